@@ -1,0 +1,162 @@
+"""The control packets, one set of types for all protocol versions.
+
+What a version does not have stays at its default: 3.x packets carry no properties and no reason codes.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.versions import Version
+
+
+@dataclass(slots=True)
+class Will:
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Connect:
+    client_id: str
+    version: Version = Version.V5
+    clean_start: bool = True
+    keep_alive: int = 0
+    will: Will | None = None
+    username: str | None = None
+    password: bytes | None = field(default=None, repr=False)
+    #: 3.x bridges set the high bit of the protocol level to say so.
+    bridge: bool = False
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Connack:
+    session_present: bool = False
+    #: A reason code of 5.0; the encoder writes the return code that stands for it to a 3.x client.
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True, eq=False)
+class Publish(Message):
+    """A PUBLISH is an application message on one hop. The broker routes the very object that was decoded, as a
+    `Message`: the two fields below are never read past the session that received it."""
+
+    packet_id: int = 0
+    dup: bool = False
+
+
+@dataclass(slots=True)
+class Puback:
+    packet_id: int
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Pubrec:
+    packet_id: int
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Pubrel:
+    packet_id: int
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Pubcomp:
+    packet_id: int
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class SubscriptionRequest:
+    """One entry of a SUBSCRIBE."""
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    #: 0 send retained messages, 1 only for a new subscription, 2 never.
+    retain_handling: int = 0
+
+
+@dataclass(slots=True)
+class Subscribe:
+    packet_id: int
+    requests: list[SubscriptionRequest]
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Suback:
+    packet_id: int
+    #: One a request. The encoder writes every failure as 0x80 to a 3.1.1 client.
+    reasons: list[int]
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Unsubscribe:
+    packet_id: int
+    filters: list[str]
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Unsuback:
+    packet_id: int
+    #: One a filter; not on the wire for 3.x.
+    reasons: list[int] = field(default_factory=list[int])
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Pingreq:
+    pass
+
+
+@dataclass(slots=True)
+class Pingresp:
+    pass
+
+
+@dataclass(slots=True)
+class Disconnect:
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Auth:
+    reason: int = 0
+    properties: Properties = field(default=NO_PROPERTIES)
+
+
+Packet: TypeAlias = (
+    Connect
+    | Connack
+    | Publish
+    | Puback
+    | Pubrec
+    | Pubrel
+    | Pubcomp
+    | Subscribe
+    | Suback
+    | Unsubscribe
+    | Unsuback
+    | Pingreq
+    | Pingresp
+    | Disconnect
+    | Auth
+)

@@ -1,0 +1,43 @@
+"""The properties of MQTT 5.0 (section 2.2.2.2)."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class Properties(TypedDict, total=False):
+    """What a packet's property block holds: a plain dict, so that a packet without properties costs nothing.
+
+    Absent means absent on the wire. User properties keep their order and their duplicates.
+    """
+
+    payload_format_indicator: int
+    message_expiry_interval: int
+    content_type: str
+    response_topic: str
+    correlation_data: bytes
+    subscription_identifier: Sequence[int]
+    session_expiry_interval: int
+    assigned_client_identifier: str
+    server_keep_alive: int
+    authentication_method: str
+    authentication_data: bytes
+    request_problem_information: int
+    will_delay_interval: int
+    request_response_information: int
+    response_information: str
+    server_reference: str
+    reason_string: str
+    receive_maximum: int
+    topic_alias_maximum: int
+    topic_alias: int
+    maximum_qos: int
+    retain_available: int
+    user_property: Sequence[tuple[str, str]]
+    maximum_packet_size: int
+    wildcard_subscription_available: int
+    subscription_identifier_available: int
+    shared_subscription_available: int
+
+
+#: The one empty block, shared by every packet that has none. Never changed.
+NO_PROPERTIES: Properties = {}
