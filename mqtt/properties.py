@@ -1,7 +1,7 @@
 """The properties of MQTT 5.0 (section 2.2.2.2)."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TypedDict, cast
 
 
 class Properties(TypedDict, total=False):
@@ -39,5 +39,14 @@ class Properties(TypedDict, total=False):
     shared_subscription_available: int
 
 
+class _NoProperties(dict[str, object]):
+    """A dict that stays empty; hashable, so that dataclasses take it as a default without a factory call a packet."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __setitem__(self, key: str, value: object) -> None:
+        raise TypeError("NO_PROPERTIES is shared by all packets that have none")
+
+
 #: The one empty block, shared by every packet that has none. Never changed.
-NO_PROPERTIES: Properties = {}
+NO_PROPERTIES = cast("Properties", _NoProperties())
