@@ -1,0 +1,347 @@
+"""The configuration of a node: read from a file, environment variables and flags, and checked as a whole.
+
+What comes later in that order wins. All that is wrong is reported at once, each with the place it came from.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Self, cast
+
+from pydantic import ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from trunkline.broker import settings
+from trunkline.broker.settings import Listener, Section
+from trunkline.broker.units import Accepts, accepted, from_text, shown
+
+#: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
+PREFIX = "TRUNKLINE_"
+#: The one variable that is no key: the configuration file's path (`trunkline.management.cli`).
+FILE_VARIABLE = "TRUNKLINE_CONFIG"
+
+KeyPath = tuple[str | int, ...]
+
+
+class Config(Section):
+    """All settings. `Config()` holds the defaults.
+
+    A `Config` made by hand is checked as one that is read, but then raises pydantic's own error.
+    """
+
+    node: settings.NodeSettings = settings.NodeSettings()
+    listeners: Annotated[tuple[Listener, ...], Accepts("a list of listeners, or of their URLs")] = (Listener(),)
+    mqtt: settings.MqttSettings = settings.MqttSettings()
+    session: settings.SessionSettings = settings.SessionSettings()
+    retained: settings.RetainedSettings = settings.RetainedSettings()
+    shared: settings.SharedSettings = settings.SharedSettings()
+    auth: settings.AuthSettings = settings.AuthSettings()
+    acl: settings.AclSettings = settings.AclSettings()
+    flapping: settings.FlappingSettings = settings.FlappingSettings()
+    sys: settings.SysSettings = settings.SysSettings()
+    log: settings.LogSettings = settings.LogSettings()
+    limits: settings.LimitSettings = settings.LimitSettings()
+
+    def allows_anonymous(self, listener: Listener | None = None) -> bool:
+        """Whether clients may come without credentials; None stands for in-process connections."""
+        if listener is not None and listener.allow_anonymous is not None:
+            return listener.allow_anonymous
+        if self.auth.allow_anonymous is not None:
+            return self.auth.allow_anonymous
+        return not self.auth.configured and (listener is None or listener.loopback)
+
+    @classmethod
+    def from_mapping(cls, table: Mapping[str, object]) -> "Config":
+        """From a nested mapping, as a configuration file holds it.
+
+        Raises:
+            ConfigError: with all that is wrong.
+        """
+        reader = _Reader()
+        reader.take_table(table, "settings", base=None)
+        return reader.finish().config
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if found := list(_conflicts(self)):
+            # the places go along as data, so that a reader can say which source each came from
+            text = "; ".join(text for _, text in found)
+            raise PydanticCustomError("conflicts", "{text}", {"text": text, "found": found})
+        return self
+
+
+def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """What the keys allow one by one and the whole does not."""
+    labels: dict[str, int] = {}
+    for index, listener in enumerate(config.listeners):
+        first = labels.setdefault(listener.label, index)
+        if first != index:
+            yield (
+                ("listeners", index),
+                f'listeners[{first}] is called "{listener.label}" too: give one a name of its own',
+            )
+        if not (listener.loopback or config.auth.configured or config.allows_anonymous(listener)):
+            text = (
+                f"other machines reach {listener.url}, and nobody has to log in there: set auth.password_file, "
+                "auth.client_id_file or auth.scram_file, or let everybody in with allow_anonymous = true "
+                "in [auth] or for this listener"
+            )
+            yield ("listeners", index), text
+    if 0 < config.mqtt.max_keep_alive < config.mqtt.server_keep_alive:
+        yield ("mqtt", "server_keep_alive"), "is longer than mqtt.max_keep_alive"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where it was found, the key, and what is accepted there."""
+
+    source: str
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.source, self.key, self.text) if part)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. `problems` has every reason."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What a flag of the command line sets; its name is for messages."""
+
+    flag: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    config: Config
+    #: Where each key that is not at its default came from: "mqtt.max_qos" -> "trunkline.toml".
+    sources: Mapping[str, str]
+
+
+def load(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
+) -> Config:
+    """Read a file, the environment (`os.environ` if none is given) and overrides ("log.level" -> Override).
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    return load_with_sources(path, environ, overrides).config
+
+
+def load_with_sources(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
+) -> Loaded:
+    reader = _Reader()
+    if path is not None:
+        reader.take_file(Path(path))
+    reader.take_environment(os.environ if environ is None else environ)
+    for key, override in overrides.items():
+        reader.set(tuple(key.split(".")), override.value, f"flag {override.flag}")
+    return reader.finish()
+
+
+def fields_of(section: str) -> dict[str, FieldInfo] | None:
+    """The keys of a section; None when there is no such section."""
+    field = Config.model_fields.get(section)
+    model = field.annotation if field is not None else None
+    return model.model_fields if isinstance(model, type) and issubclass(model, Section) else None
+
+
+class _Reader:
+    """Collects values from the sources, then checks them as a whole."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.values: dict[tuple[str, ...], object] = {}
+        self.sources: dict[tuple[str, ...], str] = {}
+
+    def complain(self, source: str, path: KeyPath, text: str) -> None:
+        self.problems.append(Problem(source, dotted(path), text))
+
+    def set(self, path: tuple[str, ...], value: object, source: str) -> None:
+        self.values[path] = value
+        self.sources[path] = source
+
+    def take_file(self, path: Path) -> None:
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            self.complain(str(path), (), f"cannot be read: {error.strerror or error}")
+        except UnicodeDecodeError:
+            self.complain(str(path), (), "is not UTF-8 text")
+        except tomllib.TOMLDecodeError as error:
+            self.complain(str(path), (), f"is not TOML: {error}")
+        else:
+            self.take_table(table, str(path), base=path.parent)
+
+    def take_table(self, table: Mapping[str, object], source: str, base: Path | None) -> None:
+        """`base` is the folder that relative paths start from; None leaves them as they are."""
+        for section, content in table.items():
+            if section == "listeners":
+                self.set((section,), content, source)
+            elif (fields := fields_of(section)) is None:
+                self.complain(source, (section,), f"unknown section{nearest(section, Config.model_fields)}")
+            elif not isinstance(content, Mapping):
+                self.complain(source, (section,), f"{shown(content)}: accepted is a table, [{section}]")
+            else:
+                for key, value in cast("Mapping[str, object]", content).items():
+                    if (field := fields.get(key)) is None:
+                        self.complain(source, (section, key), unknown_key(section, key))
+                        continue
+                    if base is not None and field.annotation == Path | None and isinstance(value, str) and value:
+                        value = base / value
+                    self.set((section, key), value, source)
+
+    def take_environment(self, environ: Mapping[str, str]) -> None:
+        known = {variable(path): path for path in key_paths()}
+        single = {name.replace("__", "_"): name for name in known}
+        for name, text in environ.items():
+            if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+                continue
+            source = f"variable {name}"
+            if (path := known.get(name)) is not None:
+                self.set(path, from_text(field_at(path), text), source)
+            elif name in single:
+                self.complain(source, (), f"sets nothing; did you mean {single[name]}?")
+            elif "__" in name or get_close_matches(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
+                # the rest is let be: Kubernetes sets TRUNKLINE_PORT and the like beside a service of that name
+                self.complain(source, (), f"unknown key{nearest(name, known)}")
+
+    def finish(self) -> Loaded:
+        config = self._validated()
+        if config is not None:
+            self._check_files(config)
+        if config is None or self.problems:
+            raise ConfigError(self.problems)
+        return Loaded(config, {dotted(path): source for path, source in self.sources.items()})
+
+    def _validated(self) -> Config | None:
+        """Checks twice when a value is wrong: what the keys contradict shows only once each of them is right."""
+        for _ in range(2):
+            table: dict[str, Any] = {}
+            for path, value in self.values.items():
+                if len(path) == 1:
+                    table[path[0]] = value
+                else:
+                    table.setdefault(path[0], {})[path[1]] = value
+            try:
+                return Config.model_validate(table)
+            except ValidationError as error:
+                details = error.errors()
+                if details[0]["type"] == "conflicts":
+                    for path, text in details[0].get("ctx", {})["found"]:
+                        self.complain(self._source(path), path, text)
+                    break
+                for detail in details:
+                    self._take_error(detail)
+        return None
+
+    def _take_error(self, detail: ErrorDetails) -> None:
+        path = detail["loc"]
+        source = self._source(path)
+        if detail["type"] == "extra_forbidden":
+            self.complain(source, path, unknown_key("listeners", str(path[-1])))
+        elif detail["type"] == "missing":
+            self.complain(source, path, "is missing")
+        else:
+            self.complain(source, path, f"{shown(detail['input'])}: accepted is {accepted(field_at(path))}")
+        self._stand_in(path)
+
+    def _stand_in(self, path: KeyPath) -> None:
+        """Something right takes the place of what is wrong, so that the rest can still be checked."""
+        listeners = self.values.get(("listeners",))
+        if path[0] != "listeners":
+            self.values.pop(cast("tuple[str, ...]", path[:2]), None)
+            if path[0] == "auth":
+                self.values["auth", "allow_anonymous"] = True
+        elif len(path) > 1 and isinstance(listeners, list):
+            index = cast("int", path[1])
+            whole = cast("list[object]", listeners)
+            self.values["listeners",] = [*whole[:index], {"name": f"listeners[{index}]"}, *whole[index + 1 :]]
+        else:
+            self.values.pop(("listeners",), None)
+
+    def _source(self, path: KeyPath) -> str:
+        keys = cast("tuple[str, ...]", path)
+        return self.sources.get(keys[:2]) or self.sources.get(keys[:1]) or "default"
+
+    def _check_files(self, config: Config) -> None:
+        for path in key_paths():
+            if field_at(path).annotation != Path | None:
+                continue
+            file: Path | None = getattr(getattr(config, path[0]), path[1])
+            if file is None:
+                continue
+            if path == ("log", "file"):
+                if not file.absolute().parent.is_dir():
+                    self.complain(self._source(path), path, f"no folder {file.parent}")
+            elif not file.is_file():
+                self.complain(self._source(path), path, f"no file {file}")
+
+
+def key_paths() -> Iterator[tuple[str, ...]]:
+    """Every key, section by section."""
+    for section in Config.model_fields:
+        fields = fields_of(section)
+        if fields is None:
+            yield (section,)
+        else:
+            yield from ((section, key) for key in fields)
+
+
+def variable(path: tuple[str, ...]) -> str:
+    """The environment variable that sets a key."""
+    return PREFIX + "__".join(path).upper()
+
+
+def field_at(path: KeyPath) -> FieldInfo:
+    """The field that a place in the configuration belongs to."""
+    if path[0] != "listeners":
+        return (fields_of(str(path[0])) or {})[str(path[1])]
+    if len(path) > 2 and (field := Listener.model_fields.get(str(path[2]))) is not None:
+        return field
+    return Config.model_fields["listeners"]
+
+
+def dotted(path: KeyPath) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            word = part if part.replace("-", "_").isidentifier() else json.dumps(part, ensure_ascii=False)
+            text += f".{word}" if text else word
+    return text
+
+
+def unknown_key(section: str, key: str) -> str:
+    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere."""
+    here = Listener.model_fields if section == "listeners" else fields_of(section) or {}
+    if hint := nearest(key, here):
+        return f"unknown key{hint}"
+    others = [other for other in Config.model_fields if key in (fields_of(other) or {})]
+    return f"unknown key; {others[0]}.{key} is one" if others else "unknown key"
+
+
+def nearest(name: str, names: Mapping[str, object]) -> str:
+    found = get_close_matches(name, names, n=1)
+    return f"; did you mean {found[0]}?" if found else ""

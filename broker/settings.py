@@ -1,0 +1,267 @@
+"""The sections of the configuration: every key's name, default, limits, unit and meaning.
+
+The models are immutable, so that a part of the broker may keep what it read. Changing a setting means a new `Config`.
+docs/configuration.md is written from them (`python -m trunkline.management.config_docs`).
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from trunkline.broker.units import (
+    Duration,
+    Expiry,
+    Flag,
+    ListenerUrl,
+    Network,
+    Number,
+    OptionalFlag,
+    OptionalPath,
+    Size,
+    Text,
+    Whole,
+    WholeSeconds,
+    is_loopback,
+    split_listener_url,
+)
+
+
+def key(default: Any, text: str, unit: str = "", **limits: Any) -> Any:
+    """A setting: what it means, and what it counts in."""
+    return Field(default, description=text, json_schema_extra={"unit": unit}, **limits)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class NodeSettings(Section):
+    """The broker process itself."""
+
+    name: Text = key("trunkline", "Name of this node in logs, metrics and `$SYS` topics.", min_length=1, max_length=64)
+
+
+class Listener(Section):
+    """Where clients connect. Without any, the broker serves in-process connections only.
+
+    A listener may be written as its URL alone: `listeners = ["tcp://127.0.0.1:1883"]`.
+    """
+
+    url: ListenerUrl = key("tcp://127.0.0.1:1883", "Address and port to listen on. 1883 when the URL has no port.")
+    name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
+    max_connections: Whole = key(100_000, "Connections at the same time; further ones are closed.", "connections", ge=1)
+    allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. Everybody when it is empty.")
+    deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even when `allow` has them.")
+    allow_anonymous: OptionalFlag = key(
+        None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
+    )
+    backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_url(cls, value: object) -> object:
+        return {"url": value} if isinstance(value, str) else value
+
+    @property
+    def host(self) -> str:
+        return split_listener_url(self.url)[0]
+
+    @property
+    def port(self) -> int:
+        return split_listener_url(self.url)[1]
+
+    @property
+    def label(self) -> str:
+        return self.name or self.url
+
+    @property
+    def loopback(self) -> bool:
+        """Only this machine can reach it."""
+        return is_loopback(self.host)
+
+
+class MqttSettings(Section):
+    """What the broker offers, and what it takes from a client."""
+
+    max_packet_size: Size = key(1_048_576, "Largest packet taken from a client.", "bytes", ge=128, le=268_435_460)
+    max_topic_levels: Whole = key(128, "Levels of a topic name or filter.", "levels", ge=1, le=65_535)
+    max_topic_alias: Whole = key(100, "Topic aliases a client may use towards the broker.", "aliases", ge=0, le=65_535)
+    max_topic_alias_out: Whole = key(
+        100,
+        "Topic aliases the broker uses towards a client that takes that many. 0 turns them off.",
+        "aliases",
+        ge=0,
+        le=65_535,
+    )
+    receive_maximum: Whole = key(
+        100, "QoS 1 and 2 messages that a client may have unacknowledged at the broker.", "messages", ge=1, le=65_535
+    )
+    max_qos: Whole = key(2, "Highest QoS taken and granted.", ge=0, le=2)
+    retain_available: Flag = key(True, "Whether clients may publish retained messages.")
+    wildcard_subscriptions: Flag = key(True, "Whether filters may hold `+` and `#`.")
+    shared_subscriptions: Flag = key(True, "Whether clients may subscribe to `$share/GROUP/FILTER`.")
+    server_keep_alive: WholeSeconds = key(
+        0, "Keep alive that replaces what 5.0 clients ask for. 0 takes theirs.", "seconds", ge=0, le=65_535
+    )
+    max_keep_alive: WholeSeconds = key(
+        0,
+        "Longest keep alive; 5.0 clients that ask for more, or for none, are told this one. 0 is no maximum.",
+        "seconds",
+        ge=0,
+        le=65_535,
+    )
+    keep_alive_multiplier: Number = key(
+        1.5, "A client that is silent for its keep alive times this is disconnected.", "factor", ge=1.0, le=10.0
+    )
+    connect_timeout: Duration = key(
+        15.0, "A connection whose CONNECT is not complete by then is closed.", "seconds", gt=0
+    )
+    allow_empty_client_id: Flag = key(True, "Whether the broker names clients that bring no client id.")
+    max_client_id_length: Whole = key(256, "Longest client id.", "bytes", ge=23, le=65_535)
+    response_information: Text = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
+    server_reference: Text = key("", "Another server that refused 5.0 clients are told of. Empty sends none.")
+    subscribe_denied: Literal["refuse", "grant"] = key(
+        "refuse",
+        "What answers a SUBSCRIBE that the access rules deny: a failure, or a grant under which nothing is delivered.",
+    )
+    strict_utf8: Flag = key(True, "Whether text with control characters or non-characters is refused.")
+    linger: Duration = key(
+        5.0,
+        "After its last packet the broker waits this long for the client to close, so that the packet gets read.",
+        "seconds",
+    )
+
+
+class SessionSettings(Section):
+    """What is kept for each client, connected or not."""
+
+    max_inflight: Whole = key(
+        100,
+        "QoS 1 and 2 messages sent and not yet acknowledged; a 5.0 client's receive maximum can lower it.",
+        "messages",
+        ge=1,
+        le=65_535,
+    )
+    max_queue_length: Whole = key(1000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
+    max_queue_bytes: Size = key(16_777_216, "Payload bytes that wait for a client. 0 is no bound.", "bytes", ge=0)
+    store_qos0: Flag = key(True, "Whether QoS 0 messages wait for a client that is away.")
+    priorities: Mapping[str, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
+        {}, "Topic filters to priorities 1 to 255: what has a higher one leaves the queue first."
+    )
+    default_priority: Literal["lowest", "highest"] = key(
+        "lowest", "Where messages stand whose topic matches nothing in `priorities`."
+    )
+    overflow: Literal["drop_oldest", "drop_new"] = key(
+        "drop_oldest", "What a full queue loses: its oldest message of the lowest priority, or the new one."
+    )
+    retry_interval: Duration = key(
+        0.0,
+        "Send unacknowledged messages again after this long while a 3.1 or 3.1.1 client stays connected; 5.0 "
+        "forbids it. 0 sends them again only when the client reconnects.",
+        "seconds",
+    )
+    max_awaiting_rel: Whole = key(
+        100, "QoS 2 messages from a client whose PUBREL is missing.", "messages", ge=1, le=65_535
+    )
+    await_rel_timeout: Duration = key(
+        300.0, "After this long without PUBREL a QoS 2 message is forgotten.", "seconds", gt=0
+    )
+    upgrade_qos: Flag = key(
+        False, "Deliver with the subscription's QoS even when the message was published with a lower one."
+    )
+    expiry_interval: Expiry = key(
+        7200, "How long a 3.1 or 3.1.1 session with clean session 0 outlives its connection.", "seconds", ge=0
+    )
+    max_expiry_interval: WholeSeconds = key(
+        0, "Longest session expiry that a 5.0 client gets. 0 is no maximum.", "seconds", ge=0
+    )
+    max_subscriptions: Whole = key(10_000, "Subscriptions of one client. 0 is no bound.", "subscriptions", ge=0)
+
+
+class RetainedSettings(Section):
+    """The last message of each topic, kept for those who subscribe later."""
+
+    enabled: Flag = key(True, "Whether retained messages are kept. `mqtt.retain_available` tells clients.")
+    max_messages: Whole = key(1_000_000, "Retained messages on this node. 0 is no bound.", "messages", ge=0)
+    max_payload_size: Size = key(1_048_576, "Largest payload that is retained. 0 is no bound.", "bytes", ge=0)
+    expiry_interval: Duration = key(
+        0.0, "A retained message without an expiry of its own is dropped after this long. 0 keeps it.", "seconds"
+    )
+    replay_batch: Whole = key(
+        100, "Retained messages that a new subscription is sent before other work gets its turn.", "messages", ge=1
+    )
+
+
+class SharedSettings(Section):
+    """Shared subscriptions, `$share/GROUP/FILTER`."""
+
+    strategy: Literal["round_robin", "random", "sticky", "hash_client", "hash_topic", "local"] = key(
+        "round_robin",
+        "Which member of a group gets a message: each in turn, any, always the same, by the publisher's client id, "
+        "by the topic, or one on this node first.",
+    )
+
+
+class AuthSettings(Section):
+    """Who may connect. Password files are written by `trunkline passwd`."""
+
+    allow_anonymous: OptionalFlag = key(
+        None,
+        "Whether clients may connect without credentials. When it is not set they may on loopback listeners, "
+        "as long as no file below is given.",
+    )
+    password_file: OptionalPath = key(None, "User names and hashed passwords.")
+    client_id_file: OptionalPath = key(None, "Client ids and hashed passwords, for clients known by their id.")
+    scram_file: OptionalPath = key(None, "SCRAM credentials for 5.0 enhanced authentication.")
+
+    @property
+    def configured(self) -> bool:
+        """Clients can prove who they are."""
+        return not (self.password_file is None and self.client_id_file is None and self.scram_file is None)
+
+
+class AclSettings(Section):
+    """Who may publish and subscribe to what."""
+
+    file: OptionalPath = key(None, "Access rules.")
+    deny_action: Literal["ignore", "disconnect"] = key(
+        "ignore", "What happens to a client that publishes what it may not: its message is dropped, or it is cut off."
+    )
+    no_match: Literal["allow", "deny"] = key("allow", "The decision where no rule matches.")
+    cache_size: Whole = key(
+        64, "Decisions remembered for each connection. 0 asks the rules every time.", "decisions", ge=0
+    )
+
+
+class FlappingSettings(Section):
+    """Clients with the same id that take each other's session over, again and again."""
+
+    max_takeovers: Whole = key(30, "Takeovers of one client id within `window` that are put up with. 0: any.", ge=0)
+    window: Duration = key(60.0, "The time in which takeovers are counted.", "seconds", gt=0)
+    jail: Duration = key(60.0, "How long the client id is refused after that.", "seconds", gt=0)
+
+
+class SysSettings(Section):
+    """The broker's own figures, published below `$SYS`."""
+
+    interval: Duration = key(10.0, "Time between two publications. 0 publishes none.", "seconds")
+
+
+class LogSettings(Section):
+    """The broker's log. It holds no payloads and no passwords."""
+
+    level: Literal["debug", "info", "warning", "error"] = key("info", "The least important records that are written.")
+    format: Literal["text", "json"] = key("text", "A line of text for each record, or a JSON object.")
+    file: OptionalPath = key(None, "File that the log is appended to. Standard error when it is not set.")
+
+
+class LimitSettings(Section):
+    """Bounds of the whole node."""
+
+    max_sessions: Whole = key(
+        1_000_000,
+        "Sessions, connected or not; a client that needs one more is refused. 0 is no bound.",
+        "sessions",
+        ge=0,
+    )

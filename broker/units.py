@@ -1,0 +1,212 @@
+"""The kinds of value that a configuration holds: what each accepts, and what it becomes."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Strict
+from pydantic.fields import FieldInfo
+
+#: What MQTT sends for "never" in a session expiry interval.
+NEVER = 0xFFFF_FFFF
+
+_DURATIONS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """The words for what a key takes. Its values may be written as plain text in every source."""
+
+    text: str
+
+
+def parse_duration(value: object) -> float:
+    """Seconds: from a number, or from text such as "15s", "1.5h" or "200ms"."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _finite(value)
+    if isinstance(value, str) and (found := _QUANTITY.fullmatch(value)):
+        factor = _DURATIONS.get(found[2].lower())
+        if factor is not None:
+            return _finite(float(found[1]) * factor)
+    raise ValueError("not a duration")
+
+
+def _finite(seconds: float) -> float:
+    if not 0 <= seconds < 1e12:
+        raise ValueError("not a duration")
+    return float(seconds)
+
+
+def parse_whole_seconds(value: object) -> int:
+    """A duration that MQTT counts in whole seconds."""
+    seconds = parse_duration(value)
+    if seconds != int(seconds):
+        raise ValueError("not a whole number of seconds")
+    return int(seconds)
+
+
+def parse_expiry(value: object) -> int:
+    """Whole seconds, or "never"."""
+    return NEVER if value == "never" else parse_whole_seconds(value)
+
+
+def parse_size(value: object) -> int:
+    """Bytes: from a whole number, or from text such as "64KiB" or "1MB"."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and (found := _QUANTITY.fullmatch(value)):
+        factor = _SIZES.get(found[2].lower())
+        if factor is not None and (size := float(found[1]) * factor) == int(size):
+            return int(size)
+    raise ValueError("not a size")
+
+
+def parse_path(value: object) -> Path | None:
+    """A file's path; empty text is no file."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str | Path):
+        return Path(value)
+    raise ValueError("not a path")
+
+
+def parse_network(value: object) -> IPv4Network | IPv6Network:
+    """An address or a CIDR block; bits past the prefix are dropped."""
+    if isinstance(value, IPv4Network | IPv6Network):
+        return value
+    if isinstance(value, str):
+        return ip_network(value, strict=False)
+    raise ValueError("not an address or CIDR block")
+
+
+def split_listener_url(url: str) -> tuple[str, int]:
+    """Host and port of a listener's URL. The port is 1883 when it says none; 0 lets the system choose."""
+    parts = urlsplit(url)
+    if parts.scheme != "tcp" or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("not a listener URL")
+    port = parts.port  # raises for what is no port
+    if not parts.hostname or parts.netloc.endswith(":"):
+        raise ValueError("not a listener URL")
+    return parts.hostname, 1883 if port is None else port
+
+
+def check_listener_url(value: object) -> str:
+    if isinstance(value, str):
+        split_listener_url(value)
+        return value
+    raise ValueError("not a listener URL")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on `host`. A name other than localhost may mean anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _parsed(parse: Callable[[object], object], accepts: str) -> tuple[Accepts, BeforeValidator]:
+    return Accepts(accepts), BeforeValidator(parse)
+
+
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+Flag = Annotated[bool, Strict()]
+OptionalFlag = Annotated[bool | None, Strict()]
+Text = Annotated[str, Accepts("text")]
+Duration = Annotated[float, *_parsed(parse_duration, 'seconds as a number, or text such as "15s", "5m", "2h", "1d"')]
+WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "5m", "2h"')]
+Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
+Size = Annotated[int, *_parsed(parse_size, 'bytes as a whole number, or text such as "64KiB", "1MiB"')]
+OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
+Network = Annotated[
+    IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')
+]
+ListenerUrl = Annotated[
+    str, *_parsed(check_listener_url, '"tcp://HOST:PORT", an IPv6 address in brackets, port 0 for any free port')
+]
+
+
+def accepted(field: FieldInfo) -> str:
+    """What a key takes, in words."""
+    return _kind(field.annotation, field.metadata) + _limits(field.metadata)
+
+
+def _kind(annotation: object, metadata: list[Any]) -> str:
+    for entry in metadata:
+        if isinstance(entry, Accepts):
+            return entry.text
+    arguments = get_args(annotation)
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return " or ".join(f'"{word}"' for word in arguments)
+    if origin is tuple:
+        return f"a list, each {_kind(*_unwrapped(arguments[0]))}"
+    if origin is Mapping:
+        annotation, inner = _unwrapped(arguments[1])
+        limits = [limit for entry in inner for limit in getattr(entry, "metadata", [entry])]
+        return f"a table, each value {_kind(annotation, limits)}{_limits(limits)}"
+    if bool in (annotation, *arguments):
+        return "true or false"
+    return "a whole number" if annotation is int else "a number"
+
+
+def _unwrapped(annotation: Any) -> tuple[object, list[Any]]:
+    return getattr(annotation, "__origin__", annotation), list(getattr(annotation, "__metadata__", ()))
+
+
+def _limits(metadata: list[Any]) -> str:
+    least = next((entry.ge for entry in metadata if hasattr(entry, "ge")), None)
+    most = next((entry.le for entry in metadata if hasattr(entry, "le")), None)
+    over = next((entry.gt for entry in metadata if hasattr(entry, "gt")), None)
+    if over is not None:
+        return f", more than {over}"
+    if least is not None and most is not None:
+        return f", {least} to {most}"
+    if least is not None:
+        return f", {least} or more"
+    shortest = next((entry.min_length for entry in metadata if hasattr(entry, "min_length")), None)
+    longest = next((entry.max_length for entry in metadata if hasattr(entry, "max_length")), None)
+    return "" if longest is None else f" of {shortest or 0} to {longest} characters"
+
+
+def from_text(field: FieldInfo, text: str) -> object:
+    """The value that a variable's text means for a key. What it cannot mean stays text, to be refused with the rest.
+
+    Lists are a TOML array, or words with commas between; tables are an inline TOML table.
+    """
+    annotation, origin = field.annotation, get_origin(field.annotation)
+    if origin is tuple or origin is Mapping:
+        if text.lstrip().startswith(("[", "{")):
+            try:
+                return tomllib.loads(f"value = {text}")["value"]
+            except tomllib.TOMLDecodeError:
+                return text
+        return [word.strip() for word in text.split(",") if word.strip()] if origin is tuple else text
+    if any(isinstance(entry, Accepts) for entry in field.metadata) or origin is Literal:
+        return text
+    if bool in (annotation, *get_args(annotation)):
+        return _FLAGS.get(text.strip().lower(), text)
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as the file would hold it, cut when it is long."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
