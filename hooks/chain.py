@@ -1,0 +1,273 @@
+"""The chains of callbacks, one a point, and how they run.
+
+A point's callbacks are a tuple in an attribute of `Hooks`, so that a place in the message flow where nobody is
+registered costs one truth test:
+
+    if hooks.message_publish:
+        result = hooks.transform(MESSAGE_PUBLISH, client, message)
+
+Registering builds a new tuple; a chain that is running goes on with the one it began with.
+
+A callback that raises does not hurt the caller. Deciders fail closed: a crash denies. In any other chain the next
+callback is asked, with the value as it was.
+"""
+
+import logging
+from bisect import insort
+from collections.abc import Callable
+from inspect import isawaitable, iscoroutine
+from typing import Any, TypeVar, TypeVarTuple, cast
+
+from trunkline.hooks.decisions import STOP, Deny, Stop
+from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
+from trunkline.hooks.registration import Callback, Registration
+from trunkline.mqtt.reasons import Reason
+
+T = TypeVar("T")
+D = TypeVar("D")
+C = TypeVar("C", bound=Callback)
+Ts = TypeVarTuple("Ts")
+
+Chain = tuple[Callable[..., Any], ...]
+
+_logger = logging.getLogger("trunkline.hooks")
+#: What a decider's crash answers. It says nothing about what went wrong: the client is not the one to be told.
+CRASHED = Deny(Reason.NOT_AUTHORIZED)
+
+
+class Hooks:
+    """The callbacks of one node."""
+
+    client_connect: Chain
+    client_authenticate: Chain
+    client_enhanced_authenticate: Chain
+    client_connack: Chain
+    client_connected: Chain
+    client_disconnected: Chain
+    client_check_acl: Chain
+    client_subscribe: Chain
+    client_unsubscribe: Chain
+    session_created: Chain
+    session_resumed: Chain
+    session_discarded: Chain
+    session_taken_over: Chain
+    session_terminated: Chain
+    session_subscribed: Chain
+    session_unsubscribed: Chain
+    message_publish: Chain
+    message_deliver: Chain
+    message_acked: Chain
+    message_dropped: Chain
+    delivery_completed: Chain
+    alarm_activated: Chain
+    alarm_deactivated: Chain
+
+    def __init__(self) -> None:
+        self._chains: dict[Point, Chain] = {}
+        self._registered: dict[Point, list[Registration]] = {point: [] for point in POINTS}
+        self._async: set[Point] = set()
+        #: Grows with each registration and removal; who caches a decision drops it when this has changed.
+        self.generation = 0
+        for point in POINTS:
+            self._rebuild(point)
+
+    # Registering
+
+    def add(
+        self,
+        point: Point | str,
+        callback: Callback,
+        *,
+        priority: int = 0,
+        filter: Callback | None = None,
+        args: tuple[object, ...] = (),
+    ) -> bool:
+        """Register a callback; False when it is registered at this point already.
+
+        Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
+        arguments, and the callback is skipped when it says no. `args` are appended to the point's own.
+
+        Raises:
+            LookupError: no such point.
+            HookError: the callback cannot be called as the point calls it, or is async where the point cannot wait.
+        """
+        if isinstance(point, str):
+            point = find(point)
+        registered = self._registered[point]
+        registration = Registration(point, callback, priority, filter, tuple(args))
+        if any(other.callback == callback for other in registered):
+            return False
+        insort(registered, registration, key=lambda entry: -entry.priority)
+        self._rebuild(point)
+        return True
+
+    def on(
+        self,
+        point: Point | str,
+        *,
+        priority: int = 0,
+        filter: Callback | None = None,
+        args: tuple[object, ...] = (),
+    ) -> Callable[[C], C]:
+        """The decorator form of `add`."""
+
+        def register(callback: C) -> C:
+            self.add(point, callback, priority=priority, filter=filter, args=args)
+            return callback
+
+        return register
+
+    def remove(self, point: Point | str, callback: Callback) -> bool:
+        """Take a callback out; False when it is not there."""
+        if isinstance(point, str):
+            point = find(point)
+        registered = self._registered[point]
+        for position, registration in enumerate(registered):
+            if registration.callback == callback:
+                del registered[position]
+                self._rebuild(point)
+                return True
+        return False
+
+    def listing(self, point: Point | str | None = None) -> list[Registration]:
+        """What is registered, in the order in which it runs."""
+        if point is None:
+            return [registration for registered in self._registered.values() for registration in registered]
+        return list(self._registered[find(point) if isinstance(point, str) else point])
+
+    def is_async(self, point: Point) -> bool:
+        """Whether any callback there is async: then the point is run by an awaiting runner, else by a plain one."""
+        return point in self._async
+
+    def _rebuild(self, point: Point) -> None:
+        registered = self._registered[point]
+        chain = tuple(registration.call for registration in registered)
+        self._chains[point] = chain
+        setattr(self, point.attribute, chain)
+        self._async.discard(point)
+        if any(registration.is_async for registration in registered):
+            self._async.add(point)
+        self.generation += 1
+
+    # Running
+
+    def notify(self, point: Notify[*Ts], *args: *Ts) -> None:
+        """Let the callbacks look."""
+        for callback in self._chains[point]:
+            try:
+                result = callback(*args)
+                if result is not None:
+                    if result is STOP or type(result) is Stop:
+                        return
+                    if iscoroutine(result):
+                        raise _misplaced(result)
+            except Exception as error:  # noqa: BLE001
+                self._crashed(point, callback, error)
+
+    def transform(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny:
+        """The value as the callbacks leave it, or the Deny of the one that refused it."""
+        for callback in self._chains[point]:
+            try:
+                result = callback(client, value, *rest)
+                if result is None:
+                    continue
+                if result is STOP:
+                    return value
+                stop = type(result) is Stop
+                if stop:
+                    result = result.value
+                if type(result) is Deny:
+                    return result
+                if iscoroutine(result):
+                    raise _misplaced(result)
+                value = point.replace(value, result)
+            except Exception as error:  # noqa: BLE001
+                self._crashed(point, callback, error)
+            else:
+                if stop:
+                    return value
+        return value
+
+    def decide(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
+        """The first decision, or None when every callback passes."""
+        for callback in self._chains[point]:
+            try:
+                result = callback(*args)
+                if result is None:
+                    continue
+                if result is STOP:
+                    return None
+                if iscoroutine(result):
+                    raise _misplaced(result)
+                return _decision(point, result)
+            except Exception as error:  # noqa: BLE001
+                self._crashed(point, callback, error)
+                return CRASHED
+        return None
+
+    async def transform_async(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny:
+        """`transform`, waiting for what can be awaited. It needs no event loop of its own: it only awaits callbacks."""
+        for callback in self._chains[point]:
+            try:
+                result = callback(client, value, *rest)
+                if result is None:
+                    continue
+                if isawaitable(result):
+                    result = await result
+                    if result is None:
+                        continue
+                if result is STOP:
+                    return value
+                stop = type(result) is Stop
+                if stop:
+                    result = result.value
+                if type(result) is Deny:
+                    return result
+                value = point.replace(value, result)
+            except Exception as error:  # noqa: BLE001
+                self._crashed(point, callback, error)
+            else:
+                if stop:
+                    return value
+        return value
+
+    async def decide_async(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
+        """`decide`, waiting for what can be awaited."""
+        for callback in self._chains[point]:
+            try:
+                result = callback(*args)
+                if isawaitable(result):
+                    result = await result
+                if result is None:
+                    continue
+                if result is STOP:
+                    return None
+                return _decision(point, result)
+            except Exception as error:  # noqa: BLE001
+                self._crashed(point, callback, error)
+                return CRASHED
+        return None
+
+    def _crashed(self, point: Point, callback: Callback, error: Exception) -> None:
+        registration = next((entry for entry in self._registered[point] if entry.call is callback), None)
+        if registration is None:  # it was removed while it ran
+            _logger.error("a removed callback at %s crashed", point.name, exc_info=error)
+            return
+        registration.crashes += 1
+        count = registration.crashes
+        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a callback that always fails must not fill the disk
+            _logger.error("%s at %s crashed (%d so far)", registration.name, point.name, count, exc_info=error)
+
+
+def _decision(point: Decide[D, *Ts], result: object) -> D:
+    if isinstance(result, Stop):  # a decision ends the chain anyway
+        result = cast("Stop[object]", result).value
+    if not isinstance(result, point.answers):
+        answers = ", ".join("ALLOW" if kind.__name__ == "Allow" else kind.__name__ for kind in point.answers)
+        raise TypeError(f"returned {result!r:.80}; at {point.name} a callback answers None, {answers}")
+    return cast("D", result)
+
+
+def _misplaced(result: Any) -> TypeError:
+    result.close()
+    return TypeError("returned a coroutine: register an `async def` function, so that the broker knows to wait for it")

@@ -1,0 +1,31 @@
+"""Who a hook is called about."""
+
+from dataclasses import dataclass, field
+
+from trunkline.mqtt.versions import Version
+
+
+@dataclass(slots=True, eq=False)
+class ClientInfo:
+    """What the broker knows of one connection's client.
+
+    An authenticator may fill in `username`, `superuser` and `attributes`; nobody else changes it. It never holds the
+    password. The node's own messages are published by a client whose id is empty.
+    """
+
+    client_id: str
+    username: str | None = None
+    #: Address and port of the other side; None for an in-process connection.
+    peer: tuple[str, int] | None = None
+    #: Name of the listener it came in by.
+    listener: str = ""
+    version: Version = Version.V5
+    keep_alive: int = 0
+    clean_start: bool = True
+    #: Seconds since the epoch.
+    connected_at: float = 0.0
+    node: str = ""
+    #: Access rules are not asked for it.
+    superuser: bool = False
+    #: For authenticators and plugins: what was learned of the client, for callbacks that run later.
+    attributes: dict[str, object] = field(default_factory=dict[str, object])

@@ -1,0 +1,58 @@
+"""What a callback can answer, besides None (go on) and a new value."""
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, final
+
+from trunkline.mqtt.reasons import Reason
+
+T = TypeVar("T")
+
+
+@final
+class Allow:
+    """The type of ALLOW."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ALLOW"
+
+
+#: A decider's yes. It ends the chain.
+ALLOW: Final = Allow()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """A decider's no, and how a transforming callback refuses a value. It ends the chain.
+
+    A 5.0 client is told `reason`, and `text` as its reason string.
+    """
+
+    reason: Reason = Reason.NOT_AUTHORIZED
+    text: str = ""
+
+
+#: Refuses a message without telling its publisher: 0x10 counts as success.
+DROP: Final = Deny(Reason.NO_MATCHING_SUBSCRIBERS)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stop(Generic[T]):
+    """Replaces the value and ends the chain: callbacks of lower priority are not asked."""
+
+    value: T
+
+
+@final
+class _StopHere:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "STOP"
+
+
+#: Ends the chain and keeps the value as it is. From a decider it means that nobody decides.
+STOP: Final = _StopHere()

@@ -1,0 +1,45 @@
+"""Enhanced authentication (MQTT 5.0, section 4.12): a conversation in AUTH packets, seen from an authenticator.
+
+The broker keeps one `Exchange` from the CONNECT (or the AUTH that asks for re-authentication) until the outcome, fills
+in `data` for each packet of the client and runs `client.enhanced_authenticate`. An authenticator answers for its
+own method and passes (None) on every other one; when all pass, the method is unknown and the client gets 0x8C.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """One authentication of one connection."""
+
+    #: The authentication method, the same in every packet. # [MQTT-4.12.0-5]
+    method: str
+    #: The authentication data of the packet that is handled now.
+    data: bytes
+    #: True for the first packet of the exchange: CONNECT, or AUTH with reason 0x19.
+    first: bool = True
+    #: The client is connected already and proves itself again.
+    again: bool = False
+    #: The authenticator's own; kept from one packet to the next.
+    state: object = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """The client shall go on: it gets an AUTH with reason 0x18 and this data."""
+
+    data: bytes = b""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The client is who it says. `data` goes out in the CONNACK, or in the AUTH that ends a re-authentication."""
+
+    data: bytes = b""
+    #: Who it is; None leaves the user name of the CONNECT as it stands.
+    username: str | None = None
+    superuser: bool = False

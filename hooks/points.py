@@ -1,0 +1,221 @@
+"""Every hook point, declared once: its name, its kind, what its callbacks are called with, and when.
+
+`Hooks` makes an attribute of each, the registration checks callbacks against it, and docs/hooks.md is checked against
+it by a test.
+"""
+
+from collections.abc import Callable
+from typing import Final, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple
+
+from trunkline.hooks.alarm import Alarm
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.decisions import Allow, Deny
+from trunkline.hooks.exchange import Continue, Exchange, Success
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest
+from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.reasons import Reason
+
+T = TypeVar("T")
+D = TypeVar("D")
+Ts = TypeVarTuple("Ts")
+
+#: What an access rule decides about.
+Action: TypeAlias = Literal["publish", "subscribe"]
+
+
+class Point:
+    """A place in the broker where callbacks run. Compared by identity; there are no others than those below."""
+
+    kind: str
+
+    def __init__(self, name: str, arguments: str, doc: str, *, waits: bool = False) -> None:
+        self.name = name
+        #: The attribute of `Hooks` that holds its callbacks.
+        self.attribute = name.replace(".", "_")
+        #: Names of what a callback is called with, in order.
+        self.arguments: tuple[str, ...] = tuple(arguments.split())
+        self.doc = doc
+        #: Its callbacks may be async: the client waits, nobody else does.
+        self.waits = waits
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(self.arguments)})"
+
+
+class Notify(Point, Generic[*Ts]):
+    """Callbacks look; what they return is not used, except to end the chain."""
+
+    kind = "notify"
+
+
+class Transform(Point, Generic[T, *Ts]):
+    """Callbacks are called with (client, value, …); they may replace the value or refuse it."""
+
+    kind = "transform"
+
+    def __init__(
+        self, name: str, arguments: str, doc: str, *, replace: Callable[[T, object], T], waits: bool = False
+    ) -> None:
+        super().__init__(name, arguments, doc, waits=waits)
+        #: From the old value and what a callback returned, the new value. TypeError or ValueError when it is none.
+        self.replace = replace
+
+
+class Decide(Point, Generic[D, *Ts]):
+    """The first callback that does not pass decides."""
+
+    kind = "decide"
+
+    def __init__(self, name: str, arguments: str, doc: str, *, answers: tuple[type, ...], waits: bool = False) -> None:
+        super().__init__(name, arguments, doc, waits=waits)
+        #: The types of what a callback may answer.
+        self.answers = answers
+
+
+def _message(old: Message, new: object) -> Message:
+    if not isinstance(new, Message):
+        raise TypeError(f"returned {new!r:.80}, which is neither a Message nor a Deny")
+    if new.frames is old.frames:
+        # dataclasses.replace copies the cached frames, which hold what was encoded before the change
+        new.frames = None
+    return new
+
+
+def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:
+    if not isinstance(new, SubscriptionRequest):
+        raise TypeError(f"returned {new!r:.80}, which is neither a SubscriptionRequest nor a Deny")
+    return new
+
+
+def _filter(old: str, new: object) -> str:
+    if not isinstance(new, str):
+        raise TypeError(f"returned {new!r:.80}, which is neither a topic filter nor a Deny")
+    return new
+
+
+CLIENT_CONNECT: Final[Notify[ClientInfo, Connect]] = Notify(
+    "client.connect",
+    "client packet",
+    "A CONNECT was read, before anything is decided about it. The client id may still be empty.",
+)
+CLIENT_AUTHENTICATE: Final[Decide[Allow | Deny, ClientInfo, bytes | None]] = Decide(
+    "client.authenticate",
+    "client password",
+    "May this client connect? Asked for each CONNECT without an authentication method. When all pass, the "
+    "listener's `allow_anonymous` decides.",
+    answers=(Allow, Deny),
+    waits=True,
+)
+CLIENT_ENHANCED_AUTHENTICATE: Final[Decide[Continue | Success | Deny, ClientInfo, Exchange]] = Decide(
+    "client.enhanced_authenticate",
+    "client exchange",
+    "The next step of an enhanced authentication (MQTT 5.0). When all pass, the method is unknown and refused.",
+    answers=(Continue, Success, Deny),
+    waits=True,
+)
+CLIENT_CONNACK: Final[Notify[ClientInfo, Connack]] = Notify(
+    "client.connack", "client packet", "The CONNACK is about to be sent, whatever it says."
+)
+CLIENT_CONNECTED: Final[Notify[ClientInfo]] = Notify(
+    "client.connected", "client", "The client is accepted and its session is there."
+)
+CLIENT_DISCONNECTED: Final[Notify[ClientInfo, Reason, str]] = Notify(
+    "client.disconnected",
+    "client reason text",
+    "A client that was connected is gone: by its own DISCONNECT, by ours, or because the connection was lost.",
+)
+CLIENT_CHECK_ACL: Final[Decide[Allow | Deny, ClientInfo, Action, str, int, bool]] = Decide(
+    "client.check_acl",
+    "client action topic qos retain",
+    "May this client publish to the topic, or subscribe to the filter? The answer is kept for the connection. "
+    "Superusers are not asked about. When all pass, `acl.no_match` decides.",
+    answers=(Allow, Deny),
+)
+CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
+    "client.subscribe",
+    "client request properties",
+    "One entry of a SUBSCRIBE, before access is checked. Replace it, or refuse it with Deny: its reason goes into "
+    "the SUBACK.",
+    replace=_request,
+    waits=True,
+)
+CLIENT_UNSUBSCRIBE: Final[Transform[str, Properties]] = Transform(
+    "client.unsubscribe",
+    "client filter properties",
+    "One topic filter of an UNSUBSCRIBE. Replace it, or refuse it with Deny: its reason goes into the UNSUBACK.",
+    replace=_filter,
+    waits=True,
+)
+SESSION_CREATED: Final[Notify[ClientInfo]] = Notify("session.created", "client", "A new session begins.")
+SESSION_RESUMED: Final[Notify[ClientInfo]] = Notify(
+    "session.resumed", "client", "A client came back to the session it had."
+)
+SESSION_DISCARDED: Final[Notify[ClientInfo]] = Notify(
+    "session.discarded", "client", "A session ends because its client asked for a clean start."
+)
+SESSION_TAKEN_OVER: Final[Notify[ClientInfo]] = Notify(
+    "session.taken_over",
+    "client",
+    "Another connection with the same client id took the session; `client` is the one that lost it.",
+)
+SESSION_TERMINATED: Final[Notify[ClientInfo, str]] = Notify(
+    "session.terminated",
+    "client reason",
+    "A session ends for any other reason: `expired`, `disconnected` (its expiry is 0), `kicked`, `shutdown`.",
+)
+SESSION_SUBSCRIBED: Final[Notify[ClientInfo, SubscriptionRequest]] = Notify(
+    "session.subscribed", "client request", "A subscription was made, or renewed; `request` says what was granted."
+)
+SESSION_UNSUBSCRIBED: Final[Notify[ClientInfo, str]] = Notify(
+    "session.unsubscribed", "client filter", "A subscription was ended by its client."
+)
+MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
+    "message.publish",
+    "client message",
+    "A message is about to be routed. Replace it, or refuse it with Deny (its reason goes into the PUBACK or "
+    "PUBREC) or DROP (the publisher is not told). Access was checked before, for the topic that the client named.",
+    replace=_message,
+)
+MESSAGE_DELIVER: Final[Transform[Message]] = Transform(
+    "message.deliver",
+    "client message",
+    "A message is about to be given to one subscriber. Replace it for this one, or DROP it. The message is shared "
+    "with all other subscribers: return a copy, never change it.",
+    replace=_message,
+)
+MESSAGE_ACKED: Final[Notify[ClientInfo, Message]] = Notify(
+    "message.acked",
+    "client message",
+    "The subscriber acknowledged a message: PUBACK for QoS 1, PUBREC for QoS 2.",
+)
+MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
+    "message.dropped",
+    "client message reason",
+    "A message reached nobody (`client` is the publisher), or not this subscriber. The reason is a word: "
+    "`no_subscribers`, `denied`, `refused`, `queue_full`, `expired`, `too_large`, `offline`.",
+)
+DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
+    "delivery.completed",
+    "client message",
+    "Nothing is left to do for this subscriber: QoS 0 is on its way, QoS 1 got its PUBACK, QoS 2 its PUBCOMP.",
+)
+ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(
+    "alarm.activated", "alarm", "A condition was found that an operator should know of."
+)
+ALARM_DEACTIVATED: Final[Notify[Alarm]] = Notify("alarm.deactivated", "alarm", "The condition is over.")
+
+#: All points, in the order of a client's life.
+POINTS: Final[tuple[Point, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Point))
+_BY_NAME: Final = {point.name: point for point in POINTS}
+
+
+def find(name: str) -> Point:
+    """The point of that name. LookupError, naming the nearest ones, when there is none."""
+    point = _BY_NAME.get(name)
+    if point is None:
+        from difflib import get_close_matches  # only needed to explain a mistake
+
+        near = get_close_matches(name, _BY_NAME, n=3, cutoff=0.5) or sorted(_BY_NAME)
+        raise LookupError(f"no hook point is named {name!r}; did you mean {', '.join(near)}?")
+    return point

@@ -1,0 +1,94 @@
+"""One callback at one point, checked when it is registered: a mistake shows at the start, not at the first message."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from trunkline.hooks.points import Point
+
+Callback: TypeAlias = Callable[..., Any]
+
+
+class HookError(Exception):
+    """A callback does not fit its point."""
+
+
+class Registration:
+    """A callback, where it is registered and how. `call` is what the chain runs: filter and extra arguments applied."""
+
+    __slots__ = ("args", "call", "callback", "crashes", "filter", "is_async", "point", "priority")
+
+    def __init__(
+        self, point: Point, callback: Callback, priority: int, filter: Callback | None, args: tuple[object, ...]
+    ) -> None:
+        _check_arguments(point, callback, args)
+        if filter is not None:
+            _check_arguments(point, filter, ())
+            if is_async(filter):
+                raise HookError(f"the filter {describe(filter)} of {describe(callback)} is async; a filter cannot wait")
+        self.is_async = is_async(callback)
+        if self.is_async and not point.waits:
+            raise HookError(f"{describe(callback)} is async, but {point.name} cannot wait: its callbacks are plain")
+        self.point = point
+        self.callback = callback
+        self.priority = priority
+        self.filter = filter
+        self.args = args
+        #: How often it raised, or returned what its point does not take.
+        self.crashes = 0
+        self.call = _bound(callback, filter, args)
+
+    @property
+    def name(self) -> str:
+        return describe(self.callback)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} at {self.point.name}, priority {self.priority}>"
+
+
+def describe(callback: Callback) -> str:
+    """Module and name, as a person would look for it."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    target: object = callback if hasattr(callback, "__qualname__") else type(callback)
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', '')}"
+
+
+def is_async(callback: Callback) -> bool:
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
+
+
+def _bound(callback: Callback, filter: Callback | None, args: tuple[object, ...]) -> Callback:
+    if filter is None:
+        if not args:
+            return callback
+        return lambda *values: callback(*values, *args)
+
+    def filtered(*values: object) -> object:
+        return callback(*values, *args) if filter(*values) else None
+
+    return filtered
+
+
+def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:
+    if not callable(callback):
+        raise HookError(f"{callback!r} cannot be called, so it cannot be registered at {point.name}")
+    try:
+        signature = inspect.signature(callback)
+    except ValueError:  # some callables written in C do not tell
+        return
+    extra = f" and {len(args)} of its own" if args else ""
+    try:
+        signature.bind(*point.arguments, *args)
+    except TypeError as error:
+        raise HookError(
+            f"{point} calls back with these {len(point.arguments)} arguments{extra}, "
+            f"but {describe(callback)} takes {signature}: {error}"
+        ) from None
+    for position, name in enumerate(signature.parameters):
+        if name in point.arguments and position < len(point.arguments) and point.arguments[position] != name:
+            raise HookError(
+                f"{point} calls back in this order, "
+                f"but {describe(callback)} takes {signature}: {name!r} stands in another place"
+            )
