@@ -1,0 +1,304 @@
+"""Messages that wait for room in the window, or for the client to come back.
+
+A queue holds one class of messages for each priority that is in use; without priorities it is one class.
+A class with a higher priority is emptied before a lower one gets its turn, and inside a class the order is that of
+arrival. Turns shared out by weight, as some brokers have them, were left out: a queue is bounded for each class, so
+a low class that waits costs no more than it would anyway, and "first" stays a word that a user can rely on.
+
+A class is two lanes, QoS 0 and the rest, joined again by a running number when messages leave. So the oldest QoS 0
+message, the first to go when a class is too long, is found without a search.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from heapq import merge
+from itertools import islice
+from math import inf
+from operator import itemgetter
+from sys import maxsize
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from sortedcontainers import SortedDict
+
+from trunkline.broker.metrics import DropReason
+from trunkline.mqtt.message import Message
+
+T = TypeVar("T")
+
+#: Counted for each message besides its payload, so that empty payloads fill a queue too.
+MESSAGE_OVERHEAD: Final = 128
+
+#: Below and above the priorities 1 to 255 that a user gives.
+LOWEST: Final = 0
+HIGHEST: Final = 256
+
+#: What waits: message, target, the QoS it will be sent with, and its number in the order of arrival.
+#: A plain tuple, because one is made for every message that is queued.
+Queued: TypeAlias = tuple[Message, T, int, int]
+
+#: Where a page of a listing ended: priority and number of its last message.
+Position: TypeAlias = tuple[int, int]
+
+_QUEUE_FULL: Final = DropReason.QUEUE_FULL
+_number = itemgetter(3)
+
+
+class Overflow(Enum):
+    """Which message a full queue loses."""
+
+    DROP_OLDEST = "drop_oldest"
+    DROP_NEW = "drop_new"
+
+
+class Dropped(NamedTuple, Generic[T]):
+    message: Message
+    target: T
+    qos: int
+    reason: DropReason
+
+
+class _Class(Generic[T]):
+    """The messages of one priority."""
+
+    __slots__ = ("priority", "qos0", "rest")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.qos0: deque[Queued[T]] = deque()
+        self.rest: deque[Queued[T]] = deque()
+
+    def __iter__(self) -> Iterator[Queued[T]]:
+        return merge(self.qos0, self.rest, key=_number)
+
+
+class MessageQueue(Generic[T]):
+    """The queue of one session. `length` and `byte_size` are gauges for reading."""
+
+    __slots__ = (
+        "_classes",
+        "_cursor",
+        "_default_priority",
+        "_drop_new",
+        "_earliest",
+        "_max_bytes",
+        "_max_length",
+        "_number",
+        "_priority",
+        "_store_qos0",
+        "_top",
+        "byte_size",
+        "length",
+    )
+
+    def __init__(
+        self,
+        *,
+        max_length: int = 1000,
+        max_bytes: int = 0,
+        store_qos0: bool = True,
+        overflow: Overflow = Overflow.DROP_OLDEST,
+        priority: Callable[[str], int | None] | None = None,
+        default_priority: int = LOWEST,
+    ) -> None:
+        """`max_length` bounds each class, `max_bytes` the whole queue; 0 is no bound. `priority` gives the priority
+        of a topic, or None for the default; without it there is one class."""
+        self._max_length = max_length or maxsize
+        self._max_bytes = max_bytes or maxsize
+        self._store_qos0 = store_qos0
+        self._drop_new = overflow is Overflow.DROP_NEW
+        self._priority = priority
+        self._default_priority = default_priority
+        #: The class that the next message leaves from.
+        self._top: _Class[T] = _Class(LOWEST)
+        #: All classes that are not empty, the highest priority first. Not used without priorities.
+        self._classes: SortedDict[int, _Class[T]] | None = None if priority is None else SortedDict()
+        self._number = 0
+        #: No message here expires before it.
+        self._earliest = inf
+        #: Where `expire` stopped: negative priority, lane, number.
+        self._cursor: tuple[int, int, int] | None = None
+        self.length = 0
+        self.byte_size = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
+        """Queue a message to be sent with `qos`. Returns what had to go for it, perhaps the message itself."""
+        if qos == 0 and not self._store_qos0:
+            return (Dropped(message, target, qos, DropReason.QOS0_NOT_STORED),)
+        into = self._top if self._classes is None else self._class_of(message.topic)
+        self._number = number = self._number + 1
+        (into.rest if qos else into.qos0).append((message, target, qos, number))
+        self.length = length = self.length + 1
+        self.byte_size = byte_size = self.byte_size + len(message.payload) + MESSAGE_OVERHEAD
+        if message.expires_at < self._earliest:  # noqa: PLR1730 - min() is one call more for every message
+            self._earliest = message.expires_at
+        if length > self._max_length or byte_size > self._max_bytes:
+            return self._shorten(into, qos)
+        return ()
+
+    def pop(self, now: float, expired: list[Queued[T]]) -> Queued[T] | None:
+        """Take out the next message. Those that expired before it are taken out as well and put into `expired`."""
+        while self.length:
+            top = self._top
+            qos0 = top.qos0
+            rest = top.rest
+            entry = qos0.popleft() if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest.popleft()
+            self.length -= 1
+            message = entry[0]
+            self.byte_size -= len(message.payload) + MESSAGE_OVERHEAD
+            if self._classes is not None and not rest and not qos0:
+                self._forget(top)
+            if message.expires_at > now:
+                return entry
+            expired.append(entry)
+        return None
+
+    def expire(self, now: float, limit: int) -> list[Queued[T]]:
+        """Take out expired messages, looking at no more than `limit`. The next call goes on where this one stopped."""
+        expired: list[Queued[T]] = []
+        if self._cursor is None:
+            if now < self._earliest:
+                return expired
+            self._earliest = inf  # found anew on the way
+        cursor, self._cursor = self._cursor, None
+        left = limit
+        for at in list(self._each_class()):
+            for lane_index, lane in enumerate((at.qos0, at.rest)):
+                place = (-at.priority, lane_index)
+                start = 0
+                if cursor is not None and place <= cursor[:2]:
+                    if place < cursor[:2]:
+                        continue
+                    start = bisect_right(lane, cursor[2], key=_number)
+                look = min(len(lane) - start, left)
+                if not look:
+                    continue
+                left -= look
+                last = self._expire_lane(lane, start, look, now, expired)
+                if not left:
+                    self._cursor = (*place, last)
+                    break
+            if self._classes is not None and not at.qos0 and not at.rest:
+                self._forget(at)
+            if not left:
+                break
+        return expired
+
+    def remove(self, wanted: Callable[[Queued[T]], bool]) -> list[Queued[T]]:
+        """Take out the messages for which `wanted` is true, in order."""
+        found = [entry for entry in self if wanted(entry)]
+        gone = {entry[3] for entry in found}
+        for at in list(self._each_class()) if gone else ():
+            at.qos0 = deque(entry for entry in at.qos0 if entry[3] not in gone)
+            at.rest = deque(entry for entry in at.rest if entry[3] not in gone)
+            if self._classes is not None and not at.qos0 and not at.rest:
+                self._forget(at)
+        for entry in found:
+            self._count_out(entry)
+        return found
+
+    def __iter__(self) -> Iterator[Queued[T]]:
+        """All messages, in the order in which they would leave."""
+        for at in self._each_class():
+            yield from at
+
+    def page(self, limit: int, after: Position | None = None) -> tuple[list[Queued[T]], Position | None]:
+        """A part of the listing in the order of leaving, and where to go on; None at the end."""
+        entries: list[Queued[T]] = []
+        position: Position | None = None
+        for at in self._each_class():
+            if after is not None and at.priority > after[0]:
+                continue
+            start = after[1] if after is not None and at.priority == after[0] else 0
+            for entry in islice((e for e in at if e[3] > start), limit + 1 - len(entries)):
+                if len(entries) == limit:
+                    return entries, position
+                entries.append(entry)
+                position = (at.priority, entry[3])
+        return entries, None
+
+    def export(self) -> list[tuple[Message, T, int]]:
+        """All messages, targets and QoS in the order of leaving, for a store or another node."""
+        return [(message, target, qos) for message, target, qos, _ in self]
+
+    def restore(self, entries: Iterable[tuple[Message, T, int]]) -> list[Dropped[T]]:
+        """Queue what `export` gave. Where this queue is smaller, the overflow policy decides."""
+        dropped: list[Dropped[T]] = []
+        for message, target, qos in entries:
+            dropped.extend(self.push(message, target, qos))
+        return dropped
+
+    def _each_class(self) -> Iterable[_Class[T]]:
+        return (self._top,) if self._classes is None else self._classes.values()
+
+    def _class_of(self, topic: str) -> _Class[T]:
+        assert self._classes is not None
+        assert self._priority is not None
+        priority = self._priority(topic)
+        if priority is None:
+            priority = self._default_priority
+        found = self._classes.get(-priority)
+        if found is None:
+            found = self._classes[-priority] = _Class(priority)
+            if len(self._classes) == 1 or priority > self._top.priority:
+                self._top = found
+        return found
+
+    def _forget(self, empty: _Class[T]) -> None:
+        assert self._classes is not None
+        del self._classes[-empty.priority]
+        if self._top is empty and self._classes:
+            self._top = self._classes.peekitem(0)[1]
+
+    def _shorten(self, into: _Class[T], qos: int) -> tuple[Dropped[T], ...]:
+        """Bring the queue back below its bounds after a message with `qos` went into the class `into`."""
+        too_long = len(into.qos0) + len(into.rest) > self._max_length
+        if not too_long and self.byte_size <= self._max_bytes:
+            return ()  # long as a whole, but only classes are bounded
+        lane = into.rest if qos else into.qos0
+        size = len(lane[-1][0].payload) + MESSAGE_OVERHEAD
+        # what would not even fit alone must not push everything else out
+        if self._drop_new or size > self._max_bytes:
+            return (self._drop(into, lane.pop()),)
+        dropped: list[Dropped[T]] = []
+        if too_long:
+            dropped.append(self._drop_oldest(into))
+        while self.byte_size > self._max_bytes:
+            dropped.append(self._drop_oldest(into if self._classes is None else self._classes.peekitem(-1)[1]))
+        return tuple(dropped)
+
+    def _drop_oldest(self, at: _Class[T]) -> Dropped[T]:
+        return self._drop(at, (at.qos0 or at.rest).popleft())
+
+    def _drop(self, at: _Class[T], entry: Queued[T]) -> Dropped[T]:
+        self._count_out(entry)
+        if self._classes is not None and not at.qos0 and not at.rest:
+            self._forget(at)
+        return Dropped(entry[0], entry[1], entry[2], _QUEUE_FULL)
+
+    def _count_out(self, entry: Queued[T]) -> None:
+        self.length -= 1
+        self.byte_size -= len(entry[0].payload) + MESSAGE_OVERHEAD
+
+    def _expire_lane(self, lane: deque[Queued[T]], start: int, look: int, now: float, expired: list[Queued[T]]) -> int:
+        """Look at `look` entries from `start` on. Returns the number of the last."""
+        last = kept = 0
+        # turned round so that the entries looked at come to the left end; those kept rejoin at the right, in order
+        lane.rotate(-start)
+        for _ in range(look):
+            entry = lane.popleft()
+            last = entry[3]
+            expires_at = entry[0].expires_at
+            if expires_at > now:
+                lane.append(entry)
+                kept += 1
+                self._earliest = min(self._earliest, expires_at)
+            else:
+                expired.append(entry)
+                self._count_out(entry)
+        lane.rotate(start + kept)
+        return last
