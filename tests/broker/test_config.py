@@ -1,0 +1,190 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from trunkline.broker.config import Config, ConfigError, Override, dotted, key_paths, load, load_with_sources, variable
+from trunkline.broker.settings import Listener
+from trunkline.broker.units import accepted
+
+
+def problems(
+    path: Path | None = None, environ: dict[str, str] | None = None, overrides: dict[str, Override] | None = None
+) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ or {}, overrides or {})
+    assert str(caught.value) == "\n".join(map(str, caught.value.problems))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def problems_of(table: dict[str, object]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        Config.from_mapping(table)
+    return [f"{problem.key}: {problem.text}" for problem in caught.value.problems]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "broker.toml"
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert load(None, {}) == Config()
+    assert [listener.url for listener in Config().listeners] == ["tcp://127.0.0.1:1883"]
+
+
+def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUNKLINE_MQTT__MAX_QOS", "1")
+    assert load().mqtt.max_qos == 1
+
+
+def test_flags_win_over_variables_and_those_over_the_file(file: Path) -> None:
+    file.write_text('[log]\nlevel = "error"\nformat = "json"\n[mqtt]\nmax_qos = 0\n')
+    environ = {"TRUNKLINE_LOG__LEVEL": "warning", "TRUNKLINE_MQTT__MAX_QOS": "1"}
+    loaded = load_with_sources(file, environ, {"log.level": Override("--log-level", "debug")})
+    assert (loaded.config.log.level, loaded.config.log.format, loaded.config.mqtt.max_qos) == ("debug", "json", 1)
+    assert loaded.sources == {
+        "log.level": "flag --log-level",
+        "log.format": str(file),
+        "mqtt.max_qos": "variable TRUNKLINE_MQTT__MAX_QOS",
+    }
+
+
+def test_every_key_has_a_variable() -> None:
+    assert variable(("mqtt", "max_qos")) == "TRUNKLINE_MQTT__MAX_QOS"
+    names = [variable(path) for path in key_paths()]
+    assert len(names) == len(set(names))
+
+
+def test_relative_paths_start_at_the_file(file: Path) -> None:
+    (file.parent / "users").touch()
+    file.write_text('[auth]\npassword_file = "users"\n')
+    assert load(file, {}).auth.password_file == file.parent / "users"
+
+
+def test_paths_in_variables_start_at_the_working_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file.parent / "rules").touch()
+    monkeypatch.chdir(file.parent)
+    assert load(None, {"TRUNKLINE_ACL__FILE": "rules"}).acl.file == Path("rules")
+
+
+def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
+    file.write_text(
+        'foo = 1\nnode = 3\nlisteners = [{ url = "udp://x", alow = [] }, "tcp://0.0.0.0:1"]\n'
+        '[mqtt]\nmax_qso = 1\nmax_inflight = 2\nretain_available = "yes"\n[acl]\nfile = "nope"\n'
+    )
+    environ = {"TRUNKLINE_MQTT__MAX_QOS": "3", "TRUNKLINE_MQTT__MAX_QOSS": "1", "TRUNKLINE_LOG_LEVEL": "debug"}
+    found = problems(file, environ, {"log.level": Override("--log-level", "loud")})
+    exposed = next(line for line in found if "other machines reach" in line)
+    assert exposed.startswith(f"{file}: listeners[1]: other machines reach tcp://0.0.0.0:1, and nobody has to log in")
+    found.remove(exposed)
+    assert sorted(found) == sorted(
+        [
+            f"{file}: foo: unknown section",
+            f"{file}: node: 3: accepted is a table, [node]",
+            f'{file}: listeners[0].url: "udp://x": accepted is {accepted(Listener.model_fields["url"])}',
+            f"{file}: listeners[0].alow: unknown key; did you mean allow?",
+            f"{file}: mqtt.max_qso: unknown key; did you mean max_qos?",
+            f"{file}: mqtt.max_inflight: unknown key; session.max_inflight is one",
+            f'{file}: mqtt.retain_available: "yes": accepted is true or false',
+            "variable TRUNKLINE_MQTT__MAX_QOS: mqtt.max_qos: 3: accepted is a whole number, 0 to 2",
+            "variable TRUNKLINE_MQTT__MAX_QOSS: unknown key; did you mean TRUNKLINE_MQTT__MAX_QOS?",
+            "variable TRUNKLINE_LOG_LEVEL: sets nothing; did you mean TRUNKLINE_LOG__LEVEL?",
+            'flag --log-level: log.level: "loud": accepted is "debug" or "info" or "warning" or "error"',
+        ]
+    )
+
+
+def test_a_missing_file_is_a_problem(file: Path) -> None:
+    file.write_text('[auth]\nscram_file = "gone"\n[log]\nfile = "no/where.log"\n')
+    assert problems(file) == [
+        f"{file}: auth.scram_file: no file {file.parent / 'gone'}",
+        f"{file}: log.file: no folder {file.parent / 'no'}",
+    ]
+
+
+def test_configuration_file_that_cannot_be_read(file: Path) -> None:
+    assert problems(file) == [f"{file}: cannot be read: No such file or directory"]
+    file.write_text("mqtt = {\n")
+    (line,) = problems(file)
+    assert line.startswith(f"{file}: is not TOML: ")
+    file.write_bytes(b"\xff")
+    assert problems(file) == [f"{file}: is not UTF-8 text"]
+
+
+def test_variables_that_are_not_meant_for_the_broker_are_let_be() -> None:
+    service = {"TRUNKLINE_PORT": "tcp://10.0.0.1:1883", "TRUNKLINE_SERVICE_HOST": "10.0.0.1", "OTHER__KEY": "1"}
+    assert load(None, {**service, "TRUNKLINE_CONFIG": "x.toml"}) == Config()
+    assert problems(None, {"TRUNKLINE_LISTENER": "tcp://127.0.0.1:1"}) == [
+        "variable TRUNKLINE_LISTENER: unknown key; did you mean TRUNKLINE_LISTENERS?"
+    ]
+
+
+def test_values_of_unknown_keys_are_not_repeated(file: Path) -> None:
+    file.write_text('[auth]\npassword = "hunter2"\n')
+    assert "hunter2" not in "".join(problems(file, {"TRUNKLINE_AUTH__PASSWORD": "hunter2"}))
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"listeners": 3}, "listeners"),
+        ({"listeners": [3]}, "listeners[0]"),
+        ({"listeners": [{"url": "tcp://127.0.0.1:1", "allow": ["x"]}]}, "listeners[0].allow[0]"),
+        ({"session": {"priorities": {"a/b": 0}}}, 'session.priorities."a/b"'),
+        ({"mqtt": {"max_packet_size": "1GiB"}}, "mqtt.max_packet_size"),
+        ({"mqtt": {"max_qos": True}}, "mqtt.max_qos"),
+        ({"auth": {"allow_anonymous": "maybe"}, "listeners": ["tcp://0.0.0.0:1"]}, "auth.allow_anonymous"),
+    ],
+)
+def test_one_problem(table: dict[str, object], key: str) -> None:
+    (line,) = problems_of(table)
+    assert line.startswith(f"{key}: ")
+    assert "accepted is " in line
+
+
+def test_a_listener_that_others_reach_needs_a_login(file: Path) -> None:
+    (line,) = problems_of({"listeners": ["tcp://192.0.2.1:1883"]})
+    assert line.startswith("listeners[0]: other machines reach tcp://192.0.2.1:1883")
+    (line,) = problems_of({"listeners": ["tcp://[::]:1"], "acl": {"no_match": "deny"}})
+    assert line.startswith("listeners[0]: other machines reach")
+    (line,) = problems_of({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": False}})
+    assert line.startswith("listeners[0]: other machines reach")
+    assert Config.from_mapping({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": True}}).listeners
+    assert Config.from_mapping({"listeners": [{"url": "tcp://[::]:1", "allow_anonymous": True}]}).listeners
+    file.touch()
+    for key in ("password_file", "client_id_file", "scram_file"):
+        assert Config.from_mapping({"listeners": ["tcp://[::]:1"], "auth": {key: str(file)}}).listeners
+
+
+def test_who_may_come_without_credentials(file: Path) -> None:
+    file.touch()
+    config = Config()
+    assert config.allows_anonymous()
+    assert config.allows_anonymous(config.listeners[0])
+    config = Config.from_mapping({"auth": {"password_file": str(file)}, "listeners": ["tcp://127.0.0.1:1"]})
+    assert not config.allows_anonymous(config.listeners[0])
+    listeners: list[object] = ["tcp://[::]:1", {"url": "tcp://127.0.0.1:1", "allow_anonymous": False}]
+    config = Config.from_mapping({"auth": {"allow_anonymous": True}, "listeners": listeners})
+    assert [config.allows_anonymous(listener) for listener in config.listeners] == [True, False]
+    assert not Config.from_mapping({"auth": {"allow_anonymous": False}}).allows_anonymous()
+
+
+def test_keys_that_contradict() -> None:
+    assert problems_of({"listeners": ["tcp://127.0.0.1:1", "tcp://127.0.0.1:1"]}) == [
+        'listeners[1]: listeners[0] is called "tcp://127.0.0.1:1" too: give one a name of its own'
+    ]
+    assert problems_of({"mqtt": {"server_keep_alive": 60, "max_keep_alive": 30}}) == [
+        "mqtt.server_keep_alive: is longer than mqtt.max_keep_alive"
+    ]
+    with pytest.raises(ValidationError, match=r"other machines reach tcp://\[::\]:1"):
+        Config.model_validate({"listeners": ["tcp://[::]:1"]})
+
+
+def test_no_listeners_is_a_broker_for_this_process_only() -> None:
+    assert Config.from_mapping({"listeners": []}).listeners == ()
+
+
+def test_dotted() -> None:
+    assert dotted(("listeners", 0, "url")) == "listeners[0].url"
+    assert dotted(()) == ""

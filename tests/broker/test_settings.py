@@ -1,0 +1,51 @@
+import re
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from trunkline.broker.config import Config, field_at, fields_of, key_paths
+from trunkline.broker.settings import Listener, SessionSettings
+
+
+def all_keys() -> list[tuple[str, ...]]:
+    return [*key_paths(), *(("listeners", key) for key in Listener.model_fields)]
+
+
+def test_every_key_says_what_it_means() -> None:
+    for path in all_keys():
+        field = Listener.model_fields[path[1]] if path[0] == "listeners" and path[1:] else field_at(path)
+        if path != ("listeners",):
+            assert field.description, path
+            assert field.description.endswith("."), path
+
+
+def test_every_section_says_what_it_is() -> None:
+    for section in Config.model_fields:
+        if fields_of(section) is not None:
+            assert type(getattr(Config(), section)).__doc__, section
+
+
+def test_settings_do_not_change() -> None:
+    config = Config()
+    with pytest.raises(ValidationError):
+        config.mqtt.max_qos = 0
+    with pytest.raises(ValidationError):
+        config.mqtt = config.mqtt
+
+
+def test_what_could_hold_a_secret_is_hidden() -> None:
+    for path in all_keys():
+        if re.search(r"password|secret|token|passphrase", path[-1]) and not path[-1].endswith("_file"):
+            assert field_at(path).annotation is SecretStr, path
+
+
+def test_listener_from_its_url() -> None:
+    listener = Listener.model_validate("tcp://[::1]:1884")
+    assert (listener.host, listener.port, listener.label, listener.loopback) == ("::1", 1884, "tcp://[::1]:1884", True)
+    assert Listener(url="tcp://0.0.0.0", name="outside").label == "outside"
+
+
+def test_defaults_are_valid() -> None:
+    # pydantic does not look at defaults by itself
+    assert Config.model_validate(Config().model_dump()) == Config()
+    assert SessionSettings().priorities == {}

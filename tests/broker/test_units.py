@@ -1,0 +1,148 @@
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from trunkline.broker.config import field_at
+from trunkline.broker.units import (
+    NEVER,
+    accepted,
+    from_text,
+    is_loopback,
+    parse_duration,
+    parse_expiry,
+    parse_network,
+    parse_path,
+    parse_size,
+    parse_whole_seconds,
+    shown,
+    split_listener_url,
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [(15, 15), (0.5, 0.5), ("15", 15), ("200ms", 0.2), ("15 s", 15), ("1.5m", 90), ("2H", 7200), ("1d", 86400)],
+)
+def test_duration(written: object, seconds: float) -> None:
+    assert abs(parse_duration(written) - seconds) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "written", [-1, True, "", "s", "-1s", "1y", "1e3", None, [], float("nan"), float("inf"), "9e99"]
+)
+def test_no_duration(written: object) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(written)
+
+
+def test_whole_seconds_and_never() -> None:
+    assert parse_whole_seconds("2m") == 120
+    assert parse_expiry("never") == NEVER
+    assert parse_expiry("1h") == 3600
+    with pytest.raises(ValueError, match="whole"):
+        parse_whole_seconds("500ms")
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [(7, 7), ("7", 7), ("64KiB", 65536), ("1 MiB", 2**20), ("1MB", 10**6), ("1.5KiB", 1536)]
+)
+def test_size(written: object, size: int) -> None:
+    assert parse_size(written) == size
+
+
+@pytest.mark.parametrize("written", [-1, 1.5, True, "1.5", "1X", "", None])
+def test_no_size(written: object) -> None:
+    with pytest.raises(ValueError, match="not a size"):
+        parse_size(written)
+
+
+def test_path() -> None:
+    assert parse_path("a/b") == Path("a/b")
+    assert parse_path("") is None
+    with pytest.raises(ValueError, match="not a path"):
+        parse_path(3)
+
+
+def test_network_keeps_only_its_prefix() -> None:
+    assert parse_network("10.1.2.3/8") == ip_network("10.0.0.0/8")
+    assert parse_network("::1") == ip_network("::1/128")
+    with pytest.raises(ValueError, match="not an address"):
+        parse_network(7)
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("tcp://127.0.0.1:1884", ("127.0.0.1", 1884)),
+        ("tcp://localhost", ("localhost", 1883)),
+        ("tcp://[::]:0", ("::", 0)),
+    ],
+)
+def test_listener_url(url: str, parts: tuple[str, int]) -> None:
+    assert split_listener_url(url) == parts
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "1883", "127.0.0.1:1883", "udp://h:1", "tcp://", "tcp://:1883", "tcp://h:", "tcp://h:x", "tcp://h:65536"]
+    + ["tcp://h:1/mqtt", "tcp://h:1?a", "tcp://u@h:1", "tcp://::1:1883", "tcp://[::1"],
+)
+def test_no_listener_url(url: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        split_listener_url(url)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.0.1", "broker.example", "fe80::1%eth0", "localhost.example"]
+)
+def test_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (("mqtt", "max_qos"), "a whole number, 0 to 2"),
+        (("mqtt", "retain_available"), "true or false"),
+        (("auth", "allow_anonymous"), "true or false"),
+        (("mqtt", "keep_alive_multiplier"), "a number, 1.0 to 10.0"),
+        (("session", "overflow"), '"drop_oldest" or "drop_new"'),
+        (("session", "priorities"), "a table, each value a whole number, 1 to 255"),
+        (("node", "name"), "text of 1 to 64 characters"),
+        (("flapping", "window"), 'seconds as a number, or text such as "15s", "5m", "2h", "1d", more than 0'),
+    ],
+)
+def test_accepted(path: tuple[str, ...], words: str) -> None:
+    assert accepted(field_at(path)) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        (("mqtt", "max_qos"), "1", 1),
+        (("mqtt", "max_qos"), "one", "one"),
+        (("mqtt", "keep_alive_multiplier"), "1.75", 1.75),
+        (("mqtt", "retain_available"), "Off", False),
+        (("auth", "allow_anonymous"), "1", True),
+        (("node", "name"), "17", "17"),
+        (("session", "overflow"), "drop_new", "drop_new"),
+        (("session", "priorities"), '{"a/b" = 7}', {"a/b": 7}),
+        (("session", "priorities"), "{", "{"),
+        (("listeners",), "tcp://a:1, tcp://b:2", ["tcp://a:1", "tcp://b:2"]),
+        (("listeners",), '[{url = "tcp://a:1"}]', [{"url": "tcp://a:1"}]),
+        (("listeners",), "", []),
+    ],
+)
+def test_text_of_a_variable(path: tuple[str, ...], text: str, value: object) -> None:
+    assert from_text(field_at(path), text) == value
+
+
+def test_long_values_are_cut() -> None:
+    assert shown("x" * 200) == '"' + "x" * 76 + "..."
+    assert shown(True) == "true"
