@@ -1,0 +1,1 @@
+"""A load generator to steer by: `python -m bench --help`."""

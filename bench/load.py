@@ -1,0 +1,203 @@
+"""One run: a broker, a workload, generator processes, and what came of it."""
+
+import gc
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING
+
+from bench.flows import BrokenRun
+from bench.peers import Running, cpu_seconds
+from bench.wire import Refused
+from bench.workloads import Part, Slots, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUN, STOP = 1, 2
+PATIENCE = 3.0  # s without any progress after which what is missing counts as lost
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`rate` is in the workload's unit; `lost` and `duplicates` are messages of the whole run, warm-up included."""
+
+    rate: float
+    lost: int
+    duplicates: int
+    broker_cpu: float  # share of one core while it was measured
+    generator_cpu: float  # of the busiest generator process
+    broker_memory: int  # resident bytes at the end
+
+
+class RunFailed(Exception):
+    """A generator process ended with an error."""
+
+
+def generator_cores() -> tuple[int | None, list[int]]:
+    """The broker's core, and those of the generators; None where nothing can be pinned."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None, []
+    cores = sorted(os.sched_getaffinity(0))
+    return (cores[0], cores[1:]) if len(cores) > 1 else (None, [])
+
+
+def measure(
+    workload: Workload,
+    broker: Running,
+    version: int,
+    *,
+    cores: list[int],
+    workers: int,
+    warmup: float,
+    seconds: float,
+) -> Outcome:
+    workers = max(1, min(workers, workload.flows))
+    slots = Slots(workers)
+    context = multiprocessing.get_context("fork")
+    children, pipes = [], []
+    for worker in range(workers):
+        ours, theirs = context.Pipe(duplex=False)
+        core = cores[worker % len(cores)] if cores else None
+        child = context.Process(
+            target=_work, args=(theirs, workload, broker.address, version, worker, slots, core), daemon=True
+        )
+        child.start()
+        theirs.close()
+        children.append(child)
+        pipes.append(ours)
+    try:
+        _collect(pipes, 60)  # all are connected
+        pids = [child.pid or 0 for child in children]
+        unit = workload.frame_size(version) if workload.counts_bytes else 1
+        if workload.kind == "idle":
+            return _measure_idle(workload, broker, slots, pipes)
+        slots.phase = RUN
+        _pause(pipes, warmup)
+        cpu_before = [broker.cpu_seconds(), *map(cpu_seconds, pids)]
+        before, started = slots.delivered, time.perf_counter()
+        _pause(pipes, seconds)
+        after, ended = slots.delivered, time.perf_counter()
+        cpu = [
+            (now - then) / (ended - started)
+            for now, then in zip([broker.cpu_seconds(), *map(cpu_seconds, pids)], cpu_before, strict=True)
+        ]
+        memory = broker.memory()
+        slots.phase = STOP
+        accounts = _collect(pipes, 60)
+    finally:
+        slots.phase = STOP
+        for child in children:
+            child.join(10)
+            if child.is_alive():
+                child.kill()
+                child.join()
+    total = {key: sum(account[key] for account in accounts) for key in accounts[0]}
+    expected = total["sent"] * (workload.flows if workload.kind == "fanout" else 1)
+    return Outcome(
+        rate=(after - before) / unit / (ended - started),
+        lost=max(0, expected + total["duplicates"] - total["received"]),
+        duplicates=total["duplicates"] + max(0, total["received"] - total["duplicates"] - expected),
+        broker_cpu=cpu[0],
+        generator_cpu=max(cpu[1:]),
+        broker_memory=memory,
+    )
+
+
+def _measure_idle(workload: Workload, broker: Running, slots: Slots, pipes: list[Connection]) -> Outcome:
+    before, cpu_before, started = broker.memory(), broker.cpu_seconds(), time.perf_counter()
+    slots.phase = RUN
+    while slots.delivered < workload.flows:
+        _pause(pipes, 0.01)
+    _pause(pipes, 0.2)
+    memory = broker.memory()
+    cpu = (broker.cpu_seconds() - cpu_before) / (time.perf_counter() - started)
+    slots.phase = STOP
+    _collect(pipes, 60)
+    return Outcome((memory - before) / workload.flows, 0, 0, cpu, 0.0, memory)
+
+
+def _collect(pipes: list[Connection], timeout: float) -> list[dict[str, int]]:
+    answers = []
+    for pipe in pipes:
+        if not pipe.poll(timeout):
+            raise RunFailed("a generator doesn't answer")
+        try:
+            answer = pipe.recv()
+        except EOFError:
+            raise RunFailed("a generator died") from None
+        if isinstance(answer, str):
+            raise RunFailed(answer)
+        answers.append(answer)
+    return answers
+
+
+def _pause(pipes: list[Connection], seconds: float) -> None:
+    """Sleeps, and wakes up for a generator that has something to say: during a run that is an error."""
+    if wait(pipes, seconds):
+        _collect(pipes, 1)
+        raise RunFailed("a generator ended early")
+
+
+def _work(
+    pipe: Connection,
+    workload: Workload,
+    address: tuple[str, int],
+    version: int,
+    worker: int,
+    slots: Slots,
+    core: int | None,
+) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    gc.disable()
+    try:
+        part = Part(workload, address, version, worker, slots)
+        pipe.send({})
+        while slots.phase == 0:
+            time.sleep(0.001)
+        if workload.kind == "idle":
+            part.open_idle()
+            while slots.phase == RUN:
+                time.sleep(0.005)
+            pipe.send({})
+            return
+        _drive(part, slots)
+        pipe.send(part.account())
+    except (BrokenRun, Refused, OSError) as error:  # anything else is a mistake here: let it be seen
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _drive(part: Part, slots: Slots) -> None:
+    turn, timeout, values, phase = part.loop.turn, part.timeout, slots.values, Slots.PHASE
+    after: list[Callable[[], None]] = [flow.after_turn for flow in part.flows if not part.callers]
+    for flow in part.flows:
+        flow.start()
+    while values[phase] == RUN:
+        turn(timeout)
+        for hook in after:
+            hook()
+    for flow in part.flows:
+        flow.stop()
+    _drain(part, slots)
+
+
+def _drain(part: Part, slots: Slots) -> None:
+    """Until this process has all that it waits for, or nothing has moved for a while."""
+    last, moved = -1, time.monotonic()
+    quiet = 0
+    while time.monotonic() - moved < PATIENCE:
+        part.loop.turn(0.02)
+        for flow in part.flows:
+            flow.after_turn()
+        delivered = slots.delivered
+        if delivered != last:
+            last, moved, quiet = delivered, time.monotonic(), 0
+            continue
+        quiet += 1
+        account = part.account()
+        complete = part.workload.kind == "fanout" or account["received"] >= account["sent"] + account["duplicates"]
+        if complete and quiet > 5 and all(flow.idle() for flow in part.flows):
+            return

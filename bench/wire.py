@@ -1,0 +1,95 @@
+"""The few packets that the generator sends, encoded beforehand.
+
+Deliberately not `trunkline.mqtt`: a generator that shares the broker's codec would hide the codec's mistakes.
+"""
+
+import socket
+import struct
+
+V311 = 4
+V5 = 5
+
+
+def _length(value: int) -> bytes:
+    out = bytearray()
+    while True:
+        value, digit = divmod(value, 128)
+        out.append(digit | (0x80 if value else 0))
+        if not value:
+            return bytes(out)
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    return bytes([first]) + _length(len(body)) + body
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("!H", len(raw)) + raw
+
+
+def _no_properties(version: int) -> bytes:
+    return b"\0" if version == V5 else b""
+
+
+def connect(client_id: str, version: int) -> bytes:
+    """A clean session without keep-alive."""
+    return _packet(0x10, b"\0\4MQTT" + bytes([version, 0x02, 0, 0]) + _no_properties(version) + _string(client_id))
+
+
+def subscribe(topic_filter: str, qos: int, version: int) -> bytes:
+    return _packet(0x82, b"\0\1" + _no_properties(version) + _string(topic_filter) + bytes([qos]))
+
+
+def publish(topic: str, payload: bytes, qos: int, version: int, packet_id: int = 0) -> bytes:
+    identifier = struct.pack("!H", packet_id) if qos else b""
+    return _packet(0x30 | qos << 1, _string(topic) + identifier + _no_properties(version) + payload)
+
+
+DISCONNECT = b"\xe0\0"
+
+
+class Refused(Exception):
+    """The broker did not take a CONNECT or a SUBSCRIBE."""
+
+
+def _receive(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise Refused("closed by the broker during the handshake")
+        data += more
+    return data
+
+
+def read_packet(sock: socket.socket) -> tuple[int, bytes]:
+    """Blocking; byte by byte where it must be, so that nothing of the next packet is taken."""
+    first = _receive(sock, 1)[0]
+    length = shift = 0
+    while True:
+        digit = _receive(sock, 1)[0]
+        length |= (digit & 0x7F) << shift
+        if digit < 0x80:
+            break
+        shift += 7
+    return first, _receive(sock, length)
+
+
+def open_connection(
+    address: tuple[str, int], client_id: str, version: int, filters: list[str] | None = None, qos: int = 0
+) -> socket.socket:
+    """A connected client that is subscribed to the filters; the socket doesn't block afterwards."""
+    sock = socket.create_connection(address, timeout=20)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(connect(client_id, version))
+    first, body = read_packet(sock)
+    if first != 0x20 or body[1] != 0:
+        raise Refused(f"CONNECT was answered with {first:#x} {body[:8].hex()}")
+    for topic_filter in filters or ():
+        sock.sendall(subscribe(topic_filter, qos, version))
+        first, body = read_packet(sock)
+        if first != 0x90 or body[-1] != qos:
+            raise Refused(f"SUBSCRIBE was answered with {first:#x} {body[:8].hex()}")
+    sock.setblocking(False)
+    return sock
