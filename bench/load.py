@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
-from bench.flows import BrokenRun
+from bench.loop import BrokenRun
 from bench.peers import Running, cpu_seconds
 from bench.wire import Refused
 from bench.workloads import Part, Slots, Workload

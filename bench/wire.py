@@ -93,3 +93,23 @@ def open_connection(
             raise Refused(f"SUBSCRIBE was answered with {first:#x} {body[:8].hex()}")
     sock.setblocking(False)
     return sock
+
+
+def publish_frames(topics: list[str], payload: bytes, qos: int, version: int, number: int) -> list[bytes]:
+    """Frames of one length; with QoS, packet ids from 1 upwards."""
+    frames = [
+        publish(topics[index % len(topics)], payload, qos, version, index + 1 if qos else 0) for index in range(number)
+    ]
+    assert len({len(frame) for frame in frames}) == 1, "all frames must have one length"
+    assert len(frames[0]) < 130, "the length must fit one byte"
+    return frames
+
+
+def payload_of(size: int) -> bytes:
+    return struct.pack("!Q", 0x0123456789ABCDEF) * (size // 8) + b"." * (size % 8)
+
+
+def ring(frames: list[bytes], at_least: int) -> bytes:
+    """The frames over and over, whole rounds only."""
+    once = b"".join(frames)
+    return once * max(1, -(-at_least // len(once)))

@@ -8,22 +8,10 @@ from functools import partial
 from typing import Final, Literal
 
 from bench import wire
-from bench.flows import (
-    AcknowledgedPublisher,
-    Caller,
-    EchoQos0,
-    EchoQos1,
-    Flow,
-    Loop,
-    Publisher,
-    Subscriber,
-    SubscriberQos1,
-    SubscriberQos2,
-    Totals,
-    payload_of,
-    publish_frames,
-    ring,
-)
+from bench.loop import Flow, Loop, Totals
+from bench.streaming import AcknowledgedPublisher, Publisher, Subscriber, SubscriberQos1, SubscriberQos2
+from bench.turns import Caller, EchoQos0, EchoQos1
+from bench.wire import payload_of, publish_frames, ring
 
 PAYLOAD: Final = 64
 RING: Final = 1 << 18  # bytes of encoded packets a publisher repeats

@@ -1,0 +1,94 @@
+"""What everything in a generator process stands on: the loop, the socket with an output queue, the shared count."""
+
+import select
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+CHUNK = 1 << 19
+IN, OUT = select.EPOLLIN, select.EPOLLOUT
+
+
+class BrokenRun(Exception):
+    """The broker closed a connection, or said something that this flow doesn't expect."""
+
+
+class Loop:
+    """An epoll loop whose handlers are bound methods; no allocation an event beyond what epoll itself makes."""
+
+    def __init__(self) -> None:
+        self.epoll = select.epoll()
+        self.handlers: dict[int, Callable[[int], None]] = {}
+
+    def add(self, sock: socket.socket, handler: Callable[[int], None], mask: int = IN) -> int:
+        fd = sock.fileno()
+        self.handlers[fd] = handler
+        self.epoll.register(fd, mask)
+        return fd
+
+    def remove(self, fd: int) -> None:
+        self.epoll.unregister(fd)
+        del self.handlers[fd]
+
+    def turn(self, timeout: float) -> None:
+        handlers = self.handlers
+        for fd, mask in self.epoll.poll(timeout):
+            handlers[fd](mask)
+
+
+class Flow(Protocol):
+    """What the worker asks of everything that it drives."""
+
+    def start(self) -> None: ...
+    def after_turn(self) -> None: ...
+    def stop(self) -> None: ...
+    def idle(self) -> bool: ...
+
+
+class Totals:
+    """Messages of this process, for the loss account; `delivered` also goes to the parent while the run lasts."""
+
+    def __init__(self, delivered: memoryview, slot: int) -> None:
+        self.shared = delivered
+        self.slot = slot
+        self.sent = 0
+
+
+class Link:
+    """A socket with what it would not take yet; for the small packets of QoS 1 and 2."""
+
+    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+        self.loop, self.sock = loop, sock
+        self.pending = bytearray()
+        self.rest = b""  # an incomplete packet
+        self.fd = loop.add(sock, self.ready)
+
+    def ready(self, mask: int) -> None:
+        if mask & OUT:
+            del self.pending[: self.sock.send(self.pending)]
+            if not self.pending:
+                self.loop.epoll.modify(self.fd, IN)
+                self.drained()
+        if mask & ~OUT:
+            data = self.sock.recv(CHUNK)
+            if not data:
+                raise BrokenRun("the broker closed a connection")
+            self.read(self.rest + data if self.rest else data)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self.pending:
+            try:
+                taken = self.sock.send(data)
+            except BlockingIOError:
+                taken = 0
+            if taken == len(data):
+                return
+            data = data[taken:]
+            self.loop.epoll.modify(self.fd, IN | OUT)
+        self.pending += data
+
+    def read(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def drained(self) -> None:
+        pass
