@@ -2,7 +2,12 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from itertools import islice, takewhile
+from itertools import islice
+from typing import Generic, TypeVar
+
+from trunkline.broker.session.inflight import Miss
+
+T = TypeVar("T")
 
 
 class Received(Enum):
@@ -13,49 +18,53 @@ class Received(Enum):
     FULL = "full"
 
 
-class AwaitingRel:
-    """The ids of one session, in the order in which they came."""
+class AwaitingRel(Generic[T]):
+    """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL."""
 
-    __slots__ = ("_received", "maximum")
+    __slots__ = ("_open", "maximum")
 
     def __init__(self, maximum: int = 0) -> None:
         #: Ids that may be open at once; 0 is no bound.
         self.maximum = maximum
-        self._received: dict[int, float] = {}
+        self._open: dict[int, tuple[float, T]] = {}
 
     def __len__(self) -> int:
-        return len(self._received)
+        return len(self._open)
 
     def __contains__(self, packet_id: int) -> bool:
-        return packet_id in self._received
+        return packet_id in self._open
 
-    def receive(self, packet_id: int, now: float) -> Received:
-        """A QoS 2 PUBLISH came."""
-        received = self._received
-        if packet_id in received:
+    def receive(self, packet_id: int, held: T, now: float) -> Received:
+        """A QoS 2 PUBLISH came. `held` is kept for its PUBREL: the message when it is routed only then."""
+        is_open = self._open
+        if packet_id in is_open:
             return Received.DUPLICATE
-        if 0 < self.maximum <= len(received):
+        if 0 < self.maximum <= len(is_open):
             return Received.FULL
-        received[packet_id] = now
+        is_open[packet_id] = (now, held)
         return Received.NEW
 
-    def release(self, packet_id: int) -> bool:
-        """A PUBREL came, or the PUBLISH was refused after all. False when the id was not open."""
-        return self._received.pop(packet_id, None) is not None
+    def release(self, packet_id: int) -> T | Miss:
+        """A PUBREL came, or the PUBLISH was refused after all. Returns what was held."""
+        entry = self._open.pop(packet_id, None)
+        return Miss.NOT_FOUND if entry is None else entry[1]
 
-    def expire(self, now: float, timeout: float, limit: int) -> list[int]:
+    def expire(self, now: float, timeout: float, limit: int) -> list[tuple[int, T]]:
         """Forget ids that wait for `timeout` or longer, the oldest first and no more than `limit`."""
         before = now - timeout
-        oldest = takewhile(lambda item: item[1] <= before, self._received.items())
-        expired = [packet_id for packet_id, _ in islice(oldest, limit)]
-        for packet_id in expired:
-            del self._received[packet_id]
+        expired: list[tuple[int, T]] = []
+        for packet_id, (since, held) in islice(self._open.items(), limit):
+            if since > before:
+                break
+            expired.append((packet_id, held))
+        for packet_id, _ in expired:
+            del self._open[packet_id]
         return expired
 
-    def export(self) -> list[int]:
-        """The ids in order, for a store or another node."""
-        return list(self._received)
+    def export(self) -> list[tuple[int, T]]:
+        """The ids in order and what they hold, for a store or another node."""
+        return [(packet_id, held) for packet_id, (_, held) in self._open.items()]
 
-    def restore(self, packet_ids: Iterable[int], now: float) -> None:
+    def restore(self, entries: Iterable[tuple[int, T]], now: float) -> None:
         """Take up what `export` gave; the timeout begins again."""
-        self._received = dict.fromkeys(packet_ids, now)
+        self._open = {packet_id: (now, held) for packet_id, held in entries}
