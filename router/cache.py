@@ -1,0 +1,70 @@
+"""Routes by topic, remembered until a change of subscriptions can have touched them."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Generic
+
+from trunkline.router.target import Route, S
+from trunkline.router.topictree import TopicTree
+
+#: So many routes are dropped at a time when the cache is full.
+_BATCH = 256
+
+
+def _cost(topic: str) -> int:
+    """What a topic weighs, roughly in units of 300 bytes: its nodes in the index, and its name."""
+    return 1 + topic.count("/") + (len(topic) >> 8)
+
+
+class RouteCache(dict[str, Route[S]], Generic[S]):
+    """A dict that finds out what it does not have: `cache[topic]` always answers, and a hit runs no Python code.
+
+    It is bounded by what its topics weigh, so that long and deep topic names cannot fill the memory.
+    When it is full the oldest go. A change of a wildcard filter drops the topics that match it, which an index finds
+    without looking at the others: a client that subscribes to `devices/17/+` leaves the routes of all other devices alone.
+    """
+
+    __slots__ = ("_index", "_resolve", "capacity", "cost")
+
+    def __init__(self, resolve: Callable[[str], Route[S]], capacity: int) -> None:
+        super().__init__()
+        self._resolve = resolve
+        self._index = TopicTree()
+        self.capacity = capacity
+        self.cost = 0
+
+    def __missing__(self, topic: str) -> Route[S]:
+        route = self._resolve(topic)
+        cost = _cost(topic)
+        if cost * 64 > self.capacity:
+            return route
+        while self.cost + cost > self.capacity:
+            for old in list(islice(self, _BATCH)):
+                self.drop(old)
+        self.cost += cost
+        self[topic] = route
+        self._index.add(topic)
+        return route
+
+    def drop(self, topic: str) -> None:
+        if self.pop(topic, None) is not None:
+            self.cost -= _cost(topic)
+            self._index.discard(topic)
+
+    def drop_matching(self, filter: str) -> None:
+        """Drop the routes of all topics that match a filter with wildcards."""
+        if not self:
+            return
+        # One by one is dear where it is most of them anyway.
+        most = max(64, len(self) >> 3)
+        touched = list(islice(self._index.match(filter), most + 1))
+        if len(touched) > most:
+            self.clear()
+            return
+        for topic in touched:
+            self.drop(topic)
+
+    def clear(self) -> None:
+        super().clear()
+        self._index = TopicTree()
+        self.cost = 0

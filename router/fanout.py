@@ -1,0 +1,103 @@
+"""What a filter leads to, and how the subscribers of several filters become one list.
+
+Most filters have one subscriber: its target stands in the table itself. The others have a `Fanout`.
+A topic that one filter matches takes the filter's own tuple of targets, however many topics there are. One that several
+filters match takes a merged tuple, remembered by the combination of filters: all topics that match the same filters share it.
+"""
+
+from typing import Generic, TypeAlias
+
+from trunkline.router.target import S, Target, combine
+
+
+class Fanout(Generic[S]):
+    """The targets of a filter with several subscribers."""
+
+    __slots__ = ("snapshot", "targets")
+
+    def __init__(self, first: Target[S], second: Target[S]) -> None:
+        self.targets = {first.subscriber: first, second.subscriber: second}
+        #: The targets as a tuple, made when a message needs it.
+        self.snapshot: tuple[Target[S], ...] | None = None
+
+
+Entry: TypeAlias = Target[S] | Fanout[S]
+
+#: Combinations of no more filters with one subscriber each are merged anew for each topic: it is as cheap as looking.
+_FEW = 4
+#: Pointers that the remembered tuples may hold together.
+_CAPACITY = 2_000_000
+
+
+def targets_of(entry: Entry[S]) -> tuple[Target[S], ...]:
+    if isinstance(entry, Target):
+        return (entry,)
+    if entry.snapshot is None:
+        entry.snapshot = tuple(entry.targets.values())
+    return entry.snapshot
+
+
+def _merge(entries: list[Entry[S]]) -> tuple[Target[S], ...]:
+    """One target for each subscriber of any of the filters."""
+    merged: dict[S, Target[S]] = {}
+    overlapping: dict[S, list[Target[S]]] = {}
+    for entry in sorted(entries, key=_size, reverse=True):
+        targets = {entry.subscriber: entry} if isinstance(entry, Target) else entry.targets
+        if not merged:
+            merged = targets.copy()
+            continue
+        for subscriber in targets.keys() & merged.keys():
+            overlapping.setdefault(subscriber, [merged[subscriber]]).append(targets[subscriber])
+        merged |= targets
+    for subscriber, several in overlapping.items():
+        merged[subscriber] = combine(several)
+    return tuple(merged.values())
+
+
+def _size(entry: Entry[S]) -> int:
+    return 1 if isinstance(entry, Target) else len(entry.targets)
+
+
+class Merges(Generic[S]):
+    """The merged targets of combinations of filters."""
+
+    def __init__(self, capacity: int = _CAPACITY) -> None:
+        self._merged: dict[tuple[Entry[S], ...], tuple[Target[S], ...]] = {}
+        self._combinations: dict[Entry[S], set[tuple[Entry[S], ...]]] = {}
+        self.capacity = capacity
+        self.cost = 0
+
+    def merge(self, entries: list[Entry[S]]) -> tuple[Target[S], ...]:
+        if len(entries) == 1:
+            return targets_of(entries[0])
+        if len(entries) <= _FEW and all(isinstance(entry, Target) for entry in entries):
+            return _merge(entries)
+        combination = tuple(entries)
+        targets = self._merged.get(combination)
+        if targets is None:
+            targets = _merge(entries)
+            cost = len(targets) + 8 * len(entries)
+            if self.cost + cost > self.capacity:
+                self.clear()
+            self.cost += cost
+            self._merged[combination] = targets
+            for entry in entries:
+                self._combinations.setdefault(entry, set()).add(combination)
+        return targets
+
+    def forget(self, entry: Entry[S]) -> None:
+        """The filter's subscribers have changed: forget every combination with it."""
+        for combination in self._combinations.pop(entry, ()):
+            targets = self._merged.pop(combination)
+            self.cost -= len(targets) + 8 * len(combination)
+            for other in combination:
+                others = self._combinations.get(other)
+                if others is not None:
+                    others.discard(combination)
+                    if not others:
+                        del self._combinations[other]
+
+    def clear(self) -> None:
+        self._merged.clear()
+        self._combinations.clear()
+        self.cost = 0

@@ -1,0 +1,94 @@
+"""What is subscribed, for management: in pages, in the order of the filters.
+
+A cursor is a plain value, the last that was seen. So pages may be asked for with any time between them: what was there all
+the while comes exactly once, however much else has changed.
+"""
+
+from collections.abc import Iterator
+from heapq import nsmallest
+from itertools import islice
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+from sortedcontainers import SortedList
+
+from trunkline.mqtt.topics import parse_shared
+from trunkline.router.options import Options
+from trunkline.router.table import has_wildcard
+from trunkline.router.target import S, Subscriber, Target
+
+if TYPE_CHECKING:
+    from trunkline.router.router import Router
+
+
+class Subscription(NamedTuple):
+    """One row of the listing."""
+
+    filter: str
+    client_id: str
+    options: Options
+    subscriber: Subscriber
+
+
+class Listing(Generic[S]):
+    """The filters of a router in order."""
+
+    def __init__(self, router: "Router[S]") -> None:
+        self._router = router
+        self._filters: SortedList[str] = SortedList()
+        self.add = self._filters.add
+        self.discard = self._filters.discard
+
+    def filters(self, after: str = "", limit: int = 100, prefix: str = "") -> list[str]:
+        """The next filters behind `after`. The last of them is the cursor of the next page."""
+        page: list[str] = []
+        start = max(after, prefix)
+        for filter in self._filters.irange(start, inclusive=(start > after, True)):
+            if len(page) == limit or not filter.startswith(prefix):
+                break
+            page.append(filter)
+        return page
+
+    def wildcards(self, after: str = "", limit: int = 100) -> list[str]:
+        """The next filters with wildcards behind `after`."""
+        found = (filter for filter in self._walk(after) if has_wildcard(filter))
+        return list(islice(found, limit))
+
+    def groups(self, after: str = "", limit: int = 100) -> list[str]:
+        """The next shared filters behind `after`, each with its group: `$share/group/filter`."""
+        page: list[str] = []
+        for filter in self._walk(max(after, "$share/")):
+            if len(page) == limit or not filter.startswith("$share/"):
+                break
+            if parse_shared(filter) is not None:
+                page.append(filter)
+        return page
+
+    def subscriptions(self, after: tuple[str, str] = ("", ""), limit: int = 100) -> list[Subscription]:
+        """The next subscriptions behind `after`, the filter and client id of the last one seen.
+
+        Sorted by filter, then by client id. A page is a little longer than its limit where one client id appears twice,
+        as it may while a session is taken over.
+        """
+        page: list[Subscription] = []
+        last, last_client = after
+        if last:
+            page = self._rows(last, last_client, limit)
+        for filter in self._walk(last):
+            if len(page) >= limit:
+                break
+            page += self._rows(filter, "", limit - len(page), first=True)
+        return page
+
+    def _walk(self, after: str) -> Iterator[str]:
+        return self._filters.irange(after, inclusive=(False, True))
+
+    def _rows(self, filter: str, after: str, limit: int, first: bool = False) -> list[Subscription]:
+        targets = self._router.targets(filter)
+        if not first:
+            targets = [target for target in targets if target.subscriber.client_id > after]
+        rows: list[Target[S]] = nsmallest(limit, targets, key=lambda target: target.subscriber.client_id)
+        if len(rows) < len(targets):
+            final = rows[-1].subscriber.client_id
+            known = {id(target) for target in rows}
+            rows += [each for each in targets if each.subscriber.client_id == final and id(each) not in known]
+        return [Subscription(filter, row.subscriber.client_id, row.options, row.subscriber) for row in rows]

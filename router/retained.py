@@ -1,0 +1,185 @@
+"""Retained messages: the last one of each topic, found by topic filter.
+
+Three structures: a dict for topics that are known, a tree for filters with wildcards, a sorted list of topics for pages.
+Deadlines of the messages that expire stand in a sorted list of their own.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from math import inf
+
+from sortedcontainers import SortedList
+
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.topics import matches
+from trunkline.router.table import has_wildcard
+from trunkline.router.topictree import TopicTree
+
+
+class Outcome(Enum):
+    """What became of a message that was to be retained."""
+
+    STORED = "stored"
+    #: Stored, in place of an older one of the same topic.
+    REPLACED = "replaced"
+    #: An empty payload has deleted the message of its topic.
+    DELETED = "deleted"
+    #: An empty payload found nothing to delete.
+    ABSENT = "absent"
+    #: Not stored: its payload is above the limit. The older one of the topic is gone all the same.
+    TOO_LARGE = "too large"
+    #: Not stored: there are as many as allowed, and none of this topic.
+    FULL = "full"
+
+    @property
+    def refused(self) -> bool:
+        return self in (Outcome.TOO_LARGE, Outcome.FULL)
+
+
+class RetainedStore:
+    """The retained messages of one node, in memory. A limit of 0 is no limit."""
+
+    def __init__(self, *, max_messages: int = 0, max_payload_size: int = 0, expiry_interval: float = 0) -> None:
+        self.max_messages = max_messages
+        self.max_payload_size = max_payload_size
+        #: Seconds after which any message expires, if its publisher has not asked for less.
+        self.expiry_interval = expiry_interval
+        #: Bytes of all payloads.
+        self.payload_bytes = 0
+        self._messages: dict[str, Message] = {}
+        self._tree = TopicTree()
+        self._topics: SortedList[str] = SortedList()
+        # Only of messages that expire.
+        self._deadlines: dict[str, float] = {}
+        self._queue: SortedList[tuple[float, str]] = SortedList()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def store(self, message: Message, now: float) -> Outcome:
+        """Keep the message for its topic, or delete what is there if its payload is empty."""
+        topic, payload = message.topic, message.payload
+        if not payload:
+            # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
+            return Outcome.ABSENT if self.delete(topic) is None else Outcome.DELETED
+        if 0 < self.max_payload_size < len(payload):
+            # The older one must be replaced [MQTT-3.3.1-5]; to nobody it is still what the topic says.
+            self.delete(topic)
+            return Outcome.TOO_LARGE
+        old = self._messages.get(topic)
+        if old is None:
+            if 0 < self.max_messages <= len(self._messages):
+                return Outcome.FULL
+            self._tree.add(topic)
+            self._topics.add(topic)
+            self.payload_bytes += len(payload)
+        else:
+            self.payload_bytes += len(payload) - len(old.payload)
+        self._messages[topic] = message
+        deadline = message.expires_at
+        if self.expiry_interval > 0:
+            deadline = min(deadline, now + self.expiry_interval)
+        if deadline < inf or self._deadlines:
+            self._schedule(topic, deadline)
+        return Outcome.STORED if old is None else Outcome.REPLACED
+
+    def _schedule(self, topic: str, deadline: float) -> None:
+        scheduled = self._deadlines.pop(topic, None)
+        if scheduled is not None:
+            self._queue.remove((scheduled, topic))
+        if deadline < inf:
+            self._deadlines[topic] = deadline
+            self._queue.add((deadline, topic))
+
+    def delete(self, topic: str) -> Message | None:
+        """The message that was there."""
+        old = self._messages.pop(topic, None)
+        if old is not None:
+            self.payload_bytes -= len(old.payload)
+            self._tree.discard(topic)
+            self._topics.discard(topic)
+            if self._deadlines:
+                self._schedule(topic, inf)
+        return old
+
+    def clear(self) -> None:
+        self.payload_bytes = 0
+        self._messages.clear()
+        self._tree = TopicTree()
+        self._topics.clear()
+        self._deadlines.clear()
+        self._queue.clear()
+
+    def get(self, topic: str, now: float) -> Message | None:
+        """The message of one topic, unless it has expired."""
+        message = self._messages.get(topic)
+        if message is None or self._deadlines.get(topic, inf) <= now:
+            return None
+        return message
+
+    def deadline(self, topic: str) -> float:
+        """When the message of a topic expires; infinite if it does not."""
+        return self._deadlines.get(topic, inf)
+
+    def match(self, filter: str, now: float) -> Iterator[Message]:
+        """The messages whose topics match, found while they are asked for.
+
+        The store may change in between: each message is the newest of its topic when it comes, those deleted meanwhile
+        do not come, those of new topics may or may not. `now` is the time of the start; a caller that waits in between
+        for long looks at `deadline` itself.
+        """
+        if not has_wildcard(filter):
+            message = self.get(filter, now)
+            if message is not None:
+                yield message
+            return
+        messages, deadlines = self._messages, self._deadlines
+        for topic in self._tree.match(filter):
+            message = messages.get(topic)
+            if message is not None and not (deadlines and deadlines.get(topic, inf) <= now):
+                yield message
+
+    @property
+    def next_deadline(self) -> float:
+        """When `sweep` has something to do next; infinite if nothing expires."""
+        return self._queue[0][0] if self._queue else inf
+
+    def sweep(self, now: float, limit: int = 1000) -> list[Message]:
+        """Delete what has expired, no more than `limit` at a time. Returns what was deleted."""
+        expired: list[Message] = []
+        while self._queue and len(expired) < limit:
+            deadline, topic = self._queue[0]
+            if deadline > now:
+                break
+            message = self.delete(topic)
+            assert message is not None
+            expired.append(message)
+        return expired
+
+    def page(
+        self, now: float, *, after: str = "", limit: int = 100, filter: str = "#", scan: int = 10_000
+    ) -> tuple[list[Message], str | None]:
+        """The next messages behind the topic `after`, in order of topic, and the cursor of the next page, None at the end.
+
+        It looks at no more than `scan` topics, so a page may be short, even empty, and yet not be the last.
+        Unlike `match`, `#` is everything: management sees topics that begin with $ too.
+        """
+        prefix = filter[: min([at for at in (filter.find("+"), filter.find("#"), len(filter)) if at >= 0])]
+        # `a/#` matches `a` too.
+        prefix = prefix.removesuffix("/") if has_wildcard(filter) else filter
+        start = max(after, prefix)
+        page: list[Message] = []
+        seen = 0
+        for topic in self._topics.irange(start, inclusive=(start > after, True)):
+            if not topic.startswith(prefix):
+                return page, None
+            if len(page) == limit or seen == scan:
+                return page, after
+            seen += 1
+            after = topic
+            if filter != "#" and not matches(filter, topic):
+                continue
+            message = self.get(topic, now)
+            if message is not None:
+                page.append(message)
+        return page, None

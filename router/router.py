@@ -1,0 +1,215 @@
+"""Topic filters to subscribers.
+
+Subscriptions without wildcards stand in a dict, those with wildcards in a trie; shared ones in a second pair of the same.
+Routes are remembered by topic: `match` is a dict lookup until a subscription changes that can touch the topic.
+
+Nothing here is locked. One writer subscribes and unsubscribes, everyone may match in between.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any, Generic
+
+from trunkline.mqtt.topics import parse_shared
+from trunkline.router.cache import RouteCache
+from trunkline.router.fanout import Entry, Fanout, Merges
+from trunkline.router.listing import Listing
+from trunkline.router.options import Options
+from trunkline.router.shared import Group, Strategy, flatten, make_group
+from trunkline.router.table import FilterTable, has_wildcard
+from trunkline.router.target import Route, S, Subscriber, Target, make_target
+
+_NOWHERE: Route[Any] = Route()
+_DEFAULT_CACHE = 262_144
+
+
+def _everyone(subscriber: Subscriber) -> bool:
+    return True
+
+
+class Router(Generic[S]):
+    """The subscriptions of one node."""
+
+    def __init__(
+        self,
+        *,
+        strategy: Strategy | str = Strategy.ROUND_ROBIN,
+        strategies: Mapping[str, Strategy | str] | None = None,
+        seed: int | None = None,
+        is_local: Callable[[Subscriber], bool] = _everyone,
+        cache_capacity: int = _DEFAULT_CACHE,
+    ) -> None:
+        #: How shared groups pick a member, and the exceptions by group name. Asked when a group gets its first member.
+        self.strategy = Strategy(strategy)
+        self.strategies = {name: Strategy(other) for name, other in (strategies or {}).items()}
+        self._random = Random(seed)
+        self._is_local = is_local
+        self._plain: FilterTable[Entry[S]] = FilterTable()
+        self._shared: FilterTable[Group[S] | dict[str, Group[S]]] = FilterTable()
+        self._merges: Merges[S] = Merges()
+        self._serial = 0
+        #: Routes by topic. `cache[topic]` is `match(topic)`.
+        self.cache: RouteCache[S] = RouteCache(self._resolve, cache_capacity)
+        #: Where messages of a topic go. The dict's own lookup, so that a known topic runs no Python code.
+        self.match: Callable[[str], Route[S]] = self.cache.__getitem__
+        #: For management: what there is, in pages.
+        self.listing: Listing[S] = Listing(self)
+        #: Number of subscriptions, shared ones included.
+        self.subscriptions = 0
+        #: Number of shared subscriptions.
+        self.shared_subscriptions = 0
+        #: Number of shared groups; a name counts once for each filter.
+        self.groups = 0
+
+    @property
+    def filters(self) -> int:
+        """Number of different filters; a shared one counts once for all its groups."""
+        return len(self._plain) + len(self._shared)
+
+    @property
+    def wildcard_filters(self) -> int:
+        return self._plain.wildcards.filters + self._shared.wildcards.filters
+
+    def subscribe(self, subscriber: S, filter: str, options: Options) -> bool:
+        """True if the subscription is new; else its options are replaced."""
+        if filter[:1] == "$" and (parsed := parse_shared(filter)) is not None:
+            return self._join(subscriber, *parsed, filter, options)
+        entry = self._plain.get(filter)
+        old = self._find(entry, subscriber)
+        if old is None:
+            self._serial = serial = self._serial + 1
+        elif old.options == options:
+            return False
+        else:
+            # It keeps its place in the order of subscription.
+            serial = old.serial
+        target = make_target(subscriber, options, serial)
+        if isinstance(entry, Fanout):
+            self._merges.forget(entry)
+            entry.snapshot = None
+            entry.targets[subscriber] = target
+        elif entry is None or entry is old:
+            if entry is None:
+                self.listing.add(filter)
+            else:
+                self._merges.forget(entry)
+            self._plain.set(filter, target)
+        else:
+            self._merges.forget(entry)
+            self._plain.set(filter, Fanout(entry, target))
+        self._changed(filter)
+        self.subscriptions += old is None
+        return old is None
+
+    def unsubscribe(self, subscriber: S, filter: str) -> bool:
+        """False if there was no such subscription."""
+        if filter[:1] == "$" and (parsed := parse_shared(filter)) is not None:
+            return self._leave(subscriber, *parsed, filter)
+        entry = self._plain.get(filter)
+        if entry is None or self._find(entry, subscriber) is None:
+            return False
+        self._merges.forget(entry)
+        if isinstance(entry, Fanout):
+            del entry.targets[subscriber]
+            entry.snapshot = None
+            if len(entry.targets) == 1:
+                self._plain.set(filter, next(iter(entry.targets.values())))
+        else:
+            self._plain.remove(filter)
+            self.listing.discard(filter)
+        self._changed(filter)
+        self.subscriptions -= 1
+        return True
+
+    def unsubscribe_all(self, subscriber: S, filters: Iterable[str]) -> int:
+        """Take a subscriber out that ends. It knows its filters; nothing is searched. Returns how many there were."""
+        return sum([self.unsubscribe(subscriber, filter) for filter in filters])
+
+    def subscription(self, subscriber: S, filter: str) -> Options | None:
+        """The options of a subscription, if it exists."""
+        if filter[:1] == "$" and parse_shared(filter) is not None:
+            group = self.group(filter)
+            found: Target[S] | None = None if group is None else group.member(subscriber)
+        else:
+            found = self._find(self._plain.get(filter), subscriber)
+        return None if found is None else found.options
+
+    def group(self, filter: str) -> Group[S] | None:
+        """The group of a shared filter (`$share/group/filter`), if it has members."""
+        parsed = parse_shared(filter)
+        if parsed is None:
+            return None
+        name, inner = parsed
+        entry = self._shared.get(inner)
+        if isinstance(entry, dict):
+            return entry.get(name)
+        return entry if entry is not None and entry.name == name else None
+
+    def targets(self, filter: str) -> list[Target[S]]:
+        """The subscriptions of one filter, as they were made; of a shared filter, the members of its group."""
+        if filter[:1] == "$" and parse_shared(filter) is not None:
+            group = self.group(filter)
+            return [] if group is None else list(group)
+        entry = self._plain.get(filter)
+        if entry is None:
+            return []
+        return [entry] if isinstance(entry, Target) else list(entry.targets.values())
+
+    def _join(self, subscriber: S, name: str, inner: str, filter: str, options: Options) -> bool:
+        group: Group[S] | None = self.group(filter)
+        if group is None:
+            strategy = self.strategies.get(name, self.strategy)
+            group = make_group(strategy, name, inner, self._random, self._is_local)
+            entry = self._shared.get(inner)
+            if entry is None:
+                self._shared.set(inner, group)
+            elif isinstance(entry, dict):
+                entry[name] = group
+            else:
+                self._shared.set(inner, {entry.name: entry, name: group})
+            self.groups += 1
+            self.listing.add(filter)
+            self._changed(inner)
+        # Routes hold the group, not its members: they need no change.
+        new = group.join(subscriber, options)
+        self.subscriptions += new
+        self.shared_subscriptions += new
+        return new
+
+    def _leave(self, subscriber: S, name: str, inner: str, filter: str) -> bool:
+        group = self.group(filter)
+        if group is None or not group.leave(subscriber):
+            return False
+        self.subscriptions -= 1
+        self.shared_subscriptions -= 1
+        if not group:
+            entry = self._shared.get(inner)
+            if isinstance(entry, dict):
+                del entry[name]
+                if len(entry) == 1:
+                    self._shared.set(inner, next(iter(entry.values())))
+            else:
+                self._shared.remove(inner)
+            self.groups -= 1
+            self.listing.discard(filter)
+            self._changed(inner)
+        return True
+
+    @staticmethod
+    def _find(entry: Entry[S] | None, subscriber: S) -> Target[S] | None:
+        if isinstance(entry, Fanout):
+            return entry.targets.get(subscriber)
+        return entry if entry is not None and entry.subscriber is subscriber else None
+
+    def _changed(self, filter: str) -> None:
+        if has_wildcard(filter):
+            self.cache.drop_matching(filter)
+        else:
+            self.cache.drop(filter)
+
+    def _resolve(self, topic: str) -> Route[S]:
+        entries = self._plain.match(topic)
+        shared = self._shared.match(topic)
+        if not entries and not shared:
+            return _NOWHERE
+        return Route(self._merges.merge(entries) if entries else (), flatten(shared))

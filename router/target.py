@@ -1,0 +1,117 @@
+"""What a publish to one topic means: who gets it, and how."""
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+
+from trunkline.router.options import Options, intern_options
+
+if TYPE_CHECKING:
+    from trunkline.router.shared import Group
+
+
+class Subscriber(Protocol):
+    """Whoever can be delivered to: a session, or a stand-in for one that lives elsewhere. Told apart by identity."""
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def online(self) -> bool: ...
+
+
+# Type checkers let a bare `Router` mean `Router[Subscriber]`; the running Python learns that only in 3.13.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    S = TypeVar("S", bound=Subscriber, default=Subscriber)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S", bound=Subscriber)
+
+
+class Target(Generic[S]):
+    """One subscriber of a topic. Never changed after it is made: routes share it.
+
+    A subscription is a target of its own, made when it is subscribed. Only where several subscriptions of one
+    subscriber match the same topic is another one made, by `combine`.
+    """
+
+    __slots__ = ("identifiers", "no_local", "options", "own", "qos", "retain_as_published", "subscriber")
+
+    #: The group of a shared subscription's member, for messages that must go to another one.
+    group: "ClassVar[Group[Any] | None]" = None
+    #: Position in the order of subscription; only kept where identifiers have an order to keep.
+    serial: ClassVar[int] = 0
+
+    def __init__(self, subscriber: S, options: Options) -> None:
+        self.subscriber = subscriber
+        #: As subscribed; of merged targets those of the subscription with the highest QoS.
+        self.options = options
+        self.qos = options.qos
+        self.retain_as_published = options.retain_as_published
+        identifier = options.identifier
+        self.identifiers: tuple[int, ...] = () if identifier is None else (identifier,)
+        #: Whether the subscriber's own messages need a second look: if so they take `own` instead of this.
+        self.no_local = options.no_local
+        #: What is left for the subscriber's own messages; None is nothing. Only meaningful with `no_local`.
+        self.own: Target[S] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.subscriber.client_id!r} qos {self.qos}>"
+
+
+class IdentifiedTarget(Target[S]):
+    """The target of a subscription with an identifier."""
+
+    __slots__ = ("serial",)
+
+    def __init__(self, subscriber: S, options: Options, serial: int) -> None:
+        super().__init__(subscriber, options)
+        self.serial = serial  # type: ignore[misc]  # a slot in place of the class's constant
+
+
+class Route(Generic[S]):
+    """Where messages of one topic go. A snapshot: a change of routes makes a new one."""
+
+    __slots__ = ("groups", "targets")
+
+    def __init__(self, targets: "tuple[Target[S], ...]" = (), groups: "tuple[Group[S], ...]" = ()) -> None:
+        self.targets = targets
+        self.groups = groups
+
+    def __bool__(self) -> bool:
+        return bool(self.targets or self.groups)
+
+    def __repr__(self) -> str:
+        return f"<Route {self.targets!r} {self.groups!r}>"
+
+
+def make_target(subscriber: S, options: Options, serial: int) -> Target[S]:
+    if options.identifier is not None:
+        return IdentifiedTarget(subscriber, options, serial)
+    return Target(subscriber, intern_options(options))
+
+
+_by_serial = attrgetter("serial")
+
+
+def combine(targets: Iterable[Target[S]]) -> Target[S]:
+    """One target for all of a subscriber's subscriptions that match: a message is delivered once.
+
+    It has the highest QoS [MQTT-3.3.4-2] and every identifier [MQTT-3.3.4-4].
+    """
+    ordered = sorted(targets, key=_by_serial)
+    if len(ordered) == 1:
+        return ordered[0]
+    best = max(ordered, key=attrgetter("qos"))
+    merged: Target[S] = Target(best.subscriber, best.options)
+    merged.retain_as_published = any(target.retain_as_published for target in ordered)
+    merged.identifiers = tuple([identifier for target in ordered for identifier in target.identifiers])
+    merged.no_local = any(target.no_local for target in ordered)
+    if merged.no_local:
+        # [MQTT-3.8.3-3] forbids the subscriptions that asked for it, not the others.
+        heard = [target for target in ordered if not target.no_local]
+        merged.own = combine(heard) if heard else None
+    return merged
