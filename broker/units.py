@@ -125,10 +125,10 @@ Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 OptionalFlag = Annotated[bool | None, Strict()]
 Text = Annotated[str, Accepts("text")]
-Duration = Annotated[float, *_parsed(parse_duration, 'seconds as a number, or text such as "15s", "5m", "2h", "1d"')]
-WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "5m", "2h"')]
+Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
+WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
-Size = Annotated[int, *_parsed(parse_size, 'bytes as a whole number, or text such as "64KiB", "1MiB"')]
+Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 Network = Annotated[
     IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')

@@ -1,0 +1,109 @@
+"""Sets everything up, then runs the broker or its tests. Needs Python 3.11 or newer and nothing else.
+
+    python3 dev.py run [OPTIONS OF trunkline serve]
+    python3 dev.py test [OPTIONS OF pytest]
+
+The packages go into .venv beside this file (or into the folder that `--venv` before the command names), and are
+installed again only when pyproject.toml has changed.
+"""
+
+# Old Pythons must get as far as the message that they are too old: no newer syntax here.
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit("Trunkline needs Python 3.11 or newer; this is %d.%d (%s)." % (sys.version_info[:2] + (sys.executable,)))
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+NODE = ROOT / "tests" / "interop" / "node"
+#: What pip installs for each command. The tests' packages include what a run needs.
+PACKAGES = {"run": ["--editable", "."], "test": ["--editable", ".", "--group", "test"]}
+
+
+def main(arguments):
+    venv = ROOT / ".venv"
+    if arguments[:1] == ["--venv"] and len(arguments) > 1:
+        venv, arguments = Path(arguments[1]).resolve(), arguments[2:]
+    if not arguments or arguments[0] not in PACKAGES:
+        sys.exit(__doc__.strip())
+    command, *options = arguments
+    check_links()
+    python = prepare(venv, command)
+    if command == "run":
+        execute([python, "-m", "trunkline", "serve", *options])
+    prepare_node()
+    os.chdir(ROOT)
+    workers = [] if any(option.startswith(("-n", "--numprocesses")) for option in options) else ["-n", "auto"]
+    execute([python, "-m", "pytest", *workers, *options])
+
+
+def check_links():
+    if not (ROOT / "src" / "trunkline" / "mqtt").is_dir():
+        sys.exit(
+            "src/trunkline/mqtt should be a symbolic link, and git wrote a file instead. On Windows, turn on developer "
+            "mode, then clone anew with: git clone -c core.symlinks=true URL"
+        )
+
+
+def prepare(venv, command):
+    """The virtual environment's interpreter, with all installed that the command needs."""
+    python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    state = "%s %s" % (sys.version, hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest())
+    stamps = {name: venv / ("installed-for-" + name) for name in PACKAGES}
+    enough = [stamps["test"], stamps[command]]
+    if python.exists() and any(stamp.exists() and stamp.read_text() == state for stamp in enough):
+        return str(python)
+    print("Setting up %s ..." % venv, file=sys.stderr, flush=True)
+    if not python.exists() or not any(stamp.exists() and made_with_this(stamp) for stamp in stamps.values()):
+        step([sys.executable, "-m", "venv", "--clear", str(venv)])
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    if command == "test":
+        step([*pip, "--upgrade", "pip>=25.1"])  # the first that knows dependency groups
+    step([*pip, *PACKAGES[command]])
+    stamps[command].write_text(state)
+    return str(python)
+
+
+def made_with_this(stamp):
+    return stamp.read_text().startswith(sys.version)
+
+
+def prepare_node():
+    """MQTT.js, for its interoperability tests; without npm those are skipped."""
+    npm = shutil.which("npm")
+    wanted = NODE / "package.json"
+    stamp = NODE / "node_modules" / "installed-for"
+    if npm is None or not wanted.exists() or (stamp.exists() and stamp.read_text() == wanted.read_text()):
+        return
+    print("Setting up %s ..." % NODE, file=sys.stderr, flush=True)
+    if subprocess.call([npm, "install", "--silent", "--no-audit", "--no-fund"], cwd=str(NODE)) == 0:
+        stamp.write_text(wanted.read_text())
+    else:
+        print("npm could not install MQTT.js: its tests will be skipped.", file=sys.stderr, flush=True)
+
+
+def step(command):
+    code = subprocess.call(command, cwd=str(ROOT))
+    if code:
+        sys.exit("This failed: %s" % " ".join(command))
+
+
+def execute(command):
+    if os.name != "nt":
+        os.execv(command[0], command)
+    process = subprocess.Popen(command)
+    while True:
+        try:
+            sys.exit(process.wait())
+        except KeyboardInterrupt:
+            continue  # Ctrl-C reaches the broker too, which stops
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,112 @@
+"""The command line. What a command starts is handed in, so that the management plane never imports the node."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Never
+
+import click
+
+from trunkline import __version__
+from trunkline.broker.config import FILE_VARIABLE, Config, ConfigError, Loaded, Override, load_with_sources
+from trunkline.management.config_view import as_json, as_toml
+
+#: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its argument,
+#: and again when it is told to reload.
+Run = Callable[[Callable[[], Config]], int]
+
+BAD_CONFIGURATION = 2
+
+
+class _ServeFirst(click.Group):
+    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ServeFirst, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="trunkline")
+def cli() -> None:
+    """Trunkline, an MQTT broker. Without a command it serves."""
+
+
+_config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    envvar=FILE_VARIABLE,
+    metavar="FILE",
+    help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}]",
+)
+
+
+@cli.command()
+@_config_option
+@click.option("--listen", multiple=True, metavar="tcp://HOST:PORT", help="Listen here instead. May be repeated.")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+@click.option("--log-format", metavar="FORMAT", help="text or json.")
+@click.pass_obj
+def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | None, log_format: str | None) -> None:
+    """Run the broker until it is told to stop (Ctrl-C, SIGTERM). SIGHUP reads configuration and files again."""
+    overrides: dict[str, Override] = {}
+    if listen:
+        overrides["listeners"] = Override("--listen", list(listen))
+    if log_level is not None:
+        overrides["log.level"] = Override("--log-level", log_level)
+    if log_format is not None:
+        overrides["log.format"] = Override("--log-format", log_format)
+    try:
+        code = run(lambda: load_with_sources(path, None, overrides).config)
+    except ConfigError as error:
+        _refuse(error)
+    sys.exit(code)
+
+
+@cli.group()
+def config() -> None:
+    """Look at the configuration."""
+
+
+@config.command()
+@_config_option
+def check(path: Path | None) -> None:
+    """Say whether a broker would start with it, and all that is wrong if not."""
+    _load(path)
+    click.echo("The configuration is good.")
+
+
+@config.command()
+@_config_option
+@click.option("--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True)
+def show(path: Path | None, form: str) -> None:
+    """Print every key that is in force and where it comes from. Secrets are not shown."""
+    loaded = _load(path)
+    text = as_json(loaded) if form == "json" else as_toml(loaded)
+    if sys.stdout.isatty():
+        _print_coloured(text, form)
+    else:
+        click.echo(text)
+
+
+def _print_coloured(text: str, form: str) -> None:
+    # imported here: it takes as long as all the rest
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    Console().print(Syntax(text, form, background_color="default", word_wrap=True))
+
+
+def _load(path: Path | None) -> Loaded:
+    try:
+        return load_with_sources(path)
+    except ConfigError as error:
+        _refuse(error)
+
+
+def _refuse(error: ConfigError) -> Never:
+    for problem in error.problems:
+        click.echo(f"trunkline: {problem}", err=True)
+    sys.exit(BAD_CONFIGURATION)

@@ -1,0 +1,92 @@
+"""Writes docs/configuration.md from the settings' models: `python -m trunkline.management.config_docs`."""
+
+import json
+import sys
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from trunkline.broker.config import Config, fields_of, variable
+from trunkline.broker.settings import Listener, Section
+from trunkline.broker.units import accepted
+
+_HEAD = """\
+# Configuration
+
+<!-- Written by `python -m trunkline.management.config_docs`. Change the models in broker/settings.py instead. -->
+
+`trunkline` runs without any configuration. What is set comes from three places; a later one wins:
+
+1. a TOML file, named by `--config` or by the variable `TRUNKLINE_CONFIG`,
+2. environment variables `TRUNKLINE_SECTION__KEY`, with two underscores between section and key,
+3. flags of the command.
+
+```toml
+listeners = ["tcp://127.0.0.1:1883", { url = "tcp://0.0.0.0:1884", name = "plant" }]
+
+[auth]
+password_file = "users"     # a relative path starts at this file's folder
+
+[session]
+expiry_interval = "12h"
+max_queue_bytes = "4MiB"
+```
+
+In a variable, a list is a TOML array or words with commas between (`TRUNKLINE_LISTENERS=tcp://127.0.0.1:1883`), a table
+is an inline TOML table, and a relative path starts at the working folder.
+
+`trunkline config check` tells all that is wrong with a configuration, each with the place it comes from;
+`trunkline config show` prints what is in force. An unknown key is an error.
+
+Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are bytes, or text with a unit: `KiB`, `MiB`,
+`GiB` (powers of 1024), `kB`, `MB`, `GB` (powers of 1000).
+
+## Safe by default
+
+The broker listens on this machine's loopback address alone, and there anybody may connect. A listener that other machines
+can reach needs a way to log in (`password_file`, `client_id_file` or `scram_file` in `[auth]`), or the explicit word that
+everybody may come in: `allow_anonymous = true`, in `[auth]` or for that listener. Without either the broker does not
+start.
+"""
+
+
+def page() -> str:
+    parts = [_HEAD]
+    for section in Config.model_fields:
+        if section == "listeners":
+            parts.append(_section("[[listeners]]", Listener, ()))
+        else:
+            model: type[Section] = type(getattr(Config(), section))
+            assert fields_of(section) is not None
+            parts.append(_section(f"[{section}]", model, (section,)))
+    return "\n".join(parts)
+
+
+def _section(title: str, model: type[Section], path: tuple[str, ...]) -> str:
+    lines = [f"## `{title}`", "", _words(model), ""]
+    if not path:
+        lines += [f"Variable: `{variable(('listeners',))}`.", ""]
+    lines += ["| Key | Default | Unit | Accepts | Meaning |", "|---|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "" if default is None else f"`{json.dumps(default)}`"
+        lines.append(f"| `{name}` | {shown} | {_unit(field)} | {accepted(field)} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def _words(model: type[Section]) -> str:
+    return "\n".join(line.strip() for line in (model.__doc__ or "").strip().splitlines())
+
+
+def _unit(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+
+
+def main() -> None:
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/configuration.md")
+    target.write_text(page(), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()

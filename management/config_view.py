@@ -1,0 +1,50 @@
+"""The configuration in force, as a person or a program reads it. What is secret is not shown."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from trunkline.broker.config import Loaded, dotted
+
+
+def as_json(loaded: Loaded) -> str:
+    """All keys, and the source of each that is not at its default."""
+    view = {"config": loaded.config.model_dump(mode="json"), "sources": dict(loaded.sources)}
+    return json.dumps(view, indent=2)
+
+
+def as_toml(loaded: Loaded) -> str:
+    """A configuration file that means the same, with the sources as comments."""
+    # what is secret has a type that dumps as stars
+    dump = loaded.config.model_dump(mode="json")
+    source = _comment(loaded, "listeners")
+    lines = [f"listeners = []{source}"] if not dump["listeners"] else []
+    for listener in dump.pop("listeners"):
+        lines += [f"[[listeners]]{source}", *(_line(key, value, "") for key, value in listener.items()), ""]
+    for section, values in dump.items():
+        lines.append(f"[{section}]")
+        lines += [_line(key, value, _comment(loaded, section, key)) for key, value in values.items()]
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _comment(loaded: Loaded, *path: str) -> str:
+    source = loaded.sources.get(dotted(path))
+    return f"  # {json.dumps(source)[1:-1]}" if source else ""
+
+
+def _line(key: str, value: Any, comment: str) -> str:
+    return f"# {key} is not set" if value is None else f"{key} = {_toml(value)}{comment}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        inside = ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in table.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(inner) for inner in cast("list[Any]", value)) + "]"
+    if isinstance(value, str):
+        # JSON writes text as TOML does, but for characters past 16 bits, which it splits, and DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return json.dumps(value)

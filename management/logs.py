@@ -1,0 +1,79 @@
+"""The broker's log: standard `logging`, one line a record, as text or as JSON.
+
+A record about a client carries its id: `logger.info("...", extra={"client": client_id})`. Clients choose much of what is
+logged about them, so nothing of a record can end its line or steer a terminal: what is not printable is escaped.
+"""
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+from logging.handlers import WatchedFileHandler
+
+from trunkline.broker.settings import LogSettings
+
+# C0, DEL and C1 controls, the line and paragraph separators, what turns the writing direction round, lone surrogates
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with every unprintable character as its escape."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _moment(record: logging.LogRecord) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{whole}.{int(record.created * 1000) % 1000:03d}Z"
+
+
+class TextFormatter(logging.Formatter):
+    """`time LEVEL logger: message client="id"`; a traceback follows on indented lines, which no record starts with."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_moment(record)} {record.levelname} {record.name}: {printable(record.getMessage())}"
+        client = getattr(record, "client", None)
+        if client is not None:
+            line += f' client="{printable(str(client))}"'
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            line += "".join(f"\n    {printable(part)}" for part in trace.split("\n"))
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        client = getattr(record, "client", None)
+        if client is not None:
+            entry["client"] = str(client)
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry)  # pure ASCII: escapes all that could end a line
+
+
+def configure(settings: LogSettings) -> None:
+    """Sends everything that is logged in this process where the settings say. Calling it again replaces the former."""
+    if settings.file is None:
+        handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    elif os.name == "nt":
+        handler = logging.FileHandler(settings.file, encoding="utf-8", errors="backslashreplace")
+    else:
+        # opens the file anew when something has moved it away
+        handler = WatchedFileHandler(settings.file, encoding="utf-8", errors="backslashreplace")
+    handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    root = logging.getLogger()
+    for former in root.handlers[:]:
+        root.removeHandler(former)
+        former.close()
+    root.addHandler(handler)
+    root.setLevel(settings.level.upper())
+    logging.captureWarnings(True)
