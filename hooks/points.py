@@ -129,7 +129,7 @@ CLIENT_CHECK_ACL: Final[Decide[Allow | Deny, ClientInfo, Action, str, int, bool]
     "client.check_acl",
     "client action topic qos retain",
     "May this client publish to the topic, or subscribe to the filter? The answer is kept for the connection. "
-    "Superusers are not asked about. When all pass, `acl.no_match` decides.",
+    "Superusers are not asked about. When all pass, the access rules decide.",
     answers=(Allow, Deny),
 )
 CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
