@@ -4,11 +4,33 @@ What a version does not have stays at its default: 3.x packets carry no properti
 """
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TypeAlias
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.versions import Version
+
+
+class PacketType(IntEnum):
+    """The high half of a packet's first byte; WILL stands for the will inside a CONNECT, which has properties too."""
+
+    WILL = 0
+    CONNECT = 1
+    CONNACK = 2
+    PUBLISH = 3
+    PUBACK = 4
+    PUBREC = 5
+    PUBREL = 6
+    PUBCOMP = 7
+    SUBSCRIBE = 8
+    SUBACK = 9
+    UNSUBSCRIBE = 10
+    UNSUBACK = 11
+    PINGREQ = 12
+    PINGRESP = 13
+    DISCONNECT = 14
+    AUTH = 15
 
 
 @dataclass(slots=True)

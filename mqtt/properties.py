@@ -1,4 +1,4 @@
-"""The properties of MQTT 5.0 (section 2.2.2.2)."""
+"""The properties of MQTT 5.0 (section 2.2.2.2): what a packet holds of them."""
 
 from collections.abc import Sequence
 from typing import TypedDict, cast

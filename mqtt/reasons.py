@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from trunkline.mqtt.packets import PacketType
+
 
 class Reason(IntEnum):
     """A reason code. Some values have more than one name in the specification: 0x00 is success,
@@ -64,4 +66,32 @@ CONNACK_V3: dict[int, int] = {
     Reason.BAD_AUTHENTICATION_METHOD: 4,
     Reason.NOT_AUTHORIZED: 5,
     Reason.BANNED: 5,
+}
+
+_ACKNOWLEDGED = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
+_RELEASED = frozenset((0x00, 0x92))
+
+#: The reason codes of 5.0 that a packet may carry, by packet type and whether a client sends it. What is not listed
+#: here is never sent by that side.
+REASONS: dict[tuple[PacketType, bool], frozenset[int]] = {
+    (PacketType.CONNACK, False): frozenset(
+        (0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F)
+    ),
+    (PacketType.SUBACK, False): frozenset((0, 1, 2, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2)),
+    (PacketType.UNSUBACK, False): frozenset((0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91)),
+    (PacketType.DISCONNECT, True): frozenset((0x00, 0x04, *range(0x80, 0x84), 0x90, *range(0x93, 0x9A))),
+    (PacketType.DISCONNECT, False): frozenset(
+        (0x00, *range(0x80, 0x84), 0x87, 0x89, 0x8B, 0x8C, 0x8D, 0x8E, 0x8F, 0x90, *range(0x93, 0xA3))
+    ),
+    (PacketType.AUTH, True): frozenset((0x18, 0x19)),
+    (PacketType.AUTH, False): frozenset((0x00, 0x18)),
+} | {
+    (kind, from_client): codes
+    for from_client in (True, False)
+    for kind, codes in (
+        (PacketType.PUBACK, _ACKNOWLEDGED),
+        (PacketType.PUBREC, _ACKNOWLEDGED),
+        (PacketType.PUBREL, _RELEASED),
+        (PacketType.PUBCOMP, _RELEASED),
+    )
 }

@@ -1,0 +1,381 @@
+"""Bytes to packets, in whatever pieces the bytes come.
+
+How it is kept cheap and safe:
+
+- A bad beginning is refused as soon as it is seen: a first byte that no packet of this side and version has, a length
+  that is too long or too large. Nothing is allocated for what a packet only claims.
+- A packet that is not complete is held as the chunks that it came in, joined once when the last one is here. Chunks
+  smaller than 4 KiB are gathered, so that a peer which sends single bytes does not cost an object each.
+- PUBLISH without properties, and acknowledgements without a reason, are taken apart right in `feed`. Everything else,
+  and everything that looks odd, goes through a `Reader` to the function for its packet, which judges it.
+- A connection publishes to few topics again and again: the encoded topic names that were found valid are remembered.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from trunkline.mqtt.decode_connect import decode_connack, decode_connect
+from trunkline.mqtt.decode_control import (
+    decode_auth,
+    decode_disconnect,
+    decode_pingreq,
+    decode_pingresp,
+)
+from trunkline.mqtt.decode_publish import decode_puback, decode_pubcomp, decode_publish, decode_pubrec, decode_pubrel
+from trunkline.mqtt.decode_subscribe import decode_suback, decode_subscribe, decode_unsuback, decode_unsubscribe
+from trunkline.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
+from trunkline.mqtt.packets import Packet, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.reader import Reader
+from trunkline.mqtt.versions import Version
+
+#: The largest packet that can be: four bytes of length and the one before them.
+MAX_PACKET_SIZE: Final = 268_435_455 + 5
+
+#: Levels that a topic may have unless somebody says otherwise; EMQX has the same.
+MAX_LEVELS: Final = 128
+
+#: Topic names that a decoder remembers. When there are more it starts again with none.
+_REMEMBERED_TOPICS: Final = 1024
+
+#: Longer names (as encoded) are not remembered, so that a decoder's memory stays small.
+_LONGEST_REMEMBERED: Final = 256
+
+_SMALL_CHUNK: Final = 4096
+_GATHERED: Final = 65_536
+
+Decode = Callable[[Reader, int], Packet]
+
+_TYPES: Final[dict[PacketType, tuple[Decode, bool, bool]]] = {
+    # packet: its decoder, whether a client sends it, whether a server does
+    PacketType.CONNECT: (decode_connect, True, False),
+    PacketType.CONNACK: (decode_connack, False, True),
+    PacketType.PUBLISH: (decode_publish, True, True),
+    PacketType.PUBACK: (decode_puback, True, True),
+    PacketType.PUBREC: (decode_pubrec, True, True),
+    PacketType.PUBREL: (decode_pubrel, True, True),
+    PacketType.PUBCOMP: (decode_pubcomp, True, True),
+    PacketType.SUBSCRIBE: (decode_subscribe, True, False),
+    PacketType.SUBACK: (decode_suback, False, True),
+    PacketType.UNSUBSCRIBE: (decode_unsubscribe, True, False),
+    PacketType.UNSUBACK: (decode_unsuback, False, True),
+    PacketType.PINGREQ: (decode_pingreq, True, False),
+    PacketType.PINGRESP: (decode_pingresp, False, True),
+    PacketType.DISCONNECT: (decode_disconnect, True, True),
+    PacketType.AUTH: (decode_auth, True, True),
+}
+
+#: [MQTT-3.6.1-1] [MQTT-3.8.1-1] [MQTT-3.10.1-1] [MQTT3-3.6.1-1] [MQTT3-3.8.1-1] [MQTT3-3.10.1-1]
+_WITH_FLAGS: Final = (PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
+
+
+def _flags(kind: PacketType, version: Version) -> tuple[int, ...]:
+    """What may stand in the low half of the first byte."""
+    if kind is PacketType.PUBLISH:
+        # No QoS 3: [MQTT-3.3.1-4]. No DUP at QoS 0: [MQTT-3.3.1-2]
+        return tuple(flags for flags in range(16) if flags & 0x06 != 0x06 and flags & 0x0E != 0x08)
+    if kind in _WITH_FLAGS:
+        return (2, 10) if version is Version.V31 else (2,)  # 3.1 marks repeated ones with DUP
+    return (0,)  # [MQTT-2.1.3-1] [MQTT3-2.2.2-1]
+
+
+def _first_bytes(version: Version, server: bool) -> dict[int, Decode]:
+    """Every first byte that may come, without CONNECT, which comes once and first."""
+    table: dict[int, Decode] = {}
+    for kind, (decode, by_client, by_server) in _TYPES.items():
+        if kind is PacketType.CONNECT or (kind is PacketType.AUTH and version is not Version.V5):
+            continue
+        if version is not Version.V5 and not server and kind is PacketType.DISCONNECT:
+            continue  # a server of 3.x has none to send
+        if by_client if server else by_server:
+            table.update((kind << 4 | flags, decode) for flags in _flags(kind, version))
+    return table
+
+
+_FIRST_BYTES: Final = {
+    (version, server): _first_bytes(version, server) for version in Version for server in (True, False)
+}
+
+#: CONNECT of 3.1 may have any flags, so the name that follows decides about them.
+_CONNECT_ONLY: Final[dict[int, Decode]] = {0x10 | flags: decode_connect for flags in range(16)}
+_OLD_NAME: Final = b"\0\6MQIsdp"
+
+_ACKNOWLEDGEMENTS: Final[dict[int, type[Puback | Pubrec | Pubrel | Pubcomp]]] = {
+    0x40: Puback,
+    0x50: Pubrec,
+    0x62: Pubrel,
+    0x70: Pubcomp,
+}
+
+
+class Decoder:
+    """The packets that one peer sends.
+
+    A server's decoder waits for a CONNECT and takes its version; one that is given a `version` has had its CONNECT. A
+    client's decoder needs the version that the client asked for.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_first_bytes",
+        "_size",
+        "_topics",
+        "buffered",
+        "error",
+        "max_connect_size",
+        "max_levels",
+        "max_packet_size",
+        "server",
+        "strict_utf8",
+        "version",
+    )
+
+    def __init__(
+        self,
+        *,
+        max_packet_size: int = MAX_PACKET_SIZE,
+        max_connect_size: int | None = None,
+        max_levels: int = MAX_LEVELS,
+        server: bool = True,
+        version: Version | None = None,
+        strict_utf8: bool = True,
+    ) -> None:
+        if version is None and not server:
+            raise ValueError("a client knows which version it asked for")
+        self.max_packet_size = max_packet_size
+        #: For the first packet of a client, from whom nothing is known yet.
+        self.max_connect_size = max_packet_size if max_connect_size is None else min(max_connect_size, max_packet_size)
+        self.max_levels = max_levels
+        self.server = server
+        self.strict_utf8 = strict_utf8
+        #: Known once CONNECT is decoded. When that one is refused, the version in which the answer can be read, or
+        #: None if there is no telling.
+        self.version = version
+        #: What the peer did wrong. Nothing is decoded after that.
+        self.error: ProtocolError | None = None
+        #: Bytes held of a packet that is not complete.
+        self.buffered = 0
+        self._chunks: list[bytes | bytearray] = []
+        self._size = 0  # of that packet with its header, or 0 while its length is not known
+        self._first_bytes = _CONNECT_ONLY if version is None else _FIRST_BYTES[version, server]
+        self._topics: dict[bytes, str] = {}
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """The packets that `data` completes, in order. Never raises: see `error`."""
+        packets: list[Packet] = []
+        if self.error is not None:
+            return packets
+        try:
+            if self.buffered:
+                self._resume(data, packets)
+            else:
+                self._decode(data, 0, packets)
+        except ProtocolError as error:
+            self.error = error
+            self.buffered = 0
+            self._chunks.clear()
+        return packets
+
+    def _decode(self, data: bytes, position: int, packets: list[Packet]) -> None:
+        """Decode from `position` on and hold what is left over."""
+        if self._first_bytes is _CONNECT_ONLY:
+            if position == len(data):
+                return
+            length, body = self._length(data, position)
+            end = body + length
+            if body == 0 or end > len(data):
+                self._hold(data, position)
+                return
+            position = self._general(data, position, body, end, packets)
+        append = packets.append
+        known = self._topics.get
+        v5 = self.version is Version.V5
+        limit = self.max_packet_size
+        size = len(data)
+        last = size - 1
+        while position < last:
+            first = data[position]
+            length = data[position + 1]
+            body = position + 2
+            if length > 127:
+                if body == size:
+                    break
+                high = data[body]
+                if 0 < high < 128:
+                    length += (high << 7) - 128
+                    body += 1
+                else:
+                    length, body = self._length(data, position)
+                    if body == 0:
+                        break
+            end = body + length
+            if end > size:
+                break
+            if 47 < first < 54:
+                # PUBLISH without DUP
+                if length > 2 and end - position <= limit:
+                    start = body + 2 + (data[body] << 8 | data[body + 1])
+                    topic = known(data[body:start])
+                    if topic is not None:
+                        after = start if first < 50 else start + 2
+                        if v5:
+                            # Without properties, or not here.
+                            after = after + 1 if after < end and not data[after] else size + 1
+                        if after <= end:
+                            if first == 48:
+                                message = Publish(topic, data[after:end])
+                                if v5:
+                                    message.wire5 = data[position:end]
+                                else:
+                                    message.wire3 = data[position:end]
+                                append(message)
+                                position = end
+                                continue
+                            if first == 49:
+                                append(Publish(topic, data[after:end], 0, True))
+                                position = end
+                                continue
+                            packet_id = data[start] << 8 | data[start + 1]
+                            if packet_id:
+                                message = Publish(topic, data[after:end], 1 if first < 52 else 2, first & 1 == 1)
+                                message.packet_id = packet_id
+                                append(message)
+                                position = end
+                                continue
+            elif length == 2:
+                acknowledgement = _ACKNOWLEDGEMENTS.get(first)
+                if acknowledgement is not None:
+                    packet_id = data[body] << 8 | data[body + 1]
+                    if packet_id:
+                        append(acknowledgement(packet_id))
+                        position = end
+                        continue
+            position = self._general(data, position, body, end, packets)
+        if position < size:
+            self._hold(data, position)
+
+    def _general(self, data: bytes, position: int, body: int, end: int, packets: list[Packet]) -> int:
+        """Decode any packet that is complete; where the next one begins."""
+        first = data[position]
+        decode = self._first_bytes.get(first)
+        if decode is None:
+            raise self._refusal(first)
+        self._check_size(end - position)
+        reader = Reader(
+            data,
+            body,
+            end,
+            self.version,
+            from_client=self.server,
+            strict=self.strict_utf8,
+            max_levels=self.max_levels,
+        )
+        if self.version is None:
+            try:
+                packet = decode(reader, first & 0x0F)
+            finally:
+                self.version = reader.version
+            if reader.version is not None:
+                self._first_bytes = _FIRST_BYTES[reader.version, self.server]
+                if reader.version is Version.V5:
+                    self._length(data, position)  # once more, now that it is known how strictly
+        else:
+            packet = decode(reader, first & 0x0F)
+        if type(packet) is Publish:
+            self._remember(packet, data, position, body, end)
+        packets.append(packet)
+        return end
+
+    def _remember(self, message: Publish, data: bytes, position: int, body: int, end: int) -> None:
+        """Keep what makes the next PUBLISH to this topic cheap, and this one where it goes."""
+        topic_end = body + 2 + (data[body] << 8 | data[body + 1])
+        if message.topic and topic_end - body <= _LONGEST_REMEMBERED:
+            if len(self._topics) >= _REMEMBERED_TOPICS:
+                self._topics.clear()
+            self._topics[data[body:topic_end]] = message.topic
+        if data[position] == 0x30 and not message.properties and data[body - 1]:
+            # The length is not padded (its last byte is not 0), so these are the bytes that would be written again.
+            if self.version is Version.V5:
+                message.wire5 = data[position:end]
+            else:
+                message.wire3 = data[position:end]
+
+    def _length(self, data: bytes, position: int) -> tuple[int, int]:
+        """The length of the packet at `position` and where its body begins: 0 while that is not to be seen."""
+        size = len(data)
+        value = 0
+        for count in range(1, 5):
+            if position + count >= size:
+                return 0, 0
+            byte = data[position + count]
+            value |= (byte & 0x7F) << 7 * (count - 1)
+            if byte < 0x80:
+                if byte == 0 and count > 1 and self.version is Version.V5:
+                    raise MalformedPacket("the packet's length is longer than it need be")  # [MQTT-1.5.5-1]
+                return value, position + count + 1
+        raise MalformedPacket("the packet's length has a fifth byte")
+
+    def _check_size(self, size: int) -> None:
+        limit = self.max_packet_size if self.version is not None else self.max_connect_size
+        if size > limit:
+            # [MQTT-3.1.2-24] [MQTT-3.2.2-15]
+            raise PacketTooLarge(f"a packet of {size} bytes, {limit} are allowed")
+
+    def _refusal(self, first: int) -> ProtocolError:
+        """Why no packet begins with this byte."""
+        kind, flags = first >> 4, first & 0x0F
+        if kind == 0:
+            return MalformedPacket("there is no packet of type 0")
+        name = PacketType(kind).name
+        if self._first_bytes is _CONNECT_ONLY:
+            return ProtocolError(f"{name} before CONNECT")  # [MQTT-3.1.0-1] [MQTT3-3.1.0-1]
+        if any(known >> 4 == kind for known in self._first_bytes):
+            # [MQTT-2.1.3-1] [MQTT-3.3.1-2] [MQTT-3.3.1-4] [MQTT3-2.2.2-2]
+            return MalformedPacket(f"{name} with flags 0x{flags:X}")
+        if kind == PacketType.CONNECT and self.server:
+            return ProtocolError("a second CONNECT")  # [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
+        return ProtocolError(f"{name} is not for this side to receive")
+
+    def _hold(self, data: bytes, position: int) -> None:
+        """Keep the beginning of a packet, judged by what is there of it."""
+        first = data[position]
+        if first not in self._first_bytes:
+            raise self._refusal(first)
+        length, body = self._length(data, position)
+        if body:
+            self._check_size(body - position + length)
+            if 0x10 < first < 0x20:
+                name = data[body : body + len(_OLD_NAME)]
+                if not _OLD_NAME.startswith(name):
+                    raise MalformedPacket(f"CONNECT with flags 0x{first & 15:X}")  # [MQTT-2.1.3-1] [MQTT3-2.2.2-1]
+                if len(name) < len(_OLD_NAME):
+                    body = 0  # not enough seen yet
+        self._size = body - position + length if body else 0
+        self.buffered = 0
+        self._keep(data[position:] if position else data)
+
+    def _keep(self, data: bytes) -> None:
+        self.buffered += len(data)
+        chunks = self._chunks
+        if len(data) >= _SMALL_CHUNK:
+            chunks.append(data)
+        elif chunks and isinstance(chunks[-1], bytearray) and len(chunks[-1]) < _GATHERED:
+            chunks[-1] += data
+        else:
+            chunks.append(bytearray(data))
+
+    def _resume(self, data: bytes, packets: list[Packet]) -> None:
+        """Go on with the packet that is held."""
+        missing = self._size - self.buffered
+        if self._size and len(data) < missing:
+            self._keep(data)
+            return
+        if self._size:
+            whole = b"".join((*self._chunks, data[:missing] if missing < len(data) else data))
+        else:
+            missing = len(data)  # its length is not known yet: a few bytes, put before the others
+            whole = b"".join((*self._chunks, data))
+        self._chunks.clear()
+        self.buffered = 0
+        self._decode(whole, 0, packets)
+        if missing < len(data):
+            self._decode(data, missing, packets)

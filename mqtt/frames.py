@@ -1,0 +1,135 @@
+"""PUBLISH packets on their way out: encoded once, whatever the fan-out.
+
+All subscribers of one protocol version, QoS and RETAIN flag get the same bytes, apart from the packet identifier. So
+these are made once a message and kept in it, in two shapes:
+
+- QoS 0 without RETAIN, the common one: the whole packet, in `Message.wire3` or `Message.wire5`. The decoder leaves the
+  very bytes there that came in when they are what would be written again.
+- any other: what stands before the packet identifier and what stands after it, in `Message.frames`. The key is one
+  small integer: `qos * 2 + retain`, and 8 more for 5.0. 3.1 and 3.1.1 write a PUBLISH alike.
+
+What only some subscribers get (DUP, subscription identifiers, topic aliases, an expiry that has been counted down) is
+written for each of them by `encode_publish`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.property_codec import encode_variable_integer, property_bytes
+from trunkline.mqtt.strings import encode_string
+from trunkline.mqtt.versions import Version
+
+#: Every packet identifier as it is written: `PACKET_ID[7] == b"\0\7"`.
+PACKET_ID: Final = tuple(number.to_bytes(2, "big") for number in range(65_536))
+
+#: They belong to one hop and are never passed on with the message.
+_ONE_HOP: Final = frozenset(("topic_alias", "subscription_identifier"))
+
+
+def publish_pieces(message: Message, version: Version, qos: int, retain: bool) -> tuple[bytes, bytes]:
+    """The packet for a subscriber, in two pieces: at QoS 0 all of it and nothing, above that what stands before the
+    packet identifier and what stands after it."""
+    if not qos and not retain:
+        whole = message.wire3 if version != 5 else message.wire5
+        return (publish_whole(message, version) if whole is None else whole), b""
+    key = qos + qos + retain if version != 5 else qos + qos + retain + 8
+    frames = message.frames
+    if frames is None:
+        frames = message.frames = {}
+    pieces = frames.get(key)
+    if pieces is None:
+        pieces = frames[key] = _pieces(message, version, qos, retain)
+    return pieces
+
+
+def publish_whole(message: Message, version: Version) -> bytes:
+    """The packet for a subscriber at QoS 0, without RETAIN.
+
+    Where even a call counts: `message.wire5 or publish_whole(message, version)`.
+    """
+    if version == 5:
+        if message.wire5 is None:
+            message.wire5 = _pieces(message, version, 0, False)[0]
+        return message.wire5
+    if message.wire3 is None:
+        message.wire3 = _pieces(message, version, 0, False)[0]
+    return message.wire3
+
+
+def _pieces(message: Message, version: Version, qos: int, retain: bool) -> tuple[bytes, bytes]:
+    topic = encode_string(message.topic)
+    block = b""
+    if version == 5:
+        block = _property_block(message) if message.properties else b"\0"
+    payload = message.payload
+    first = b"%c" % (0x30 | qos << 1 | retain)
+    length = len(topic) + len(block) + len(payload)
+    if qos:
+        head = first + encode_variable_integer(length + 2) + topic
+        return head, (block + payload if block else payload)
+    return b"".join((first, encode_variable_integer(length), topic, block, payload)), b""
+
+
+def _property_block(
+    message: Message,
+    expiry_interval: int | None = None,
+    subscription_ids: Sequence[int] = (),
+    topic_alias: int = 0,
+) -> bytes:
+    properties = message.properties
+    if expiry_interval is not None and "message_expiry_interval" in properties:
+        properties = properties | {"message_expiry_interval": expiry_interval}  # [MQTT-3.3.2-6]
+    block = property_bytes(properties, _ONE_HOP)
+    if topic_alias:
+        block += b"\x23" + PACKET_ID[topic_alias]
+    for identifier in subscription_ids:
+        block += b"\x0b" + encode_variable_integer(identifier)  # [MQTT-3.3.4-3] [MQTT-3.3.4-4]
+    return encode_variable_integer(len(block)) + block
+
+
+def encode_publish(
+    message: Message,
+    version: Version,
+    *,
+    qos: int = 0,
+    retain: bool = False,
+    dup: bool = False,
+    packet_id: int = 0,
+    subscription_ids: Sequence[int] = (),
+    topic_alias: int = 0,
+    omit_topic: bool = False,
+    expiry_interval: int | None = None,
+) -> bytes:
+    """The whole packet for one subscriber, with what only it gets; nothing of it is kept.
+
+    `expiry_interval` stands in for the publisher's message expiry interval: the seconds that are left of it.
+    """
+    assert (packet_id > 0) == (qos > 0), "packet identifiers are for QoS 1 and 2"  # [MQTT-2.2.1-2] [MQTT-2.2.1-3]
+    assert qos or not dup, "nothing is repeated at QoS 0"  # [MQTT-3.3.1-2]
+    topic = b"\0\0" if omit_topic else encode_string(message.topic)
+    block = b""
+    if version == 5:
+        block = _property_block(message, expiry_interval, subscription_ids, topic_alias)
+    payload = message.payload
+    first = b"%c" % (0x30 | dup << 3 | qos << 1 | retain)
+    number = PACKET_ID[packet_id] if qos else b""
+    length = len(topic) + len(number) + len(block) + len(payload)
+    return b"".join((first, encode_variable_integer(length), topic, number, block, payload))
+
+
+def puback(packet_id: int) -> bytes:
+    """A PUBACK of success, for all versions."""
+    return b"\x40\x02" + PACKET_ID[packet_id]
+
+
+def pubrec(packet_id: int) -> bytes:
+    return b"\x50\x02" + PACKET_ID[packet_id]
+
+
+def pubrel(packet_id: int) -> bytes:
+    return b"\x62\x02" + PACKET_ID[packet_id]
+
+
+def pubcomp(packet_id: int) -> bytes:
+    return b"\x70\x02" + PACKET_ID[packet_id]

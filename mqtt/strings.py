@@ -1,0 +1,69 @@
+"""UTF-8 encoded strings (section 1.5.4 of 5.0): what they may hold.
+
+Python's own decoder refuses surrogates and ill-formed sequences, and nothing more. NUL is refused always. Control
+characters and non-characters *should* not be sent: they are refused when `strict` is set, which is the default of
+every decoder, because they end up in logs, terminals and other brokers.
+"""
+
+import re
+from typing import Final
+
+from trunkline.mqtt.errors import MalformedPacket
+
+#: Non-characters: U+FDD0 to U+FDEF and the last two code points of each of the 17 planes.
+_NONCHARACTERS: Final = "\ufdd0-\ufdef" + "".join(
+    f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
+)
+
+#: What `strict` refuses, NUL apart.
+_DISCOURAGED: Final = re.compile(f"[\x01-\x1f\x7f-\x9f{_NONCHARACTERS}]")
+
+#: The same outside of ASCII only, for text whose ASCII part was judged already.
+DISCOURAGED_BEYOND_ASCII: Final = re.compile(f"[\x80-\x9f{_NONCHARACTERS}]")
+
+MAX_STRING: Final = 65_535
+
+
+def decode_string(raw: bytes, strict: bool = True) -> str:
+    """The text of an encoded string (without its length).
+
+    Raises:
+        MalformedPacket: it is not UTF-8, or holds what must not be there.
+    """
+    try:
+        text = raw.decode()  # [MQTT-1.5.4-1], and U+FEFF stays where it is: [MQTT-1.5.4-3]
+    except UnicodeDecodeError as error:
+        raise MalformedPacket(f"a string is not UTF-8: {error.reason} at byte {error.start}") from None
+    # Printable text holds neither control nor non-characters, and asking costs less than a search.
+    if text.isprintable():
+        return text
+    if "\0" in text:
+        raise MalformedPacket("a string holds U+0000")  # [MQTT-1.5.4-2]
+    if strict and (found := _DISCOURAGED.search(text)) is not None:
+        raise MalformedPacket(f"a string holds U+{ord(found[0]):04X}")
+    return text
+
+
+def encode_string(text: str) -> bytes:
+    """Length and UTF-8.
+
+    Raises:
+        ValueError: it cannot be put on the wire: too long, or holds NUL or a surrogate.
+    """
+    raw = text.encode()
+    if len(raw) > MAX_STRING:
+        raise ValueError(f"a string of {len(raw)} bytes is longer than {MAX_STRING}")
+    if b"\0" in raw:
+        raise ValueError("a string holds U+0000")  # [MQTT-1.5.4-2]
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def encode_binary(raw: bytes) -> bytes:
+    """Length and bytes.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    if len(raw) > MAX_STRING:
+        raise ValueError(f"binary data of {len(raw)} bytes is longer than {MAX_STRING}")
+    return len(raw).to_bytes(2, "big") + raw
