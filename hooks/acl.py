@@ -31,6 +31,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 #: In place of a network: this machine, and connections that are no sockets (the in-process broker's).
 LOOPBACK: Final = "loopback"
+_WILDCARDS: Final = frozenset("+#")
 _PLACEHOLDER: Final = re.compile("%[cu]")
 _SPECIAL: Final = re.compile("[/+#]")
 #: How many different sets of rules are kept compiled for clients to share.
@@ -123,7 +124,8 @@ class ClientAcl:
                 if levels is None:
                     levels = topic.split("/")
                 for filter in filters:
-                    if covers(filter, levels):
+                    head = filter[0]  # most filters differ there already
+                    if (head == levels[0] or head in _WILDCARDS) and covers(filter, levels):
                         return allowed
         return default
 
@@ -147,7 +149,9 @@ class Acl:
                     self._by_client.setdefault(client_id, []).append(index)
             else:
                 self._general.append(index)
-        self._placeholders = [rule.has_placeholders for rule in self.rules]
+        # what does not depend on the client is made ready once; None: it does
+        nobody = ClientInfo("")
+        self._compiled = [None if rule.has_placeholders else _compile(rule, nobody) for rule in self.rules]
         self._has_networks = any(rule.addresses is not None for rule in self.rules)
         # most clients are concerned by the same few rules
         self._shared: dict[tuple[int, ...], ClientAcl] = {}
@@ -161,7 +165,7 @@ class Acl:
         candidates = sorted([*self._general, *found]) if found else self._general
         address = _address(client) if self._has_networks else None
         chosen = tuple(index for index in candidates if self.rules[index].concerns(client, address))
-        if any(self._placeholders[index] for index in chosen):
+        if any(self._compiled[index] is None for index in chosen):
             return self._compile(chosen, client)
         shared = self._shared.get(chosen)
         if shared is None:
@@ -171,13 +175,16 @@ class Acl:
         return shared
 
     def _compile(self, chosen: tuple[int, ...], client: ClientInfo) -> ClientAcl:
-        rules = [self.rules[index] for index in chosen]
-        return ClientAcl([(rule.action, _compile(rule, client)) for rule in rules], no_match=self._no_match)
+        rules = list[tuple[RuleAction, _Compiled]]()
+        for index in chosen:
+            rule = self.rules[index]
+            rules.append((rule.action, self._compiled[index] or _compile(rule, client)))
+        return ClientAcl(rules, no_match=self._no_match)
 
 
 def covers(rule: Sequence[str], levels: Sequence[str]) -> bool:
     """Whether the rule's filter matches the topic, or every topic that the filter matches; both given in levels."""
-    if levels[0].startswith("$") and rule[0] in {"#", "+"}:
+    if rule[0] in _WILDCARDS and levels[0].startswith("$"):
         return False
     count = len(levels)
     for position, level in enumerate(rule):
