@@ -28,9 +28,10 @@ class Message:
     timestamp: float = 0.0
     #: The node's monotonic time after which nobody gets it any more.
     expires_at: float = inf
+    # What follows is made from the fields above, so `dataclasses.replace` does not take it over.
     #: The whole PUBLISH at QoS 0 without RETAIN, as 3.x and as 5.0 write it: the form that most deliveries take.
     #: The decoder fills in the one it came as; `trunkline.mqtt.frames` the other, when somebody needs it.
-    wire3: bytes | None = None
-    wire5: bytes | None = None
+    wire3: bytes | None = field(default=None, init=False, repr=False)
+    wire5: bytes | None = field(default=None, init=False, repr=False)
     #: All other encoded forms, shared by all subscribers (`trunkline.mqtt.frames`).
-    frames: "dict[int, tuple[bytes, bytes]] | None" = None
+    frames: "dict[int, tuple[bytes, bytes]] | None" = field(default=None, init=False, repr=False)
