@@ -1,0 +1,88 @@
+# pyright: reportPrivateUsage=false
+"""What an actor is to who writes one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trunkline.actors.calls import Reply
+    from trunkline.actors.exits import Reason
+    from trunkline.actors.ref import Ref
+    from trunkline.actors.scheduler import Scheduler
+    from trunkline.actors.timers import Timer
+
+M = TypeVar("M")
+
+
+class Actor(Generic[M]):
+    """State that only its own handlers touch, one message after the other.
+
+    Handlers are plain functions: a message costs no task switch. What must be awaited goes into `setup`, `teardown`
+    or a task of the actor's own. A handler that raises ends the actor, and its supervisor decides what follows.
+    """
+
+    __slots__ = ("ref", "scheduler")
+
+    #: True: the end of a linked actor, whatever its reason, arrives as a `Down` message instead of ending this one.
+    trap_exits: ClassVar[bool] = False
+
+    sets_up: ClassVar[bool] = False
+    tears_down: ClassVar[bool] = False
+
+    ref: Ref[M]
+    scheduler: Scheduler
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.sets_up = cls.setup is not Actor[Any].setup
+        cls.tears_down = cls.teardown is not Actor[Any].teardown
+
+    # -- what a subclass writes
+
+    def init(self) -> None:
+        """Runs at the start, before any message. `ref` and `scheduler` are there; in `__init__` they aren't."""
+
+    async def setup(self) -> None:
+        """As `init`, for what must be awaited. Messages wait until it is done; if it raises, the start has failed."""
+
+    def handle(self, message: M) -> None:
+        raise NotImplementedError(f"{type(self).__name__} takes no messages, but got {message!r}")
+
+    def handle_many(self, messages: list[M]) -> None:
+        """All messages that came since the last turn. Override it where a batch is cheaper than its messages."""
+        handle = self.handle
+        for message in messages:
+            handle(message)
+
+    def handle_call(self, request: object) -> object:
+        """Returns the reply, or `LATER` after taking `reply_later()`."""
+        raise NotImplementedError(f"{type(self).__name__} takes no calls, but got {request!r}")
+
+    async def teardown(self, reason: Reason) -> None:
+        """Runs at the end, when the actor's tasks are over; shielded, and cancelled after the child's `shutdown`."""
+
+    # -- what it may use
+
+    def stop(self, reason: Reason = None) -> None:
+        """End after the current batch. What else lies in the mailbox is dropped."""
+        self.ref._quit(reason)
+
+    def send_after(self, delay: float, message: M) -> Timer:
+        """Cast to itself after `delay` seconds. The timer may be cancelled, or armed again for the same message."""
+        return self.scheduler.call_at(trio.current_time() + delay, self.ref.cast, message)
+
+    def start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> trio.CancelScope:
+        """Run a task that lives no longer than the actor. An exception from it crashes the actor.
+
+        Returns its cancel scope, for who wants to end it earlier.
+        """
+        return self.ref._start_task(async_fn, args)
+
+    def reply_later(self) -> Reply:
+        """In `handle_call`: keep the call, return `LATER`, and `send` the reply when there is one."""
+        return self.scheduler.take_call()

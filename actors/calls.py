@@ -1,0 +1,72 @@
+"""A request that waits for its reply."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import outcome
+import trio
+from trio.lowlevel import Abort, Task, reschedule
+
+from trunkline.actors.exits import Down, Reason
+
+if TYPE_CHECKING:
+    from trunkline.actors.ref import Ref
+
+
+class _Later(Enum):
+    LATER = "later"
+
+
+#: What `handle_call` returns when the reply comes later, through the `Reply` that it took.
+LATER: Final = _Later.LATER
+
+
+class Reply:
+    """One call on its way: it lies in the mailbox among the casts, and settles once.
+
+    The caller's task is forgotten as soon as it has its reply, its timeout or its cancellation; what comes after
+    that goes nowhere.
+    """
+
+    __slots__ = ("_ref", "_task", "request", "taken")
+
+    def __init__(self, ref: Ref[Any], request: object, task: Task) -> None:
+        self._ref = ref
+        self._task: Task | None = task
+        self.request = request
+        #: True when the handler keeps it in order to reply later.
+        self.taken = False
+
+    @property
+    def waiting(self) -> bool:
+        """False when nobody waits any more: replied, timed out, or the caller was cancelled."""
+        return self._task is not None
+
+    def send(self, value: object) -> None:
+        """Give the caller its reply. A second one, or one that comes too late, is dropped."""
+        self._settle(outcome.Value(value))
+
+    def down(self, reason: Reason) -> None:
+        self._settle(outcome.Error(Down(self._ref, reason)))
+
+    def expire(self) -> None:
+        self._settle(outcome.Error(trio.TooSlowError()))
+
+    def abandon(self, _raise_cancel: object) -> Abort:
+        """The caller was cancelled."""
+        self._task = None
+        self._forget()
+        return Abort.SUCCEEDED
+
+    def _settle(self, result: outcome.Value[object] | outcome.Error) -> None:
+        task = self._task
+        if task is not None:
+            self._task = None
+            self._forget()
+            reschedule(task, result)
+
+    def _forget(self) -> None:
+        if self.taken:
+            self._ref.disown(self)

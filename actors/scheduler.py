@@ -1,0 +1,276 @@
+# pyright: reportPrivateUsage=false
+"""The run queue of a node: it steps the actors that have messages.
+
+An actor is no task. It is stepped here, a batch of messages at a time, by whoever calls `step`: the scheduler's own
+task, or a poller at the end of its turn, to which the actors it woke are then a function call away and not a task
+switch. While the scheduler's task sleeps, `enqueue` is a function that wakes it; otherwise it is the queue's own
+append, so that nobody asks twice whether there is somebody to wake.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import Abort, Task, checkpoint, current_task, reschedule, wait_task_rescheduled
+
+from trunkline.actors.calls import LATER, Reply
+from trunkline.actors.ref import VOID, Ref, Stop
+from trunkline.actors.timers import Deadlines, Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from trunkline.actors.actor import Actor
+
+logger = logging.getLogger("trunkline.actors")
+
+
+class Turn:
+    """A poller's turn: what it casts within wakes no task, and is handled before the turn ends."""
+
+    __slots__ = ("_scheduler",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __enter__(self) -> None:
+        self._scheduler._open_turn()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._scheduler.step()
+
+
+class Scheduler:
+    """Runs the handlers of ready actors, first come, first served.
+
+    An actor handles at most `batch` messages a turn; the rest waits at the end of the queue. After `turn` seconds
+    other trio tasks get theirs.
+    """
+
+    __slots__ = (
+        "_alarm",
+        "_alarm_at",
+        "_batch",
+        "_call",
+        "_clock",
+        "_deadlines",
+        "_parked",
+        "_ready",
+        "_running",
+        "_stepping",
+        "_turn",
+        "enqueue",
+        "now",
+        "turn",
+    )
+
+    def __init__(self, *, batch: int = 1000, turn: float = 0.010, clock: Callable[[], float] = perf_counter) -> None:
+        self._batch = batch
+        self._turn = turn
+        self._clock = clock
+        self._ready: deque[Ref[Any]] = deque()
+        #: Puts an actor on the run queue. For the mailbox.
+        self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
+        self._deadlines = Deadlines(self._wake_sooner)
+        #: The scheduler's task, while it sleeps.
+        self._parked: Task | None = None
+        self._alarm: trio.CancelScope | None = None
+        self._alarm_at = inf
+        self._running = False
+        self._stepping = False
+        self._call: Reply | None = None
+        #: Node time at the start of this turn. Outside of a turn it may be old: then ask trio.
+        self.now = -inf
+        #: `with scheduler.turn:` around what a poller does in one go, without an await in it.
+        self.turn = Turn(self)
+
+    def __len__(self) -> int:
+        """How many actors are ready."""
+        return len(self._ready)
+
+    @property
+    def timers(self) -> int:
+        """How many timers are armed."""
+        return len(self._deadlines)
+
+    def call_at(self, deadline: float, callback: Callable[..., object], *args: object) -> Timer:
+        """Call back, in a turn, when node time has reached `deadline`. The callback must be short and may not raise."""
+        timer = Timer(self._deadlines, callback, args)
+        if deadline < inf:
+            timer.restart_at(deadline)
+        return timer
+
+    def step(self) -> bool:
+        """Run ready actors until none is left or the turn is over; True if some are left."""
+        if self._stepping:
+            raise RuntimeError("a handler may not step the scheduler that runs it")
+        self._stepping = True
+        ready = self._ready
+        self.enqueue = ready.append
+        self.now = now = trio.current_time()
+        try:
+            if self._deadlines.next <= now:
+                self._fire(now)
+            if ready:
+                limit = self._batch
+                clock = self._clock
+                over = clock() + self._turn
+                while True:
+                    ref = ready.popleft()
+                    if ref._attention:
+                        self._attend(ref)
+                    else:
+                        messages = ref._messages
+                        if len(messages) > limit:
+                            batch = messages[:limit]
+                            del messages[:limit]
+                            ready.append(ref)
+                        else:
+                            batch = messages
+                            ref._messages = []
+                        try:
+                            ref._actor.handle_many(batch)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+                        except Exception as error:  # noqa: BLE001 - the actor's end is the handling
+                            ref._crash(error)
+                    if not ready or clock() >= over:
+                        break
+        finally:
+            self._stepping = False
+            if self._parked is not None:
+                if ready:
+                    self._wake()
+                else:
+                    self.enqueue = self._enqueue_and_wake
+        return bool(ready)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Step whenever there is something to do, until cancelled."""
+        if self._running:
+            raise RuntimeError("this scheduler runs already")
+        self._running = True
+        task_status.started()
+        try:
+            while True:
+                # One scope serves many sleeps: it is only left when its alarm rings, and an alarm that rings for a
+                # timer which has been pushed back meanwhile does no harm.
+                self._alarm_at = self._deadlines.next
+                with trio.CancelScope(deadline=self._alarm_at) as self._alarm:
+                    while True:
+                        if self.step():
+                            await checkpoint()
+                        else:
+                            await self._park()
+        finally:
+            self._alarm = None
+            self._running = False
+
+    async def _park(self) -> None:
+        self._parked = current_task()
+        self.enqueue = self._enqueue_and_wake
+        await wait_task_rescheduled(self._abort_park)
+
+    def _abort_park(self, _raise_cancel: object) -> Abort:
+        self._parked = None
+        self.enqueue = self._ready.append
+        return Abort.SUCCEEDED
+
+    def _enqueue_and_wake(self, ref: Ref[Any]) -> None:
+        self._ready.append(ref)
+        self._wake()
+
+    def _wake(self) -> None:
+        task = self._parked
+        if task is not None:
+            self._parked = None
+            self.enqueue = self._ready.append
+            reschedule(task)
+
+    def _wake_sooner(self, due: float) -> None:
+        if self._alarm is not None and due < self._alarm_at:
+            self._alarm_at = due
+            self._alarm.deadline = due
+
+    def _open_turn(self) -> None:
+        self.enqueue = self._ready.append
+        self.now = trio.current_time()
+
+    def _fire(self, now: float) -> None:
+        for timer in self._deadlines.pop_due(now):
+            try:
+                timer.fire(now)
+            except Exception:
+                logger.exception("a timer's callback raised")
+
+    def take_call(self) -> Reply:
+        """The call that is being handled becomes the handler's own, to reply to later."""
+        reply = self._call
+        if reply is None:
+            raise RuntimeError("reply_later() is for handle_call, once a call")
+        self._call = None
+        reply.taken = True
+        return reply
+
+    def _attend(self, ref: Ref[Any]) -> None:
+        """An actor's turn in which there are calls, stops or its end among the messages."""
+        messages = ref._messages
+        if messages is VOID:
+            ref._wind_down()
+            return
+        limit = self._batch
+        if len(messages) > limit:
+            batch = messages[:limit]
+            del messages[:limit]
+            self._ready.append(ref)
+        else:
+            batch = messages
+            ref._messages = []
+            ref._attention = False
+        actor = ref._actor
+        assert actor is not None
+        done, total = 0, len(batch)
+        try:
+            while done < total and ref._messages is not VOID:
+                first = done
+                while done < total and type(batch[done]) is not Reply and type(batch[done]) is not Stop:
+                    done += 1
+                if done > first:
+                    actor.handle_many(batch[first:done])
+                else:
+                    message = batch[done]
+                    done += 1
+                    if type(message) is Stop:
+                        ref._end(message.reason)
+                    else:
+                        self._answer(ref, actor, message)
+        except Exception as error:  # noqa: BLE001 - as above
+            ref._crash(error)
+        if done < total:  # it has ended: nobody answers the calls that it took out of its mailbox
+            ref.fail(batch[done:])
+
+    def _answer(self, ref: Ref[Any], actor: Actor[Any], call: Reply) -> None:
+        self._call = call
+        try:
+            value = actor.handle_call(call.request)
+            if value is LATER:
+                if not call.taken:
+                    raise RuntimeError(f"{ref.name} replied LATER, but took no reply_later()")
+            else:
+                call.send(value)
+        except BaseException as error:
+            call.down(error)
+            raise
+        finally:
+            self._call = None
+        if call.taken and call.waiting:
+            if ref._messages is VOID:
+                call.down(ref._reason)
+            else:
+                ref.own(call)

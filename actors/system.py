@@ -1,0 +1,92 @@
+"""A scheduler and a root supervisor, for who wants actors and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import trio
+
+from trunkline.actors.registry import Registry
+from trunkline.actors.scheduler import Scheduler
+from trunkline.actors.supervisor import Child, Strategy, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trunkline.actors.actor import Actor
+    from trunkline.actors.ref import Ref
+
+M = TypeVar("M")
+
+
+class System:
+    """What `system()` opens."""
+
+    __slots__ = ("registry", "scheduler", "supervisor")
+
+    def __init__(self, supervisor: Supervisor, scheduler: Scheduler) -> None:
+        self.supervisor = supervisor
+        self.scheduler = scheduler
+        self.registry = Registry()
+
+    def start(self, actor: Actor[M], *, name: str | None = None) -> Ref[M]:
+        """Start an actor that is never started again; see `Supervisor.start`."""
+        return self.supervisor.start(actor, name=name)
+
+    async def start_child(self, child: Child) -> Ref[Any]:
+        """Start a supervised actor; see `Supervisor.start_child`."""
+        return await self.supervisor.start_child(child)
+
+    def __getitem__(self, name: str) -> Ref[Any]:
+        return self.supervisor[name]
+
+
+@asynccontextmanager
+async def system(
+    *children: Child,
+    strategy: Strategy = Strategy.ONE_FOR_ONE,
+    intensity: int = 1,
+    period: float = 5.0,
+    scheduler: Scheduler | None = None,
+) -> AsyncGenerator[System, None]:
+    """Run actors for the length of a block. At its end, or an error, or cancellation, they stop in reverse order.
+
+    Raises:
+        TooManyRestarts: the root supervisor gave up; the block was cancelled.
+    """
+    root = Supervisor(*children, strategy=strategy, intensity=intensity, period=period, name="root")
+    opened = System(root, scheduler or Scheduler())
+    try:
+        async with trio.open_nursery() as outer:
+            # The run queue outlives the supervisor, even a cancelled one: a teardown may call other actors.
+            running = await outer.start(_run_shielded, opened.scheduler)
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(root.run, opened.scheduler)
+                    yield opened
+                    nursery.cancel_scope.cancel()
+            finally:
+                running.cancel()
+    except BaseExceptionGroup as group:
+        # Nurseries wrap even a lone exception; nobody needs to know here that there are nurseries.
+        error = _only(group)
+        if error is group:
+            raise
+        raise error from error.__cause__
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The exception that a group of groups comes down to, or the innermost group that has several."""
+    error = group.exceptions[0]
+    if len(group.exceptions) > 1:
+        return group
+    return _only(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _run_shielded(
+    scheduler: Scheduler, *, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.CancelScope(shield=True) as scope:
+        task_status.started(scope)
+        await scheduler.run()
