@@ -20,8 +20,9 @@ def filters(draw: st.DrawFn) -> str:
     return text or "a"
 
 
-#: "z" stands for every word that no filter names; one level deeper than any filter.
-TOPICS = ["/".join(words) for size in range(1, 5) for words in product((*LEVELS, "z"), repeat=size) if words != ("",)]
+#: "z" stands for every word that no filter names; one level deeper than any filter. The empty topic is
+#: none in MQTT, but without it "/#" would match the same as "/+/#".
+TOPICS = ["/".join(words) for size in range(1, 5) for words in product((*LEVELS, "z"), repeat=size)]
 RULES = st.builds(
     Rule,
     permit=st.sampled_from(["allow", "deny"]),
