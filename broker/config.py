@@ -294,7 +294,7 @@ class _Reader:
             if path == ("log", "file"):
                 if not file.absolute().parent.is_dir():
                     self.complain(self._source(path), path, f"no folder {file.parent}")
-            elif not file.is_file():
+            elif not file.exists() or file.is_dir():
                 self.complain(self._source(path), path, f"no file {file}")
 
 

@@ -3,10 +3,11 @@
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 from pydantic.fields import FieldInfo
 
-from trunkline.broker.config import Config, fields_of, variable
+from trunkline.broker.config import Config, variable
 from trunkline.broker.settings import Listener, Section
 from trunkline.broker.units import accepted
 
@@ -56,8 +57,7 @@ def page() -> str:
         if section == "listeners":
             parts.append(_section("[[listeners]]", Listener, ()))
         else:
-            model: type[Section] = type(getattr(Config(), section))
-            assert fields_of(section) is not None
+            model = type(cast("Section", getattr(Config(), section)))
             parts.append(_section(f"[{section}]", model, (section,)))
     return "\n".join(parts)
 
@@ -79,8 +79,7 @@ def _words(model: type[Section]) -> str:
 
 
 def _unit(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+    return cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
 
 
 def main() -> None:

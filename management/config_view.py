@@ -1,10 +1,12 @@
 """The configuration in force, as a person or a program reads it. What is secret is not shown."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from trunkline.broker.config import Loaded, dotted
+
+_Table = dict[str, object]
+_Array = list[object]
 
 
 def as_json(loaded: Loaded) -> str:
@@ -33,17 +35,16 @@ def _comment(loaded: Loaded, *path: str) -> str:
     return f"  # {json.dumps(source)[1:-1]}" if source else ""
 
 
-def _line(key: str, value: Any, comment: str) -> str:
+def _line(key: str, value: object, comment: str) -> str:
     return f"# {key} is not set" if value is None else f"{key} = {_toml(value)}{comment}"
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        table = cast("Mapping[str, Any]", value)
-        inside = ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in table.items())
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        inside = ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in cast("_Table", value).items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(inner) for inner in cast("list[Any]", value)) + "]"
+        return "[" + ", ".join(_toml(inner) for inner in cast("_Array", value)) + "]"
     if isinstance(value, str):
         # JSON writes text as TOML does, but for characters past 16 bits, which it splits, and DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

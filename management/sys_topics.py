@@ -1,0 +1,96 @@
+"""The broker's figures as `$SYS/broker/…` topics, with Mosquitto's names: dashboards and exporters read those.
+
+Pure: what to publish, from figures that were read elsewhere. The node publishes it, retained and QoS 0.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from trunkline.broker.metrics import WINDOWS, Rates
+
+PREFIX: Final = "$SYS/broker/"
+
+Figures = Mapping[str, int]
+
+#: Topics below the prefix, each with the names of the figures whose sum it holds and with what it means.
+TOTALS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "clients/connected": (("connections.count",), "Clients connected."),
+    "clients/active": (("connections.count",), "Clients connected; an old name."),
+    "clients/total": (("sessions.count",), "Clients known: connected, or away with a session kept."),
+    "clients/maximum": (("sessions.max",), "The most clients known at once."),
+    "clients/expired": (("session.expired",), "Clients whose session ended because they stayed away too long."),
+    "connections/socket/count": (("connections.accepted",), "Network connections accepted."),
+    "messages/received": (("packets.received",), "Control packets received, of any type."),
+    "messages/sent": (("packets.sent",), "Control packets sent, of any type."),
+    "messages/inflight": (("inflight.count",), "Messages sent and not yet acknowledged."),
+    "messages/stored": (("retained.count", "queue.count", "inflight.count"), "Messages held; an old name."),
+    "store/messages/count": (
+        ("retained.count", "queue.count", "inflight.count"),
+        "Messages held: retained, waiting, or not yet acknowledged. Once for each client that they wait for.",
+    ),
+    "store/messages/bytes": (("retained.bytes", "queue.bytes"), "Bytes of the messages retained and waiting."),
+    "publish/messages/received": (("packets.publish.received",), "PUBLISH packets received."),
+    "publish/messages/sent": (("packets.publish.sent",), "PUBLISH packets sent."),
+    "publish/bytes/received": (("messages.bytes.received",), "Payload bytes of the messages received."),
+    "publish/bytes/sent": (("messages.bytes.sent",), "Payload bytes of the messages sent."),
+    "bytes/received": (("bytes.received",), "Bytes received on all connections."),
+    "bytes/sent": (("bytes.sent",), "Bytes sent on all connections."),
+    "subscriptions/count": (("subscriptions.count",), "Subscriptions, shared ones included."),
+    "shared_subscriptions/count": (("subscriptions.shared.count",), "Shared subscriptions."),
+    "retained messages/count": (("retained.count",), "Retained messages."),
+}
+
+
+def _disconnected(figures: Figures) -> int:
+    # the two are read one after the other, perhaps
+    return max(0, figures["sessions.count"] - figures["connections.count"])
+
+
+def _dropped(figures: Figures) -> int:
+    """What was lost to a subscriber. "No local" is what the client asked for."""
+    return figures["delivery.dropped"] - figures["delivery.dropped.no_local"]
+
+
+#: The topics that hold more than a sum.
+DERIVED: Final[dict[str, tuple[Callable[[Figures], int], str]]] = {
+    "clients/disconnected": (_disconnected, "Clients away whose session is kept."),
+    "clients/inactive": (_disconnected, "Clients away whose session is kept; an old name."),
+    "publish/messages/dropped": (_dropped, "Deliveries dropped for any reason but no local."),
+}
+
+#: Events a minute, averaged: topics below `load/`, each followed by the window.
+LOADS: Final[dict[str, tuple[str, str]]] = {
+    "messages/received": ("packets.received", "Control packets received."),
+    "messages/sent": ("packets.sent", "Control packets sent."),
+    "publish/received": ("packets.publish.received", "PUBLISH packets received."),
+    "publish/sent": ("packets.publish.sent", "PUBLISH packets sent."),
+    "publish/dropped": ("delivery.dropped", "Deliveries dropped, for any reason."),
+    "bytes/received": ("bytes.received", "Bytes received."),
+    "bytes/sent": ("bytes.sent", "Bytes sent."),
+    "sockets": ("connections.accepted", "Network connections accepted."),
+    "connections": ("packets.connect.received", "CONNECT packets received."),
+}
+
+#: What `Rates` must follow.
+RATED: Final = tuple(name for name, _ in LOADS.values())
+
+
+def sys_topics(version: str, uptime: float, figures: Figures, rates: Rates) -> Iterator[tuple[str, bytes]]:
+    """Every topic with its payload. `figures` holds the counters and the gauges; `uptime` is in seconds."""
+    yield PREFIX + "version", f"trunkline version {version}".encode()
+    yield PREFIX + "uptime", b"%d seconds" % uptime
+    for topic, (names, _) in TOTALS.items():
+        yield PREFIX + topic, b"%d" % sum(figures[name] for name in names)
+    for topic, (derive, _) in DERIVED.items():
+        yield PREFIX + topic, b"%d" % derive(figures)
+    for topic, (name, _) in LOADS.items():
+        for window in WINDOWS:
+            yield f"{PREFIX}load/{topic}/{window}", b"%.2f" % rates[name, window]
+
+
+def changed(topics: Iterable[tuple[str, bytes]], published: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Only what differs from what was published before, which is kept in `published`."""
+    for topic, payload in topics:
+        if published.get(topic) != payload:
+            published[topic] = payload
+            yield topic, payload

@@ -1,0 +1,40 @@
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from trunkline.broker.config import key_paths, load
+from trunkline.broker.settings import Listener
+from trunkline.management import config_docs
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_is_what_the_models_say() -> None:
+    written = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert written == config_docs.page(), "run: python -m trunkline.management.config_docs"
+
+
+def test_every_key_is_on_it() -> None:
+    page = config_docs.page()
+    keys = [path[-1] for path in key_paths() if path != ("listeners",)] + list(Listener.model_fields)
+    assert len(re.findall(r"^\| `\w+` \|", page, re.MULTILINE)) == len(keys)
+    for key in keys:
+        assert f"\n| `{key}` |" in page
+
+
+def test_its_example_is_a_configuration(tmp_path: Path) -> None:
+    example = re.search(r"```toml\n(.*?)```", config_docs.page(), re.DOTALL)
+    assert example is not None
+    (tmp_path / "users").touch()
+    (tmp_path / "broker.toml").write_text(example[1])
+    config = load(tmp_path / "broker.toml", {})
+    assert config.session.expiry_interval == 12 * 3600
+    assert config.auth.password_file == tmp_path / "users"
+
+
+def test_writing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["config_docs", str(tmp_path / "page.md")])
+    config_docs.main()
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == config_docs.page()

@@ -1,0 +1,105 @@
+import json
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trunkline.broker.settings import LogSettings
+from trunkline.management import logs
+
+MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+logger = logging.getLogger("trunkline.test")
+
+
+@pytest.fixture
+def written(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """What has reached standard error. The process's logging is as before when the test is over."""
+    root = logging.getLogger()
+    level = root.level
+    yield lambda: capsys.readouterr().err
+    logging.captureWarnings(False)
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+
+
+def test_text(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings())
+    logger.info("%s connected", "somebody", extra={"client": "c1"})
+    logger.warning("full")
+    first, second = written().splitlines()
+    assert re.fullmatch(MOMENT + r' INFO trunkline\.test: somebody connected client="c1"', first)
+    assert re.fullmatch(MOMENT + r" WARNING trunkline\.test: full", second)
+
+
+def test_json(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(format="json"))
+    logger.error("it is\nlate", extra={"client": "c\u20281"})
+    (line,) = written().splitlines()
+    entry = json.loads(line)
+    assert re.fullmatch(MOMENT, entry.pop("time"))
+    assert entry == {"level": "error", "logger": "trunkline.test", "message": "it is\nlate", "client": "c\u20281"}
+
+
+def test_level(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(level="error"))
+    logger.warning("not this")
+    assert not written()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_that_a_client_chose_starts_a_record(written: Callable[[], str], form: str) -> None:
+    logs.configure(LogSettings.model_validate({"format": form}))
+    evil = "x\r\n2000-01-01T00:00:00.000Z INFO fake: all is well\x1b[2J\u202e\u2028\x85\ud800"
+    try:
+        raise ValueError(evil)
+    except ValueError:
+        logger.exception("refused %s", evil, extra={"client": evil})
+    text = written()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\ud800]", text)
+    starts = [line for line in text.split("\n") if line and not line.startswith("    ")]
+    assert len(starts) == 1
+    assert "fake: all is well" in starts[0]
+
+
+def test_traceback(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(format="json"))
+    try:
+        raise LookupError("gone")
+    except LookupError:
+        logger.exception("failed")
+    assert json.loads(written())["exception"].endswith("LookupError: gone")
+
+
+def test_file_is_appended_to(written: Callable[[], str], tmp_path: Path) -> None:
+    file = tmp_path / "broker.log"
+    file.write_text("before\n")
+    logs.configure(LogSettings(file=file))
+    logger.info("after")
+    assert re.fullmatch(rf"before\n{MOMENT} INFO trunkline\.test: after\n", file.read_text())
+    assert not written()
+
+
+def test_configuring_again_replaces(written: Callable[[], str], tmp_path: Path) -> None:
+    logs.configure(LogSettings(file=tmp_path / "broker.log"))
+    logs.configure(LogSettings())
+    logger.info("once")
+    assert written().count("once") == 1
+    assert (tmp_path / "broker.log").read_text() == ""
+
+
+def test_warnings_are_logged(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)
+        logging.captureWarnings(True)
+        warnings.warn("old way", DeprecationWarning, stacklevel=1)
+    text = written()
+    assert " WARNING py.warnings: " in text
+    assert "old way" in text
