@@ -1,7 +1,7 @@
 """What the broker counts: plain integers, so that the hot path does `metrics.messages_received += n` and no more.
 
-Counters only grow, from the start of the node. Gauges are read when somebody asks: the node makes a `Gauges` from what
-its parts know. Names are EMQX's where it counts the same thing. docs/metrics.md lists them all.
+Counters only grow, from the start of the node. Gauges are written into a `Gauges` when somebody asks, from what the parts
+of the node know. Names are EMQX's where it counts the same thing. docs/metrics.md lists them all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -230,7 +230,7 @@ class Metrics:
 
 @dataclass(slots=True)
 class Gauges:
-    """How things stand now."""
+    """How things stand. One object for a node, which writes into it before somebody reads."""
 
     connections_count: int = counted("connections.count", "Clients connected.")
     connections_max: int = counted("connections.max", "The most clients seen connected at once.")
@@ -245,6 +245,11 @@ class Gauges:
     queue_bytes: int = counted("queue.bytes", "Bytes of the messages that wait in the queues of sessions.")
     inflight_count: int = counted("inflight.count", "Messages sent and not yet acknowledged.")
     awaiting_rel_count: int = counted("awaiting_rel.count", "QoS 2 messages received whose PUBREL is still to come.")
+
+    def note_maxima(self) -> None:
+        """Raise the maxima to what was written; the ones seen are those of the moments when this is called."""
+        self.connections_max = max(self.connections_max, self.connections_count)
+        self.sessions_max = max(self.sessions_max, self.sessions_count)
 
     def snapshot(self) -> dict[str, int]:
         return {name: getattr(self, attribute) for attribute, name in _GAUGES.items()}

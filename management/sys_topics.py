@@ -31,6 +31,7 @@ TOTALS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "store/messages/bytes": (("retained.bytes", "queue.bytes"), "Bytes of the messages retained and waiting."),
     "publish/messages/received": (("packets.publish.received",), "PUBLISH packets received."),
     "publish/messages/sent": (("packets.publish.sent",), "PUBLISH packets sent."),
+    "publish/messages/dropped": (("delivery.dropped",), "Deliveries dropped, for any reason."),
     "publish/bytes/received": (("messages.bytes.received",), "Payload bytes of the messages received."),
     "publish/bytes/sent": (("messages.bytes.sent",), "Payload bytes of the messages sent."),
     "bytes/received": (("bytes.received",), "Bytes received on all connections."),
@@ -46,16 +47,10 @@ def _disconnected(figures: Figures) -> int:
     return max(0, figures["sessions.count"] - figures["connections.count"])
 
 
-def _dropped(figures: Figures) -> int:
-    """What was lost to a subscriber. "No local" is what the client asked for."""
-    return figures["delivery.dropped"] - figures["delivery.dropped.no_local"]
-
-
-#: The topics that hold more than a sum.
+#: The topics that hold something else than a sum.
 DERIVED: Final[dict[str, tuple[Callable[[Figures], int], str]]] = {
     "clients/disconnected": (_disconnected, "Clients away whose session is kept."),
     "clients/inactive": (_disconnected, "Clients away whose session is kept; an old name."),
-    "publish/messages/dropped": (_dropped, "Deliveries dropped for any reason but no local."),
 }
 
 #: Events a minute, averaged: topics below `load/`, each followed by the window.
