@@ -1,0 +1,1 @@
+"""The control plane: command line, logs, figures. It reads snapshots and sends calls, and never stands on a message's way."""

@@ -1,0 +1,113 @@
+"""The repository as a whole: what a newcomer relies on, and what no other check sees."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import trunkline
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "router"]
+
+
+def tracked() -> list[Path]:
+    """Every text file that is in the repository, or that would go into it."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    files = (ROOT / name for name in listing.stdout.split("\0") if name)
+    return [file for file in files if file.is_file() and not file.is_symlink()]
+
+
+def modules() -> list[Path]:
+    return [file.relative_to(ROOT) for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+
+
+def test_no_path_of_somebodys_machine() -> None:
+    pattern = re.compile(r"/(?:home|Users|root|work)/\w|[A-Z]:\\\\?Users")
+    found = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in tracked()
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines()
+        if pattern.search(line) and file != Path(__file__)
+    ]
+    assert not found
+
+
+def test_every_folder_is_linked_as_a_package() -> None:
+    for package in PACKAGES:
+        link = ROOT / "src" / "trunkline" / package
+        assert link.is_symlink(), package
+        assert not link.readlink().is_absolute(), package
+        assert link.resolve() == ROOT / package
+
+
+def test_every_package_says_what_it_is() -> None:
+    for module in modules():
+        if module.name == "__init__.py":
+            assert re.match(r'"""\S', (ROOT / module).read_text(encoding="utf-8")), module
+
+
+def test_tests_mirror_the_tree() -> None:
+    """A module a/b.py has tests/a/test_b.py, or a test file beside that names it in its first line: `Tests of …`."""
+    missing: list[str] = []
+    for module in modules():
+        if module.name in ("__init__.py", "__main__.py"):
+            continue
+        folder = ROOT / "tests" / module.parent
+        if (folder / f"test_{module.name}").exists():
+            continue
+        if not any(names(file, module.stem) for file in folder.glob("test_*.py")):
+            missing.append(module.as_posix())
+    assert not missing
+
+
+def names(file: Path, stem: str) -> bool:
+    first = file.read_text(encoding="utf-8").split("\n", 1)[0]
+    return first.startswith('"""') and re.search(rf"`{stem}`", first) is not None
+
+
+def test_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == trunkline.__version__
+    assert version("trunkline") == trunkline.__version__
+
+
+def test_change_notes_are_named_right() -> None:
+    for note in (ROOT / "changes").iterdir():
+        assert re.fullmatch(r"[a-z0-9-]+\.(feature|fix|perf|doc)\.md", note.name), note.name
+        assert note.read_text(encoding="utf-8").strip(), note.name
+
+
+def test_links_in_the_documents_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_document_is_in_the_table_of_contents() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def test_contributing_is_short() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def test_importing_the_testing_module_brings_nothing_heavy() -> None:
+    code = "import sys, trunkline.testing; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "trunkline.testing" in loaded
+    assert not {"click", "rich", "argon2", "pytest", "sqlite3", "asyncio", "trunkline.management.cli"} & set(loaded)
