@@ -21,7 +21,9 @@ def shows(*ids: str) -> Callable[[_Test], _Test]:
         raise ValueError(f"no such statement: {', '.join(unknown)}")
 
     def decorate(test: _Test) -> _Test:
-        named: _Test = pytest.mark.parametrize((), [pytest.param(id=",".join(ids))])(test)
+        named: _Test = pytest.mark.parametrize((), [pytest.param(id=",".join(id.partition("-")[2] for id in ids))])(
+            test
+        )
         named.shows = ids  # type: ignore[attr-defined]
         return named
 
