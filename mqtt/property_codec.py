@@ -186,6 +186,7 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
         value = read(reader)
         if identifier == USER_PROPERTY:
             users.append(cast("bytes", value))
+            found[name] = users  # the place among the others is kept, for the sake of who compares bytes
         elif identifier == SUBSCRIPTION_IDENTIFIER and place is PacketType.PUBLISH:
             found.setdefault(name, []).append(value)
         elif name in found:
