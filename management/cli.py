@@ -15,7 +15,9 @@ from trunkline.management.config_view import as_json, as_toml
 #: and again when it is told to reload.
 Run = Callable[[Callable[[], Config]], int]
 
-BAD_CONFIGURATION = 2
+FAILED = 1
+#: Of the command or of the configuration.
+BAD_USAGE = 2
 
 
 class _ServeFirst(click.Group):
@@ -99,6 +101,32 @@ def _print_coloured(text: str, form: str) -> None:
     Console().print(Syntax(text, form, background_color="default", word_wrap=True))
 
 
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("name")
+@click.option("--delete", is_flag=True, help="Take the name out of the file.")
+@click.option("--scram", is_flag=True, help="FILE is for auth.scram_file.")
+@click.option("--stdin", is_flag=True, help="Read the password from standard input (one line), without asking.")
+def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> None:
+    """Set the password of NAME in FILE, a file of user names or of client ids (both have the same form)."""
+    # imported here: no other command needs them
+    from trunkline.management.credential_files import change_credentials
+
+    try:
+        password: str | None = None
+        if stdin and not delete:
+            password = sys.stdin.buffer.readline().decode().rstrip("\r\n")
+        elif not delete:
+            password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        change_credentials(file, name, password, scram=scram)
+    except ValueError as error:
+        _fail(str(error), BAD_USAGE)
+    except LookupError as error:
+        _fail(f"{file}: {error.args[0]}", FAILED)
+    except OSError as error:
+        _fail(f"{file}: {error.strerror or error}", FAILED)
+
+
 def _load(path: Path | None) -> Loaded:
     try:
         return load_with_sources(path)
@@ -107,6 +135,9 @@ def _load(path: Path | None) -> Loaded:
 
 
 def _refuse(error: ConfigError) -> Never:
-    for problem in error.problems:
-        click.echo(f"trunkline: {problem}", err=True)
-    sys.exit(BAD_CONFIGURATION)
+    _fail("\ntrunkline: ".join(map(str, error.problems)), BAD_USAGE)
+
+
+def _fail(text: str, code: int) -> Never:
+    click.echo(f"trunkline: {text}", err=True)
+    sys.exit(code)

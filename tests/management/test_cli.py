@@ -7,6 +7,8 @@ from click.testing import CliRunner, Result
 
 import trunkline
 from trunkline.broker.config import Config, ConfigError
+from trunkline.hooks.passwords import parse_passwords, verify_password
+from trunkline.hooks.scram import derive_keys, parse_scram
 from trunkline.management.cli import cli
 
 
@@ -127,3 +129,43 @@ def test_show(run: FakeRun, file: Path) -> None:
 def test_version_and_help(run: FakeRun) -> None:
     assert invoke(run, "--version").output == f"trunkline, version {trunkline.__version__}\n"
     assert "Without a command it serves." in invoke(run, "--help").output
+
+
+def test_passwd_asks_twice(run: FakeRun, tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    result = invoke(run, "passwd", file, "ann", text="secret\nsecret\n")
+    assert result.exit_code == 0
+    assert "secret" not in result.output
+    assert verify_password(parse_passwords(file.read_text())["ann"], b"secret")
+
+
+def test_passwd_asks_again_when_the_two_differ(run: FakeRun, tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    assert invoke(run, "passwd", file, "ann", text="one\ntwo\nthree\nthree\n").exit_code == 0
+    assert verify_password(parse_passwords(file.read_text())["ann"], b"three")
+
+
+def test_passwd_from_a_pipe(run: FakeRun, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    result = invoke(run, "passwd", file, "ann", "--scram", "--stdin", text="secret word\r\nrest\n")
+    assert (result.exit_code, result.output) == (0, "")
+    keys = parse_scram(file.read_text())["ann"]
+    assert keys == derive_keys("secret word", salt=keys.salt)
+
+
+def test_passwd_deletes(run: FakeRun, tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    invoke(run, "passwd", file, "ann", "--stdin", text="secret\n")
+    assert invoke(run, "passwd", file, "ann", "--delete").exit_code == 0
+    result = invoke(run, "passwd", file, "ann", "--delete")
+    assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: 'ann' is not there\n")
+
+
+def test_passwd_that_cannot_be(run: FakeRun, tmp_path: Path) -> None:
+    assert invoke(run, "passwd", tmp_path / "users", "#", "--stdin", text="x\n").exit_code == 2
+    assert invoke(run, "passwd", tmp_path / "users", "ann", "--stdin", text="\n").exit_code == 2
+    result = invoke(run, "passwd", tmp_path / "no" / "users", "ann", "--stdin", text="x\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"trunkline: {tmp_path / 'no' / 'users'}: No such file or directory\n",
+    )

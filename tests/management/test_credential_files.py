@@ -1,0 +1,101 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from trunkline.hooks.passwords import parse_passwords, verify_password
+from trunkline.hooks.scram import derive_keys, parse_scram
+from trunkline.management.credential_files import change_credentials, rewrite
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "users"
+
+
+def refuse(text: str) -> str:
+    raise ValueError(text)
+
+
+def test_a_new_file_is_the_owners_alone(file: Path) -> None:
+    change_credentials(file, "ann", "secret")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert verify_password(parse_passwords(file.read_text())["ann"], b"secret")
+    assert [entry.name for entry in file.parent.iterdir()] == ["users"]
+
+
+def test_a_file_that_others_could_read_no_longer_can_be(file: Path) -> None:
+    file.write_text("# kept\n")
+    file.chmod(0o644)
+    change_credentials(file, "ann", "secret")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_text().startswith("# kept\nann:$argon2id$")
+
+
+def test_changing_and_deleting(file: Path) -> None:
+    change_credentials(file, "ann", "one")
+    change_credentials(file, "bob", "two")
+    change_credentials(file, "ann", "three")
+    hashes = parse_passwords(file.read_text())
+    assert list(hashes) == ["ann", "bob"]
+    assert verify_password(hashes["ann"], b"three")
+    change_credentials(file, "ann", None)
+    assert list(parse_passwords(file.read_text())) == ["bob"]
+    with pytest.raises(LookupError):
+        change_credentials(file, "ann", None)
+
+
+def test_scram(file: Path) -> None:
+    change_credentials(file, "ann", "secret", scram=True)
+    keys = parse_scram(file.read_text())["ann"]
+    assert keys == derive_keys("secret", salt=keys.salt)
+    change_credentials(file, "ann", None, scram=True)
+    assert not file.read_text()
+
+
+@pytest.mark.parametrize(("name", "password"), [("", "secret"), ("#x", "secret"), ("a\nb", "secret"), ("ann", "")])
+def test_what_cannot_stand_in_a_file(file: Path, name: str, password: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        change_credentials(file, name, password)
+    assert not list(file.parent.iterdir())
+
+
+def test_a_failure_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("before\n")
+
+    def fail(source: Path, target: Path) -> None:
+        raise OSError("disk")
+
+    with pytest.raises(ValueError, match="before"):
+        rewrite(file, refuse)
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk"):
+        rewrite(file, str.upper)
+    assert file.read_text() == "before\n"
+    assert [entry.name for entry in file.parent.iterdir()] == ["users"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no owners of this kind")
+def test_the_owner_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("before\n")
+    given: list[tuple[int, int]] = []
+
+    def chown(path: Path, user: int, group: int) -> None:
+        given.append((user, group))
+
+    owner = file.stat()
+    monkeypatch.setattr(os, "geteuid", lambda: owner.st_uid + 1)
+    monkeypatch.setattr(os, "chown", chown)
+    rewrite(file, str.upper)
+    assert given == [(owner.st_uid, owner.st_gid)]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_stays_a_link(file: Path) -> None:
+    link = file.with_name("link")
+    link.symlink_to("users")
+    file.write_text("before\n")
+    rewrite(link, str.upper)
+    assert link.is_symlink()
+    assert file.read_text() == "BEFORE\n"
