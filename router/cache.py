@@ -9,6 +9,8 @@ from trunkline.router.topictree import TopicTree
 
 #: So many routes are dropped at a time when the cache is full.
 _BATCH = 256
+#: So many topics that were asked for once are kept in mind when the cache is full.
+_ASKED = 65_536
 
 
 def _cost(topic: str) -> int:
@@ -19,28 +21,38 @@ def _cost(topic: str) -> int:
 class RouteCache(dict[str, Route[S]], Generic[S]):
     """A dict that finds out what it does not have: `cache[topic]` always answers, and a hit runs no Python code.
 
-    It is bounded by what its topics weigh, so that long and deep topic names cannot fill the memory.
-    When it is full the oldest go. A change of a wildcard filter drops the topics that match it, which an index finds
+    It is bounded by what its topics weigh, so that long and deep topic names cannot fill the memory. When it is full, a
+    topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the topics that match it, which an index finds
     without looking at the others: a client that subscribes to `devices/17/+` leaves the routes of all other devices alone.
     """
 
-    __slots__ = ("_index", "_resolve", "capacity", "cost")
+    __slots__ = ("_asked", "_index", "_resolve", "capacity", "cost")
 
     def __init__(self, resolve: Callable[[str], Route[S]], capacity: int) -> None:
         super().__init__()
         self._resolve = resolve
         self._index = TopicTree()
+        self._asked: set[int] = set()
         self.capacity = capacity
         self.cost = 0
 
     def __missing__(self, topic: str) -> Route[S]:
         route = self._resolve(topic)
         cost = _cost(topic)
-        if cost * 64 > self.capacity:
-            return route
-        while self.cost + cost > self.capacity:
-            for old in list(islice(self, _BATCH)):
-                self.drop(old)
+        if self.cost + cost > self.capacity:
+            # Topics that are used once must not push out those that are used all the time.
+            key = hash(topic)
+            if key not in self._asked:
+                if len(self._asked) >= _ASKED:
+                    self._asked.clear()
+                self._asked.add(key)
+                return route
+            self._asked.discard(key)
+            if cost * 64 > self.capacity:
+                return route
+            while self.cost + cost > self.capacity:
+                for old in list(islice(self, _BATCH)):
+                    self.drop(old)
         self.cost += cost
         self[topic] = route
         self._index.add(topic)

@@ -74,29 +74,25 @@ class Router(Generic[S]):
         """True if the subscription is new; else its options are replaced."""
         if filter[:1] == "$" and (parsed := parse_shared(filter)) is not None:
             return self._join(subscriber, *parsed, filter, options)
-        entry = self._plain.get(filter)
-        old = self._find(entry, subscriber)
-        if old is None:
-            self._serial = serial = self._serial + 1
-        elif old.options == options:
-            return False
+        self._serial += 1
+        target = make_target(subscriber, options, self._serial)
+        entry = self._plain.setdefault(filter, target)
+        old = None
+        if entry is target:
+            self.listing.add(filter)
         else:
-            # It keeps its place in the order of subscription.
-            serial = old.serial
-        target = make_target(subscriber, options, serial)
-        if isinstance(entry, Fanout):
+            old = self._find(entry, subscriber)
+            if old is not None:
+                if old.options == options:
+                    return False
+                # It keeps its place in the order of subscription.
+                target = make_target(subscriber, options, old.serial)
             self._merges.forget(entry)
-            entry.snapshot = None
-            entry.targets[subscriber] = target
-        elif entry is None or entry is old:
-            if entry is None:
-                self.listing.add(filter)
+            if isinstance(entry, Fanout):
+                entry.snapshot = None
+                entry.targets[subscriber] = target
             else:
-                self._merges.forget(entry)
-            self._plain.set(filter, target)
-        else:
-            self._merges.forget(entry)
-            self._plain.set(filter, Fanout(entry, target))
+                self._plain.set(filter, target if entry is old else Fanout(entry, target))
         self._changed(filter)
         self.subscriptions += old is None
         return old is None

@@ -30,6 +30,10 @@ class FilterTable(Generic[V]):
         else:
             self.exact[filter] = value
 
+    def setdefault(self, filter: str, value: V) -> V:
+        """The value that the filter has, and `value` if it had none."""
+        return (self.wildcards if has_wildcard(filter) else self.exact).setdefault(filter, value)
+
     def remove(self, filter: str) -> V | None:
         return self.wildcards.remove(filter) if has_wildcard(filter) else self.exact.pop(filter, None)
 

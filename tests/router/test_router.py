@@ -1,8 +1,8 @@
 """`trunkline.router.router`: subscriptions to routes."""
 
 import pytest
-from tests.router.subscribers import Client, receivers
 
+from tests.router.subscribers import Client, receivers
 from trunkline.router import Options, Router
 
 
