@@ -256,7 +256,7 @@ class _Reader:
         return None
 
     def _take_error(self, detail: ErrorDetails) -> None:
-        path = detail["loc"]
+        path = tuple(part for part in detail["loc"] if part != "[key]")  # pydantic's mark of a table's key
         source = self._source(path)
         if detail["type"] == "extra_forbidden":
             self.complain(source, path, unknown_key("listeners", str(path[-1])))

@@ -20,6 +20,7 @@ from trunkline.broker.units import (
     OptionalPath,
     Size,
     Text,
+    TopicFilter,
     Whole,
     WholeSeconds,
     is_loopback,
@@ -146,7 +147,7 @@ class SessionSettings(Section):
     max_queue_length: Whole = key(1000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
     max_queue_bytes: Size = key(16_777_216, "Payload bytes that wait for a client. 0 is no bound.", "bytes", ge=0)
     store_qos0: Flag = key(True, "Whether QoS 0 messages wait for a client that is away.")
-    priorities: Mapping[str, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
+    priorities: Mapping[TopicFilter, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
         {}, "Topic filters to priorities 1 to 255: what has a higher one leaves the queue first."
     )
     default_priority: Literal["lowest", "highest"] = key(

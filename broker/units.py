@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Strict
 from pydantic.fields import FieldInfo
 
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.topics import validate_filter
+
 #: What MQTT sends for "never" in a session expiry interval.
 NEVER = 0xFFFF_FFFF
 
@@ -106,6 +109,16 @@ def check_listener_url(value: object) -> str:
     raise ValueError("not a listener URL")
 
 
+def check_topic_filter(value: object) -> str:
+    if isinstance(value, str):
+        try:
+            validate_filter(value)
+        except ProtocolError as error:
+            raise ValueError(str(error)) from None
+        return value
+    raise ValueError("not a topic filter")
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a listener on `host`. A name other than localhost may mean anything."""
     if host == "localhost":
@@ -130,6 +143,7 @@ WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or t
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
+TopicFilter = Annotated[str, *_parsed(check_topic_filter, "topic filters")]
 Network = Annotated[
     IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')
 ]
@@ -156,7 +170,7 @@ def _kind(annotation: object, metadata: list[Any]) -> str:
     if origin is Mapping:
         annotation, inner = _unwrapped(arguments[1])
         limits = [limit for entry in inner for limit in getattr(entry, "metadata", [entry])]
-        return f"a table, each value {_kind(annotation, limits)}{_limits(limits)}"
+        return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(annotation, limits)}{_limits(limits)}"
     if bool in (annotation, *arguments):
         return "true or false"
     return "a whole number" if annotation is int else "a number"

@@ -3,7 +3,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trunkline.broker.config import Config, ConfigError, Override, dotted, key_paths, load, load_with_sources, variable
+from trunkline.broker.config import (
+    Config,
+    ConfigError,
+    Override,
+    dotted,
+    key_paths,
+    load,
+    load_with_sources,
+    variable,
+)
 from trunkline.broker.settings import Listener
 from trunkline.broker.units import accepted
 
@@ -132,6 +141,7 @@ def test_values_of_unknown_keys_are_not_repeated(file: Path) -> None:
         ({"listeners": [3]}, "listeners[0]"),
         ({"listeners": [{"url": "tcp://127.0.0.1:1", "allow": ["x"]}]}, "listeners[0].allow[0]"),
         ({"session": {"priorities": {"a/b": 0}}}, 'session.priorities."a/b"'),
+        ({"session": {"priorities": {"a/#/b": 1}}}, 'session.priorities."a/#/b"'),
         ({"mqtt": {"max_packet_size": "1GiB"}}, "mqtt.max_packet_size"),
         ({"mqtt": {"max_qos": True}}, "mqtt.max_qos"),
         ({"auth": {"allow_anonymous": "maybe"}, "listeners": ["tcp://0.0.0.0:1"]}, "auth.allow_anonymous"),
@@ -141,6 +151,11 @@ def test_one_problem(table: dict[str, object], key: str) -> None:
     (line,) = problems_of(table)
     assert line.startswith(f"{key}: ")
     assert "accepted is " in line
+
+
+def test_a_network_that_is_none_is_told_apart_from_its_list() -> None:
+    (line,) = problems_of({"listeners": [{"url": "tcp://127.0.0.1:1", "deny": ["10.0.0.0/33", "::1"]}]})
+    assert line.startswith('listeners[0].deny[0]: "10.0.0.0/33": accepted is ')
 
 
 def test_a_listener_that_others_reach_needs_a_login(file: Path) -> None:

@@ -113,7 +113,7 @@ def test_not_loopback(host: str) -> None:
         (("auth", "allow_anonymous"), "true or false"),
         (("mqtt", "keep_alive_multiplier"), "a number, 1.0 to 10.0"),
         (("session", "overflow"), '"drop_oldest" or "drop_new"'),
-        (("session", "priorities"), "a table, each value a whole number, 1 to 255"),
+        (("session", "priorities"), "a table of topic filters, each value a whole number, 1 to 255"),
         (("node", "name"), "text of 1 to 64 characters"),
         (("flapping", "window"), 'seconds, or text such as "15s", "2h", more than 0'),
     ],
