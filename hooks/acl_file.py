@@ -16,6 +16,8 @@ from ipaddress import ip_network
 from typing import Any, Final, TypeVar, cast, get_args
 
 from trunkline.hooks.acl import LOOPBACK, Permit, Rule, RuleAction, Topic
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.topics import validate_filter
 
 T = TypeVar("T")
 
@@ -205,21 +207,13 @@ def _topic(found: object) -> Topic:
         found, literal = table["eq"], True
     if not isinstance(found, str):
         raise _NotAccepted
-    problem = _filter_problem(found)
-    if problem:
-        raise _NotAccepted(problem)
+    if found.startswith("$share/"):
+        raise _NotAccepted("shared subscriptions are judged by the filter behind $share/group/: write that")
+    try:
+        validate_filter(found)
+    except ProtocolError as error:
+        raise _NotAccepted(error) from None
     return Topic(found, literal)
-
-
-def _filter_problem(filter: str) -> str | None:
-    if not filter or "\0" in filter:
-        return "it is empty or holds NUL"
-    if filter.startswith("$share/"):
-        return "shared subscriptions are judged by the filter behind $share/group/: write that"
-    *front, last = filter.split("/")
-    if "#" in front or any(level not in {"#", "+"} and ("#" in level or "+" in level) for level in (*front, last)):
-        return "# stands alone in the last level, + alone in its level"
-    return None
 
 
 def _table(rule: Rule) -> str:

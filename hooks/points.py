@@ -15,6 +15,7 @@ from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import validate_filter, validate_name
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -58,7 +59,7 @@ class Transform(Point, Generic[T, *Ts]):
         self, name: str, arguments: str, doc: str, *, replace: Callable[[T, object], T], waits: bool = False
     ) -> None:
         super().__init__(name, arguments, doc, waits=waits)
-        #: From the old value and what a callback returned, the new value. TypeError or ValueError when it is none.
+        #: From the old value and what a callback returned, the new value. It raises when that cannot be one.
         self.replace = replace
 
 
@@ -76,21 +77,26 @@ class Decide(Point, Generic[D, *Ts]):
 def _message(old: Message, new: object) -> Message:
     if not isinstance(new, Message):
         raise TypeError(f"returned {new!r:.80}, which is neither a Message nor a Deny")
-    if new.frames is old.frames:
-        # dataclasses.replace copies the cached frames, which hold what was encoded before the change
-        new.frames = None
+    if new.topic != old.topic:
+        validate_name(new.topic)
+    if new.wire3 is old.wire3 and new.wire5 is old.wire5 and new.frames is old.frames:
+        # the same object, changed in place, or a copy.copy of it: what was encoded before the change is not true
+        new.wire3 = new.wire5 = new.frames = None
     return new
 
 
 def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:
     if not isinstance(new, SubscriptionRequest):
         raise TypeError(f"returned {new!r:.80}, which is neither a SubscriptionRequest nor a Deny")
+    if new.filter != old.filter:
+        validate_filter(new.filter)
     return new
 
 
 def _filter(old: str, new: object) -> str:
     if not isinstance(new, str):
         raise TypeError(f"returned {new!r:.80}, which is neither a topic filter nor a Deny")
+    validate_filter(new)
     return new
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -157,14 +158,42 @@ class TestTransform:
         hooks.add(MESSAGE_PUBLISH, suffix("/2"))
         assert topic_of(hooks.transform(MESSAGE_PUBLISH, CLIENT, MESSAGE)) == "a/b/1/2"
 
-    def test_a_changed_copy_loses_the_frames_of_the_original(self) -> None:
-        original = Message("a", b"old", frames={0: (b"\x30...old", b"")})
+    @pytest.mark.parametrize("copied", [lambda message: message, copy, replace])
+    def test_a_changed_message_loses_the_encoded_forms_of_the_original(
+        self, copied: Callable[[Message], Message]
+    ) -> None:
+        def change(client: ClientInfo, message: Message) -> Message:
+            changed = copied(message)
+            changed.payload = b"new"
+            return changed
+
+        original = Message("a", b"old")
+        original.wire3 = original.wire5 = b"0...old"
+        original.frames = {1: (b"", b"old")}
         hooks = Hooks()
-        hooks.add(MESSAGE_PUBLISH, lambda client, message: replace(message, payload=b"new"))
+        hooks.add(MESSAGE_PUBLISH, change)
         result = hooks.transform(MESSAGE_PUBLISH, CLIENT, original)
         assert isinstance(result, Message)
-        assert result.frames is None
-        assert original.frames is not None
+        assert (result.payload, result.wire3, result.wire5, result.frames) == (b"new", None, None, None)
+
+    def test_a_message_that_a_callback_keeps_for_many_is_encoded_once(self) -> None:
+        kept = Message("a", b"kept")
+        kept.wire5 = b"0...kept"
+        hooks = Hooks()
+        hooks.add(MESSAGE_DELIVER, lambda client, message: kept)
+        assert hooks.transform(MESSAGE_DELIVER, CLIENT, MESSAGE) is kept
+        assert kept.wire5 is not None
+
+    def test_a_topic_or_filter_that_is_none_counts_as_a_crash(self) -> None:
+        hooks = Hooks()
+        hooks.add(MESSAGE_PUBLISH, suffix("/#"))
+        hooks.add(CLIENT_SUBSCRIBE, lambda client, request, properties: SubscriptionRequest("a+"))
+        hooks.add(CLIENT_UNSUBSCRIBE, lambda client, filter, properties: "")
+        assert hooks.transform(MESSAGE_PUBLISH, CLIENT, MESSAGE) is MESSAGE
+        request = SubscriptionRequest("a")
+        assert hooks.transform(CLIENT_SUBSCRIBE, CLIENT, request, NO_PROPERTIES) is request
+        assert hooks.transform(CLIENT_UNSUBSCRIBE, CLIENT, "a", NO_PROPERTIES) == "a"
+        assert [entry.crashes for entry in hooks.listing()] == [1, 1, 1]
 
     def test_filters_and_requests_are_checked_too(self) -> None:
         hooks = Hooks()

@@ -1,0 +1,134 @@
+"""Password files and the authenticator that asks them. Hashes are argon2id in its usual text form.
+
+A file is `name:hash` a line; one has user names, another of the same form client ids. Verifying costs a few hundredths
+of a second on purpose: the broker calls the authenticator in a worker thread. Nothing here changes after it is made.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.credentials import parse_entries, replace_entry
+from trunkline.hooks.decisions import ALLOW, Allow, Deny
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+#: The cost of a new hash. Memory is what an attacker pays for, and what every login in progress takes.
+TIME_COST: Final = 2
+MEMORY_COST_KIB: Final = 19_456
+PARALLELISM: Final = 1
+
+_HASH: Final = re.compile(r"(\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+)\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}")
+_PARAMETERS: Final = f"$argon2id$v=19$m={MEMORY_COST_KIB},t={TIME_COST},p={PARALLELISM}"
+#: 16 and 32 bytes that no password leads to.
+_NO_HASH: Final = f"${'A' * 22}${'A' * 43}"
+
+REFUSED: Final = Deny(Reason.BAD_USER_NAME_OR_PASSWORD)
+
+
+def parse_passwords(text: str, source: str = "password file") -> dict[str, str]:
+    """Names and hashes of a file's text; `source` is its name, for the errors.
+
+    Raises:
+        CredentialsError: with all problems at once.
+    """
+    return parse_entries(text, source, 1, _read_hash)
+
+
+def serialise_passwords(hashes: Mapping[str, str]) -> str:
+    return "".join(f"{name}:{hash}\n" for name, hash in hashes.items())
+
+
+def set_password(text: str, name: str, password: str | bytes) -> str:
+    """The file's text with a new password for the name; everything else stays as it is.
+
+    Raises:
+        ValueError: the name cannot stand in a file.
+    """
+    return replace_entry(text, name, hash_password(password), 1)
+
+
+def delete_password(text: str, name: str) -> str:
+    """The file's text without the name; LookupError when it is not there."""
+    return replace_entry(text, name, None, 1)
+
+
+def hash_password(password: str | bytes) -> str:
+    return _hasher().hash(password)
+
+
+def verify_password(hash: str, password: bytes) -> bool:
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    try:
+        return _hasher().verify(hash, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def needs_rehash(hash: str) -> bool:
+    """Whether the hash was made at another cost than one made now would be."""
+    return _hasher().check_needs_rehash(hash)
+
+
+class PasswordAuthenticator:
+    """A callback for `client.authenticate`. Passes on clients that bring no credentials at all.
+
+    A client whose id has a password must give that one; a client with a user name must give the user's. A name or an
+    id that is not in its file costs the same time as one that is, so that the time does not tell which exist.
+
+    Who is known by the client id alone keeps no user name: nobody has proved it, and access rules go by it.
+    """
+
+    def __init__(self, users: Mapping[str, str] | None = None, client_ids: Mapping[str, str] | None = None) -> None:
+        self._users = users
+        self._client_ids: Mapping[str, str] = client_ids or {}
+        self._nobody = _never(next(iter([*(users or {}).values(), *self._client_ids.values()]), ""))
+
+    def concerns(self, client: ClientInfo, password: bytes | None) -> bool:
+        """Whether there is anything to verify; the filter to register it with, so that no thread starts for nothing."""
+        return (
+            password is not None
+            or client.client_id in self._client_ids
+            or (client.username is not None and self._users is not None)
+        )
+
+    def __call__(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
+        if not self.concerns(client, password):
+            return None
+        by_id = self._client_ids.get(client.client_id)
+        by_name = None if self._users is None or client.username is None else self._users.get(client.username)
+        given = password or b""
+        # one verification for each file, whether or not it has the name, and whatever the other one says
+        id_fits = bool(self._client_ids) and verify_password(by_id or self._nobody, given)
+        name_fits = self._users is not None and verify_password(by_name or self._nobody, given)
+        if password is None or (by_id is None and by_name is None):
+            return REFUSED
+        if (by_id is not None and not id_fits) or (by_name is not None and not name_fits):
+            return REFUSED
+        if by_name is None:
+            client.username = None
+        return ALLOW
+
+
+@cache
+def _hasher() -> "PasswordHasher":
+    from argon2 import PasswordHasher  # loading it takes longer than the rest of this package
+
+    return PasswordHasher(time_cost=TIME_COST, memory_cost=MEMORY_COST_KIB, parallelism=PARALLELISM)
+
+
+def _read_hash(text: str) -> str:
+    if not _HASH.fullmatch(text):
+        raise ValueError("not an argon2id hash; write the file with `trunkline passwd`")
+    return text
+
+
+def _never(like: str) -> str:
+    """A hash that nothing verifies against, as costly as the given one."""
+    match = _HASH.fullmatch(like)
+    return (match[1] if match else _PARAMETERS) + _NO_HASH

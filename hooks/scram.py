@@ -1,0 +1,253 @@
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, for enhanced authentication of MQTT 5.0.
+
+The client proves that it knows the password without sending it, and the server proves that it knows the user's keys.
+The file of keys holds no password and nothing that could be sent instead of one. Channel binding is not offered.
+
+A user who is not in the file gets a challenge as well, the same one each time, and fails at the end as with a wrong
+password: asking does not tell who exists.
+"""
+
+import binascii
+import hashlib
+import hmac
+import secrets
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.credentials import parse_entries, replace_entry
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.exchange import Continue, Exchange, Success
+from trunkline.hooks.saslprep import prepare
+from trunkline.mqtt.reasons import Reason
+
+METHOD: Final = "SCRAM-SHA-256"
+#: For new keys. It is the client that computes them at each login, often a small device.
+ITERATIONS: Final = 15_000
+SALT_LENGTH: Final = 16
+#: RFC 7677 wants no fewer.
+MIN_ITERATIONS: Final = 4096
+
+_FIELDS: Final = 4
+_DIGEST_SIZE: Final = 32
+
+
+class ScramError(Exception):
+    """The exchange failed. `value` is the error's name in RFC 5802, section 7."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class ScramKeys:
+    """What the server keeps of a password."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+def derive_keys(password: str, *, salt: bytes | None = None, iterations: int = ITERATIONS) -> ScramKeys:
+    """Keys for a password; ValueError when it holds what SASLprep does not allow."""
+    if salt is None:
+        salt = secrets.token_bytes(SALT_LENGTH)
+    salted = hashlib.pbkdf2_hmac("sha256", prepare(password).encode(), salt, iterations)
+    client_key = _hmac(salted, b"Client Key")
+    return ScramKeys(salt, iterations, hashlib.sha256(client_key).digest(), _hmac(salted, b"Server Key"))
+
+
+# The file: name:iterations:salt:stored key:server key, the last three in base64
+
+
+def parse_scram(text: str, source: str = "SCRAM file") -> dict[str, ScramKeys]:
+    """Names and keys of a file's text; `source` is its name, for the errors.
+
+    Raises:
+        CredentialsError: with all problems at once.
+    """
+    return parse_entries(text, source, _FIELDS, _read_keys)
+
+
+def serialise_scram(keys: Mapping[str, ScramKeys]) -> str:
+    return "".join(f"{name}:{_write_keys(entry)}\n" for name, entry in keys.items())
+
+
+def set_scram(text: str, name: str, password: str) -> str:
+    """The file's text with new keys for the name; ValueError when name or password cannot be used."""
+    return replace_entry(text, prepare(name), _write_keys(derive_keys(password)), _FIELDS)
+
+
+def delete_scram(text: str, name: str) -> str:
+    """The file's text without the name; LookupError when it is not there."""
+    return replace_entry(text, prepare(name), None, _FIELDS)
+
+
+# The exchange
+
+
+class ScramServer:
+    """One exchange: `first` answers the client's first message, `final` its last one. Both raise ScramError."""
+
+    __slots__ = ("_bare", "_gs2", "_keys", "_known", "_nonce", "_server_first", "name")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._known = False
+
+    def first(self, message: bytes, find: Callable[[str], tuple[ScramKeys, bool]], nonce: str) -> bytes:
+        """`find` gives a name's keys and whether they are true; `nonce` is the server's part of it."""
+        text = _text(message)
+        flag, _, rest = text.partition(",")
+        authorize, comma, bare = rest.partition(",")
+        if flag.startswith("p="):
+            raise ScramError("channel-binding-not-supported")
+        if flag not in {"n", "y"} or not comma:
+            raise ScramError("other-error")
+        attributes = bare.split(",")
+        if attributes[0].startswith("m="):
+            raise ScramError("extensions-not-supported")
+        if len(attributes) < 2 or not attributes[0].startswith("n=") or not attributes[1].startswith("r="):
+            raise ScramError("other-error")
+        self.name = _name(attributes[0][2:])
+        client_nonce = attributes[1][2:]
+        if not client_nonce or not all("!" <= char <= "~" for char in client_nonce):
+            raise ScramError("other-error")
+        # acting for somebody else is not a thing here
+        if authorize and (not authorize.startswith("a=") or _name(authorize[2:]) != self.name):
+            raise ScramError("other-error")
+        self._gs2 = f"{flag},{authorize},".encode()
+        self._bare = bare
+        self._nonce = client_nonce + nonce
+        self._keys, self._known = find(self.name)
+        self._server_first = f"r={self._nonce},s={_base64(self._keys.salt)},i={self._keys.iterations}"
+        return self._server_first.encode()
+
+    def final(self, message: bytes) -> bytes:
+        without_proof, comma, proof_text = _text(message).rpartition(",p=")
+        attributes = without_proof.split(",")
+        if not comma or len(attributes) < 2 or attributes[0][:2] != "c=" or attributes[1][:2] != "r=":
+            raise ScramError("other-error")
+        if not hmac.compare_digest(_decoded(attributes[0][2:]), self._gs2):
+            raise ScramError("channel-bindings-dont-match")
+        if not hmac.compare_digest(attributes[1][2:].encode(), self._nonce.encode()):
+            raise ScramError("other-error")
+        proof = _decoded(proof_text)
+        signed = f"{self._bare},{self._server_first},{without_proof}".encode()
+        signature = _hmac(self._keys.stored_key, signed)
+        if len(proof) != _DIGEST_SIZE:
+            raise ScramError("invalid-proof")
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
+        fits = hmac.compare_digest(hashlib.sha256(client_key).digest(), self._keys.stored_key)
+        if not (fits and self._known):
+            raise ScramError("invalid-proof")
+        return b"v=" + _base64(_hmac(self._keys.server_key, signed)).encode()
+
+
+class ScramAuthenticator:
+    """A callback for `client.enhanced_authenticate`; it answers for SCRAM-SHA-256 and passes on every other method."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, ScramKeys],
+        *,
+        secret: bytes | None = None,
+        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(18),
+    ) -> None:
+        """`secret` makes the challenges of users that do not exist. By default it comes from the keys, so that it
+        outlives a restart."""
+        self._keys = keys
+        self._nonce = nonce
+        if keys:
+            reference = keys[min(keys)]
+            self._salt_length = len(reference.salt)
+            self._iterations = Counter(entry.iterations for entry in keys.values()).most_common(1)[0][0]
+            self._secret = secret or _hmac(reference.server_key, b"challenges for nobody")
+        else:
+            self._salt_length, self._iterations = SALT_LENGTH, ITERATIONS
+            self._secret = secret or secrets.token_bytes(_DIGEST_SIZE)
+
+    def __call__(self, client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
+        if exchange.method != METHOD:
+            return None
+        try:
+            if exchange.first:
+                begun = ScramServer()
+                challenge = begun.first(exchange.data, self._find, self._nonce())
+                exchange.state = begun
+                return Continue(challenge)
+            server, exchange.state = exchange.state, None  # each challenge is good for one answer
+            if not isinstance(server, ScramServer):
+                raise ScramError("other-error")
+            data = server.final(exchange.data)
+        except ScramError as error:
+            return Deny(Reason.NOT_AUTHORIZED, error.value)
+        if exchange.again and client.username != server.name:
+            return Deny(Reason.NOT_AUTHORIZED, "other-error")  # a connection does not change hands
+        return Success(data, username=server.name)
+
+    def _find(self, name: str) -> tuple[ScramKeys, bool]:
+        keys = self._keys.get(name)
+        if keys is not None:
+            return keys, True
+        salt = _hmac(self._secret, name.encode())
+        salt = (salt * (self._salt_length // len(salt) + 1))[: self._salt_length]
+        return ScramKeys(salt, self._iterations, bytes(_DIGEST_SIZE), bytes(_DIGEST_SIZE)), False
+
+
+def _hmac(key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, "sha256")
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _text(message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise ScramError("invalid-encoding") from None
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ScramError("invalid-encoding") from None
+
+
+def _name(text: str) -> str:
+    """A name as it stands in a message: `,` and `=` are written =2C and =3D."""
+    for escape in text.split("=")[1:]:
+        if escape[:2] not in {"2C", "3D"}:
+            raise ScramError("invalid-username-encoding")
+    try:
+        name = prepare(text.replace("=2C", ",").replace("=3D", "="))
+    except ValueError:
+        raise ScramError("invalid-username-encoding") from None
+    if not name:
+        raise ScramError("invalid-username-encoding")
+    return name
+
+
+def _write_keys(keys: ScramKeys) -> str:
+    return f"{keys.iterations}:{_base64(keys.salt)}:{_base64(keys.stored_key)}:{_base64(keys.server_key)}"
+
+
+def _read_keys(text: str) -> ScramKeys:
+    iterations, *encoded = text.split(":")
+    try:
+        salt, stored_key, server_key = (b64decode(part, validate=True) for part in encoded)
+    except ValueError:
+        raise ValueError("salt and keys are base64; write the file with `trunkline passwd --scram`") from None
+    if not (iterations.isascii() and iterations.isdigit()) or int(iterations) < MIN_ITERATIONS:
+        raise ValueError(f"found {iterations!r} iterations; accepted: {MIN_ITERATIONS} or more")
+    if not salt or len(stored_key) != _DIGEST_SIZE or len(server_key) != _DIGEST_SIZE:
+        raise ValueError(f"a salt is not empty, and keys have {_DIGEST_SIZE} bytes")
+    return ScramKeys(salt, int(iterations), stored_key, server_key)
