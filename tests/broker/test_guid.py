@@ -30,6 +30,14 @@ def test_a_used_up_sequence_moves_the_time_on() -> None:
     assert ids == sorted(set(ids))
 
 
+def test_a_clock_behind_the_ids_catches_up_without_a_repetition() -> None:
+    guids = Guids(1, 2)
+    last = [guids.next(NOW) for _ in range(2 * 65_536 + 1)][-1]
+    assert split(last).microseconds == 1_700_000_000_250_002
+    assert guids.next(NOW + 1e-6) == last + 1
+    assert split(guids.next(NOW + 1e-3)) == (1_700_000_000_251_000, 1, 2, 0)
+
+
 def test_a_clock_that_goes_back_does_not_take_the_ids_with_it() -> None:
     guids = Guids(1, 2)
     first = guids.next(NOW)

@@ -197,6 +197,16 @@ def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> No
     assert ids(inflight.redelivery(0.0)) == [4]
 
 
+def test_a_pubrec_before_the_redelivery_leaves_only_the_pubrel() -> None:
+    inflight = Inflight[str](10)
+    sent(inflight, 1, 2, 2)
+    inflight.resume(2)
+    assert ids(inflight.redelivery(0.0)) == [1, 2]
+    inflight.pubrec(3, 0.0)
+    inflight.puback(1)
+    assert ids(inflight.redelivery(0.0)) == []
+
+
 def test_a_session_that_is_interrupted_again_begins_again() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 1, 1)
@@ -214,6 +224,15 @@ def test_retries_are_due_after_the_interval() -> None:
     assert ids(inflight.due(10.0, 10.0)) == [1]
     assert ids(inflight.due(15.0, 10.0)) == [2]
     assert ids(inflight.due(25.0, 10.0)) == [1, 2]
+
+
+def test_a_redelivery_begins_the_interval_again() -> None:
+    inflight = Inflight[str](10)
+    sent(inflight, 1)
+    inflight.resume(10)
+    inflight.redelivery(50.0)
+    assert ids(inflight.due(59.0, 10.0)) == []
+    assert ids(inflight.due(60.0, 10.0)) == [1]
 
 
 def test_a_pubrec_begins_the_interval_of_its_pubrel() -> None:

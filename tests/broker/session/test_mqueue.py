@@ -260,31 +260,44 @@ def test_a_queue_of_expired_messages_is_an_empty_queue() -> None:
     assert [e[0].topic for e in expired] == ["t3", "t2", "t1"]
 
 
-def test_expire_looks_at_a_bounded_number_and_goes_on() -> None:
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_expire_looks_at_a_bounded_number_and_goes_on(limit: int) -> None:
     queue = MessageQueue[str](max_length=0)
-    for number in range(10):
+    for number in range(12):
         queue.push(message(b"%d" % number, expires_at=5.0 if number % 2 else inf), "target", number % 3)
-    found = [[int(e[0].payload) for e in queue.expire(5.0, 4)] for _ in range(3)]
-    assert all(len(part) <= 4 for part in found)
-    assert sorted(chain.from_iterable(found)) == [1, 3, 5, 7, 9]
-    assert drain(queue) == [b"0", b"2", b"4", b"6", b"8"]
+    found = [[int(e[0].payload) for e in queue.expire(5.0, limit)] for _ in range(12 // limit)]
+    assert all(len(part) <= limit for part in found)
+    assert sorted(chain.from_iterable(found)) == [1, 3, 5, 7, 9, 11]
+    assert drain(queue) == [b"0", b"2", b"4", b"6", b"8", b"10"]
 
 
-def test_expire_costs_nothing_where_nothing_expires() -> None:
+def test_expire_finds_what_an_earlier_pass_left() -> None:
     queue = MessageQueue[str]()
+    for expires_at in (1.0, 5.0, 3.0):
+        queue.push(message(expires_at=expires_at), "target", 1)
+    found = {now: [e[0].expires_at for e in queue.expire(now, 100)] for now in (1.0, 2.0, 3.0, 4.0, 5.0)}
+    assert found == {1.0: [1.0], 2.0: [], 3.0: [3.0], 4.0: [], 5.0: [5.0]}
 
-    class Untouched(Message):
+
+def test_expire_looks_at_nothing_before_something_expires() -> None:
+    looks = 0
+
+    class Watched(Message):
         def __getattribute__(self, name: str) -> object:
-            if name == "expires_at" and armed:
-                raise AssertionError("looked at")
+            nonlocal looks
+            looks += name == "expires_at"
             return super().__getattribute__(name)
 
-    armed = False
-    queue.push(Untouched("t", b"", expires_at=50.0), "target", 1)
-    armed = True
+    queue = MessageQueue[str]()
+    for expires_at in (50.0, 70.0, inf):
+        queue.push(Watched("t", b"", expires_at=expires_at), "target", 1)
+    looks = 0
     assert queue.expire(49.0, 100) == []
-    armed = False
+    assert looks == 0
     assert len(queue.expire(50.0, 100)) == 1
+    assert looks == 3
+    assert queue.expire(69.0, 100) == []
+    assert looks == 3
 
 
 def test_a_listing_goes_page_by_page() -> None:
