@@ -51,7 +51,7 @@ class Turn:
 class Scheduler:
     """Runs the handlers of ready actors, first come, first served.
 
-    An actor handles at most `batch` messages a turn; the rest waits at the end of the queue. After `turn` seconds
+    An actor handles at most `batch` messages a turn; the rest waits at the end of the queue. After `turn_time` seconds
     other trio tasks get theirs.
     """
 
@@ -66,15 +66,17 @@ class Scheduler:
         "_ready",
         "_running",
         "_stepping",
-        "_turn",
+        "_turn_time",
         "enqueue",
         "now",
         "turn",
     )
 
-    def __init__(self, *, batch: int = 1000, turn: float = 0.010, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self, *, batch: int = 1000, turn_time: float = 0.010, clock: Callable[[], float] = perf_counter
+    ) -> None:
         self._batch = batch
-        self._turn = turn
+        self._turn_time = turn_time
         self._clock = clock
         self._ready: deque[Ref[Any]] = deque()
         #: Puts an actor on the run queue. For the mailbox.
@@ -92,7 +94,8 @@ class Scheduler:
         #: `with scheduler.turn:` around what a poller does in one go, without an await in it.
         self.turn = Turn(self)
 
-    def __len__(self) -> int:
+    @property
+    def ready(self) -> int:
         """How many actors are ready."""
         return len(self._ready)
 
@@ -122,7 +125,7 @@ class Scheduler:
             if ready:
                 limit = self._batch
                 clock = self._clock
-                over = clock() + self._turn
+                over = clock() + self._turn_time
                 while True:
                     ref = ready.popleft()
                     if ref._attention:

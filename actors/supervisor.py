@@ -156,8 +156,9 @@ class Supervisor:
                 yield place.ref
         yield from list(self._dynamic)
 
-    def __len__(self) -> int:
-        """How many children run."""
+    @property
+    def count(self) -> int:
+        """How many children run. (A length would make a supervisor without children false.)"""
         return sum(place.ref is not None for place in self._places.values()) + len(self._dynamic)
 
     def start(self, actor: Actor[M], *, name: str | None = None, shutdown: float | None = None) -> Ref[M]:

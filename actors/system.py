@@ -30,9 +30,9 @@ class System:
         self.scheduler = scheduler
         self.registry = Registry()
 
-    def start(self, actor: Actor[M], *, name: str | None = None) -> Ref[M]:
+    def start(self, actor: Actor[M], *, name: str | None = None, shutdown: float | None = None) -> Ref[M]:
         """Start an actor that is never started again; see `Supervisor.start`."""
-        return self.supervisor.start(actor, name=name)
+        return self.supervisor.start(actor, name=name, shutdown=shutdown)
 
     async def start_child(self, child: Child) -> Ref[Any]:
         """Start a supervised actor; see `Supervisor.start_child`."""
@@ -56,7 +56,7 @@ async def system(
         TooManyRestarts: the root supervisor gave up; the block was cancelled.
     """
     root = Supervisor(*children, strategy=strategy, intensity=intensity, period=period, name="root")
-    opened = System(root, scheduler or Scheduler())
+    opened = System(root, scheduler if scheduler is not None else Scheduler())
     try:
         async with trio.open_nursery() as outer:
             # The run queue outlives the supervisor, even a cancelled one: a teardown may call other actors.
