@@ -1,11 +1,13 @@
 """The declaration of the points agrees with the attributes of Hooks and with the documentation."""
 
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 
 from trunkline.hooks import Hooks
 from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
+from trunkline.hooks.reference import points_table
 
 
 def test_hooks_has_an_attribute_a_point_and_no_other() -> None:
@@ -36,3 +38,8 @@ def test_every_point_is_complete(point: Point) -> None:
     assert repr(point).startswith(point.name + "(")
     if isinstance(point, Transform):
         assert point.arguments[0] == "client"
+
+
+def test_the_document_has_the_table_of_points() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
+    assert points_table() in text

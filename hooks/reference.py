@@ -1,0 +1,12 @@
+"""The table of hook points in docs/hooks.md."""
+
+from trunkline.hooks.points import POINTS
+
+
+def points_table() -> str:
+    """All points, in Markdown."""
+    rows = ["| point | kind | called with | when |", "|---|---|---|---|"]
+    for point in POINTS:
+        kind = f"{point.kind}, may be async" if point.waits else point.kind
+        rows.append(f"| `{point.name}` | {kind} | `{', '.join(point.arguments)}` | {point.doc} |")
+    return "\n".join(rows) + "\n"
