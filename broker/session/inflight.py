@@ -130,6 +130,11 @@ class Inflight(Generic[T]):
         """End a QoS 2 exchange."""
         return self._end(packet_id, _WAIT_PUBCOMP)
 
+    def forget(self, packet_id: int) -> None:
+        """Give up an exchange that can't be had with this client, such as a message larger than it takes."""
+        self._entries.pop(packet_id, None)
+        self._unsent.pop(packet_id, None)
+
     def _end(self, packet_id: int, state: State) -> Entry[T] | Miss:
         entry = self._entries.get(packet_id)
         if entry is None:
@@ -157,6 +162,8 @@ class Inflight(Generic[T]):
         it. New messages find no room before all is sent.
         """
         sendable: list[tuple[int, Entry[T]]] = []
+        if not self._unsent:
+            return sendable
         open_now = len(self._entries) - len(self._unsent)
         for packet_id, entry in self._unsent.items():
             # [MQTT-3.3.4-9] the receive maximum bounds PUBLISH; a PUBREL takes no room that it did not have

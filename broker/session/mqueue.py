@@ -140,13 +140,30 @@ class MessageQueue(Generic[T]):
             return self._shorten(into, qos)
         return ()
 
-    def pop(self, now: float, expired: list[Queued[T]]) -> Queued[T] | None:
-        """Take out the next message. Those that expired before it are taken out as well and put into `expired`."""
+    @property
+    def next_qos(self) -> int:
+        """QoS of the message that leaves next, expired or not; -1 when there is none."""
+        qos0, rest = self._top.qos0, self._top.rest
+        if qos0 and (not rest or qos0[0][3] < rest[0][3]):
+            return 0
+        return rest[0][2] if rest else -1
+
+    def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
+        """Take out the next message. Those that expired before it are taken out as well and put into `expired`.
+
+        `max_qos=0`, for a window without room, leaves a QoS 1 or 2 message where it is: None, since nothing may
+        overtake it.
+        """
         while self.length:
             top = self._top
             qos0 = top.qos0
             rest = top.rest
-            entry = qos0.popleft() if qos0 and (not rest or qos0[0][3] < rest[0][3]) else rest.popleft()
+            if qos0 and (not rest or qos0[0][3] < rest[0][3]):
+                entry = qos0.popleft()
+            elif max_qos or rest[0][0].expires_at <= now:
+                entry = rest.popleft()
+            else:
+                return None
             self.length -= 1
             message = entry[0]
             self.byte_size -= len(message.payload) + MESSAGE_OVERHEAD

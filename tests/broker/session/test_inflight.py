@@ -207,6 +207,17 @@ def test_a_pubrec_before_the_redelivery_leaves_only_the_pubrel() -> None:
     assert ids(inflight.redelivery(0.0)) == []
 
 
+def test_what_is_forgotten_is_neither_open_nor_sent_again() -> None:
+    inflight = Inflight[str](10)
+    sent(inflight, 1, 1, 1)
+    inflight.forget(1)
+    inflight.forget(9)
+    inflight.resume(1)
+    inflight.forget(2)
+    assert ids(inflight.redelivery(0.0)) == [3]
+    assert inflight.puback(1) is Miss.NOT_FOUND
+
+
 def test_a_session_that_is_interrupted_again_begins_again() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 1, 1)

@@ -239,6 +239,42 @@ def test_drop_new_holds_for_the_bound_in_bytes() -> None:
     assert drain(queue) == [b"1", b"2"]
 
 
+def test_without_room_in_the_window_only_qos0_at_the_head_leaves() -> None:
+    queue = MessageQueue[str]()
+    for payload, qos in ((b"a", 0), (b"b", 0), (b"1", 1), (b"c", 0)):
+        push(queue, payload, qos)
+    left = [queue.pop(0.0, [], max_qos=0) for _ in range(4)]
+    assert [entry and entry[0].payload for entry in left] == [b"a", b"b", None, None]
+    assert drain(queue) == [b"1", b"c"]
+
+
+def test_without_room_expired_messages_still_make_way() -> None:
+    queue = MessageQueue[str]()
+    for payload, qos, expires_at in ((b"1", 1, 1.0), (b"a", 0, 1.0), (b"b", 0, 9.0), (b"2", 2, 9.0)):
+        queue.push(message(payload, expires_at=expires_at), "target", qos)
+    expired: list[Queued[str]] = []
+    entry = queue.pop(1.0, expired, max_qos=0)
+    assert entry is not None
+    assert entry[0].payload == b"b"
+    assert [e[0].payload for e in expired] == [b"1", b"a"]
+    assert queue.pop(1.0, expired, max_qos=0) is None
+    assert len(queue) == 1
+
+
+def test_the_next_qos_is_that_of_the_message_that_leaves_next() -> None:
+    queue = MessageQueue[str](priority=PRIORITIES.get)
+    seen = [queue.next_qos]
+    for qos, topic in ((0, "t1"), (2, "t1"), (1, "t3"), (0, "t3")):
+        push(queue, b"", qos, topic)
+    while queue.length:
+        seen.append(queue.next_qos)
+        entry = queue.pop(0.0, [])
+        assert entry is not None
+        assert entry[2] == seen[-1]
+    assert seen == [-1, 1, 0, 0, 2]
+    assert queue.next_qos == -1
+
+
 def test_expired_messages_are_skipped_and_reported() -> None:
     queue = MessageQueue[str]()
     for payload, expires_at in ((b"1", 5.0), (b"2", 10.0), (b"3", 20.0)):
@@ -442,18 +478,21 @@ class QueueModel(RuleBasedStateMachine):
     def pass_time(self, step: int) -> None:
         self.now += step
 
-    @rule()
-    def pop(self) -> None:
+    @rule(max_qos=st.sampled_from([2, 2, 0]))
+    def pop(self, max_qos: int) -> None:
         skipped: list[int] = []
         expected = None
         for w in self.in_order():
+            live = w.message.expires_at > self.now
+            if live and w.qos and not max_qos:
+                break
             self.waiting.remove(w)
-            if w.message.expires_at > self.now:
+            if live:
                 expected = w.number
                 break
             skipped.append(w.number)
         expired: list[Queued[int]] = []
-        entry = self.queue.pop(self.now, expired)
+        entry = self.queue.pop(self.now, expired, max_qos)
         assert (entry and entry[1]) == expected
         assert [e[1] for e in expired] == skipped
 
@@ -502,6 +541,7 @@ class QueueModel(RuleBasedStateMachine):
         assert [(e[0], e[1], e[2]) for e in self.queue] == [(w.message, w.number, w.qos) for w in self.in_order()]
         assert len(self.queue) == self.queue.length == len(self.waiting)
         assert self.queue.byte_size == self.size()
+        assert self.queue.next_qos == next((w.qos for w in self.in_order()), -1)
 
 
 class PrioritiesModel(QueueModel):
