@@ -56,6 +56,8 @@ def describe(callback: Callback) -> str:
 
 
 def is_async(callback: Callback) -> bool:
+    while isinstance(callback, partial):
+        callback = callback.func
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
 
 

@@ -1,9 +1,10 @@
 """How chains run: order, replacing, stopping, refusing, crashes, waiting."""
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -309,6 +310,25 @@ class TestWaiting:
         result = run_plain(hooks.transform_async(CLIENT_SUBSCRIBE, CLIENT, SubscriptionRequest("a"), NO_PROPERTIES))
         assert (result.filter if isinstance(result, SubscriptionRequest) else result) == expected
 
+    @pytest.mark.parametrize(("answer", "expected"), [(STOP, None), (Stop(ALLOW), ALLOW), (None, DROP), (DROP, DROP)])
+    def test_async_decisions_mean_the_same(self, answer: object, expected: object) -> None:
+        async def reply(client: ClientInfo, password: bytes | None) -> object:
+            return answer
+
+        hooks = Hooks()
+        hooks.add(CLIENT_AUTHENTICATE, reply)
+        hooks.add(CLIENT_AUTHENTICATE, lambda client, password: DROP)
+        assert run_plain(hooks.decide_async(CLIENT_AUTHENTICATE, CLIENT, None)) is expected
+
+    def test_a_stray_coroutine_leaves_the_value(self) -> None:
+        async def rename(client: ClientInfo, message: Message) -> Message:
+            raise AssertionError("never run")
+
+        hooks = Hooks()
+        hooks.add(MESSAGE_PUBLISH, lambda client, message: rename(client, message))
+        assert hooks.transform(MESSAGE_PUBLISH, CLIENT, MESSAGE) is MESSAGE
+        assert hooks.listing()[0].crashes == 1
+
     def test_an_async_decider_that_crashes_denies(self) -> None:
         async def crash(client: ClientInfo, password: bytes | None) -> object:
             raise Boom
@@ -512,8 +532,8 @@ class Callable2:
 
 
 class AsyncCallable:
-    def __call__(self, client: ClientInfo, password: bytes | None) -> Awaitable[object]:
-        raise NotImplementedError
+    async def __call__(self, client: ClientInfo, password: bytes | None) -> object:
+        return ALLOW
 
 
 class TestFitting:
@@ -545,6 +565,18 @@ class TestFitting:
     )
     def test_what_can_be_called_that_way_fits(self, callback: Callable[..., object]) -> None:
         assert Hooks().add("client.connected", callback)
+
+    def test_objects_and_partials_are_looked_into(self) -> None:
+        hooks = Hooks()
+        hooks.add(CLIENT_AUTHENTICATE, partial(AsyncCallable()))
+        assert hooks.is_async(CLIENT_AUTHENTICATE)
+        hooks.add(CLIENT_AUTHENTICATE, AsyncCallable(), priority=-1)
+        assert [entry.is_async for entry in hooks.listing()] == [True, True]
+        assert [entry.name.rpartition(".")[2] for entry in hooks.listing()] == ["AsyncCallable"] * 2
+        assert run_plain(hooks.decide_async(CLIENT_AUTHENTICATE, CLIENT, None)) is ALLOW
+
+    def test_a_callable_that_does_not_tell_its_signature_is_taken(self) -> None:
+        assert Hooks().add("client.connected", vars)
 
     def test_a_filter_must_fit_and_cannot_wait(self) -> None:
         async def later(client: ClientInfo) -> bool:
