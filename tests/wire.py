@@ -186,13 +186,17 @@ class Wire:
     async def take_publish(self, topic: str, payload: bytes = b"", *, qos: int = 0) -> raw.Received:
         """The next packet is this PUBLISH, and it is acknowledged to the end."""
         packet = await self.expect_publish(topic, payload, qos=qos)
-        if qos == 1:
+        await self.acknowledge(packet)
+        return packet
+
+    async def acknowledge(self, packet: raw.Received) -> None:
+        """All that the QoS of a PUBLISH asks for. No other packet may be on its way if it is QoS 2."""
+        if packet.qos == 1:
             await self.send(raw.ack(raw.PUBACK, packet.packet_id))
-        elif qos == 2:
+        elif packet.qos == 2:
             await self.send(raw.ack(raw.PUBREC, packet.packet_id))
             await self.expect(raw.ack(raw.PUBREL, packet.packet_id))
             await self.send(raw.ack(raw.PUBCOMP, packet.packet_id))
-        return packet
 
     async def disconnect(self, reason: int | None = None, properties: bytes | None = None) -> None:
         """DISCONNECT, and the close that the broker answers with: then it has been dealt with."""

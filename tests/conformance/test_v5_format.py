@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance import raw
-from tests.conformance.lab import Lab, laboratory
+from tests.conformance.lab import Lab, laboratory, refused
 from tests.conformance.statements import shows
 
 MALFORMED = 0x81
@@ -377,3 +377,17 @@ async def test_packets_in_any_pieces(lab: Lab) -> None:
     await client.expect_type(raw.SUBACK)
     await client.take_publish(topic, b"x", qos=1)
     assert (await client.expect_type(raw.PUBACK)).packet_id == 9
+
+
+@shows("MQTT-4.13.1-1", "MQTT-3.1.4-1")
+async def test_connects_that_claim_230_mb_are_turned_down_by_their_length(lab: Lab) -> None:
+    clients = [await lab.wire() for _ in range(14)]
+    for client in clients:
+        await client.send(b"\x10" + raw.varint(230_000_000) + raw.binary("MQTT") + b"\x05\x02")
+    for client in clients:
+        await refused(client, 0x95)
+
+
+@shows("MQTT-3.1.4-5")
+async def test_a_connect_with_thousands_of_user_properties(lab: Lab) -> None:
+    await lab.client("a", properties=raw.user_property("name", "value") * 4000)
