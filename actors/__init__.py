@@ -1,12 +1,14 @@
 """Actors on trio: mailboxes, calls, monitors, links, supervisors, timers and a run queue. See docs/actors.md."""
 
 from trunkline.actors.actor import Actor
+from trunkline.actors.bonds import Monitor
 from trunkline.actors.calls import LATER, Reply
+from trunkline.actors.child import Child, Restart, Strategy
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts
-from trunkline.actors.ref import Monitor, Ref
+from trunkline.actors.ref import Ref
 from trunkline.actors.registry import Registry
 from trunkline.actors.scheduler import Scheduler
-from trunkline.actors.supervisor import Child, Restart, Strategy, Supervisor
+from trunkline.actors.supervisor import Supervisor
 from trunkline.actors.system import System, system
 from trunkline.actors.timers import Timer
 

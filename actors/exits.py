@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from trunkline.actors.ref import Monitor, Ref
+    from trunkline.actors.bonds import Monitor
+    from trunkline.actors.ref import Ref
 
 #: Why an actor ended. None is a normal end, `Shutdown` an ordered one, anything else a crash.
 Reason: TypeAlias = BaseException | None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import trio
 from trio.lowlevel import current_task, wait_task_rescheduled
 
+from trunkline.actors.bonds import Bonds, Monitor
 from trunkline.actors.calls import Reply
 from trunkline.actors.exits import Down, Reason, Shutdown
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from trunkline.actors.actor import Actor
-    from trunkline.actors.registry import Registry
+    from trunkline.actors.child import Child
     from trunkline.actors.scheduler import Scheduler
-    from trunkline.actors.supervisor import Child, Supervisor
+    from trunkline.actors.supervisor import Supervisor
 
 M_contra = TypeVar("M_contra", contravariant=True)
 
@@ -62,37 +63,6 @@ class Stop:
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
-
-
-class Monitor:
-    """One watcher of one actor."""
-
-    __slots__ = ("ref", "watcher")
-
-    def __init__(self, ref: Ref[Any], watcher: Ref[Any]) -> None:
-        self.ref = ref
-        self.watcher = watcher
-
-
-class Bonds:
-    """What few actors have: who watches them, whom they watch, tasks, names, calls they owe a reply."""
-
-    __slots__ = ("done", "idle", "links", "monitors", "names", "owed", "scopes", "setup", "watching")
-
-    def __init__(self) -> None:
-        self.monitors: set[Monitor] | None = None
-        self.watching: set[Monitor] | None = None
-        self.links: set[Ref[Any]] | None = None
-        self.owed: set[Reply] | None = None
-        self.names: list[tuple[Registry, str]] | None = None
-        #: The actor's running tasks.
-        self.scopes: set[trio.CancelScope] | None = None
-        #: Around a setup that still runs.
-        self.setup: trio.CancelScope | None = None
-        #: Set when the last task has ended; there once the actor winds down.
-        self.idle: trio.Event | None = None
-        #: Set when the actor has ended; there once somebody waits for it.
-        self.done: trio.Event | None = None
 
 
 class Ref(Generic[M_contra]):

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
 from trunkline.actors.actor import Actor
+from trunkline.actors.child import Child, Restart, Strategy
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts, abnormal
 from trunkline.actors.ref import Hold, Ref
 
@@ -34,33 +34,6 @@ M = TypeVar("M")
 logger = logging.getLogger("trunkline.actors")
 
 
-class Restart(Enum):
-    """When a child is started again."""
-
-    PERMANENT = "always"
-    TRANSIENT = "after a crash"
-    TEMPORARY = "never"
-
-
-class Strategy(Enum):
-    """Which children are stopped and started again when one of them is."""
-
-    ONE_FOR_ONE = "that one"
-    ONE_FOR_ALL = "all"
-    REST_FOR_ONE = "that one and those started after it"
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """How to start a child, and how to treat it. A restart calls `start` again: a new object, never a reset."""
-
-    name: str
-    start: Callable[[], Actor[Any] | Supervisor]
-    restart: Restart = Restart.PERMANENT
-    #: Seconds for its tasks and its teardown to end. A supervisor has all the time that its children need.
-    shutdown: float = 5.0
-
-
 def _never() -> Actor[Any]:
     raise AssertionError("a temporary child isn't started again")
 
@@ -72,10 +45,12 @@ DYNAMIC: Final = Child("", _never, Restart.TEMPORARY)
 class _Place:
     """A child's place in the order."""
 
-    __slots__ = ("child", "ref")
+    __slots__ = ("child", "kept", "ref")
 
     def __init__(self, child: Child) -> None:
         self.child = child
+        #: False when it is stopped for good.
+        self.kept = True
         self.ref: Ref[Any] | None = None
 
 
@@ -216,10 +191,11 @@ class Supervisor:
         """Stop a child, wait for its end, and forget its spec."""
         async with self._lock:
             place = self._places[name]
-            reason = await self._stop(place.ref) if place.ref is not None else None
-            if self._places.get(name) is place:
+            if place.ref is None:
                 del self._places[name]
-            return reason
+                return None
+            place.kept = False
+            return await self._stop(place.ref)
 
     # -- its life
 
@@ -370,7 +346,7 @@ class Supervisor:
         if place is None or place.ref is not ref:  # its start failed, and who tried knows
             return
         self._report(ref, reason)
-        if child.restart is Restart.TEMPORARY:
+        if child.restart is Restart.TEMPORARY or not place.kept:
             del self._places[child.name]
             return
         place.ref = None

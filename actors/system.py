@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
+from trunkline.actors.child import Child, Strategy
 from trunkline.actors.registry import Registry
 from trunkline.actors.scheduler import Scheduler
-from trunkline.actors.supervisor import Child, Strategy, Supervisor
+from trunkline.actors.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

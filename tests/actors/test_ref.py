@@ -1,4 +1,4 @@
-"""Mailboxes, monitors, links: what one actor does to another."""
+"""Tests of `ref` and `bonds`: mailboxes, monitors, links, what one actor does to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is started, restarted and stopped, and in which order."""
+"""Tests of `supervisor` and `child`: who is started, restarted and stopped, and in which order."""
 
 from __future__ import annotations
 
@@ -296,6 +296,17 @@ async def test_dynamic_start_and_stop(autojump_clock: MockClock) -> None:
         await actors.start_child(waiter(log, "b"))
         log.clear()
     assert log == ["-b", "-a"]
+
+
+async def test_stop_child_holds_though_its_caller_gives_up(autojump_clock: MockClock) -> None:
+    log: list[str] = []
+    async with system(waiter(log, "a", teardown=3)) as actors:
+        with trio.move_on_after(1):
+            await actors.supervisor.stop_child("a")
+        assert "a" in actors.supervisor
+        await trio.sleep(3)
+        assert "a" not in actors.supervisor
+    assert log == ["+a", "-a"]
 
 
 async def test_stop_child_of_one_that_has_ended() -> None:

@@ -1,0 +1,43 @@
+"""What ties an actor to others, for the few that have such ties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import trio
+
+    from trunkline.actors.calls import Reply
+    from trunkline.actors.ref import Ref
+    from trunkline.actors.registry import Registry
+
+
+class Monitor:
+    """One watcher of one actor."""
+
+    __slots__ = ("ref", "watcher")
+
+    def __init__(self, ref: Ref[Any], watcher: Ref[Any]) -> None:
+        self.ref = ref
+        self.watcher = watcher
+
+
+class Bonds:
+    """Made when an actor gets its first tie: most have none, and each set would cost more than their mailbox."""
+
+    __slots__ = ("done", "idle", "links", "monitors", "names", "owed", "scopes", "setup", "watching")
+
+    def __init__(self) -> None:
+        self.monitors: set[Monitor] | None = None
+        self.watching: set[Monitor] | None = None
+        self.links: set[Ref[Any]] | None = None
+        self.owed: set[Reply] | None = None
+        self.names: list[tuple[Registry, str]] | None = None
+        #: The actor's running tasks.
+        self.scopes: set[trio.CancelScope] | None = None
+        #: Around a setup that still runs.
+        self.setup: trio.CancelScope | None = None
+        #: Set when the last task has ended; there once the actor winds down.
+        self.idle: trio.Event | None = None
+        #: Set when the actor has ended; there once somebody waits for it.
+        self.done: trio.Event | None = None

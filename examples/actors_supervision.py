@@ -1,0 +1,71 @@
+"""A small tree: a store and its reader restart together, and give up when they crash too often."""
+
+import logging
+
+import trio
+
+from trunkline import actors
+from trunkline.actors import Actor, Child, Reason, Ref, Restart, Strategy, Supervisor, TooManyRestarts
+
+
+class Store(Actor[tuple[str, int]]):
+    """Opening and closing take time: that is what `setup` and `teardown` are for."""
+
+    async def setup(self) -> None:
+        await trio.sleep(0.1)
+        self.rows: dict[str, int] = {}
+        print("store is open")
+
+    async def teardown(self, reason: Reason) -> None:
+        await trio.sleep(0.1)
+        print("store is closed:", "normal" if reason is None else repr(reason))
+
+    def handle(self, message: tuple[str, int]) -> None:
+        name, value = message
+        if value < 0:
+            raise ValueError(f"{name} is negative")
+        self.rows[name] = value
+
+    def handle_call(self, request: object) -> int | None:
+        return self.rows.get(str(request))
+
+
+class Sensor(Actor[None]):
+    """Has a task of its own, which ends with it."""
+
+    def __init__(self, store: Ref[tuple[str, int]]) -> None:
+        self.store = store
+
+    def init(self) -> None:
+        self.start_task(self.measure)
+
+    async def measure(self) -> None:
+        for value in (20, 21, -1):
+            self.store.cast(("temperature", value))
+            await trio.sleep(1)
+
+
+async def main() -> None:
+    logging.getLogger("trunkline.actors").setLevel(logging.CRITICAL)  # the crashes are meant to happen
+
+    def start_plant() -> Supervisor:
+        # Started left to right; when the store crashes, the sensor is stopped and both are started again.
+        plant = Supervisor(
+            Child("store", Store, shutdown=2),
+            Child("sensor", lambda: Sensor(plant["store"]), Restart.TRANSIENT),
+            strategy=Strategy.REST_FOR_ONE,
+            intensity=1,
+            period=60,
+            name="plant",
+        )
+        return plant
+
+    try:
+        async with actors.system(Child("plant", start_plant), intensity=0):
+            await trio.sleep_forever()
+    except TooManyRestarts as error:
+        print(error)
+
+
+if __name__ == "__main__":
+    trio.run(main)
