@@ -38,6 +38,13 @@ class Listing(Generic[S]):
         self.add = self._filters.add
         self.discard = self._filters.discard
 
+    def __iter__(self) -> Iterator[str]:
+        """All filters, in order. They may change in between."""
+        page = self.filters(limit=1000)
+        while page:
+            yield from page
+            page = self.filters(after=page[-1], limit=1000)
+
     def filters(self, after: str = "", limit: int = 100, prefix: str = "") -> list[str]:
         """The next filters behind `after`. The last of them is the cursor of the next page."""
         page: list[str] = []

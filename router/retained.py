@@ -4,14 +4,16 @@ Three structures: a dict for topics that are known, a tree for filters with wild
 Deadlines of the messages that expire stand in a sorted list of their own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from math import inf
+from typing import Any
 
 from sortedcontainers import SortedList
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
+from trunkline.router.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.router.table import has_wildcard
 from trunkline.router.topictree import TopicTree
 
@@ -58,6 +60,12 @@ class RetainedStore:
 
     def store(self, message: Message, now: float) -> Outcome:
         """Keep the message for its topic, or delete what is there if its payload is empty."""
+        deadline = message.expires_at
+        if self.expiry_interval > 0:
+            deadline = min(deadline, now + self.expiry_interval)
+        return self._store(message, deadline)
+
+    def _store(self, message: Message, deadline: float) -> Outcome:
         topic, payload = message.topic, message.payload
         if not payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
@@ -76,9 +84,6 @@ class RetainedStore:
         else:
             self.payload_bytes += len(payload) - len(old.payload)
         self._messages[topic] = message
-        deadline = message.expires_at
-        if self.expiry_interval > 0:
-            deadline = min(deadline, now + self.expiry_interval)
         if deadline < inf or self._deadlines:
             self._schedule(topic, deadline)
         return Outcome.STORED if old is None else Outcome.REPLACED
@@ -183,3 +188,23 @@ class RetainedStore:
             if message is not None:
                 page.append(message)
         return page, None
+
+    def export(self, now: float) -> Iterator[dict[str, object]]:
+        """All messages as plain values, in order of topic. The store may change in between."""
+        after: str | None = ""
+        while after is not None:
+            page, after = self.page(now, after=after, limit=1000)
+            for message in page:
+                plain: dict[str, object] = {**message_to_plain(message, now)}
+                # How long it is kept here: with an expiry interval of the store's own not the same as `expires_in`.
+                plain["kept_for"] = seconds_left(self.deadline(message.topic), now)
+                yield plain
+
+    def load(self, rows: Iterable[Mapping[str, Any]], now: float) -> int:
+        """Take in what `export` gave. Returns how many were stored: not those expired meanwhile or beyond the limits."""
+        stored = 0
+        for row in rows:
+            deadline = deadline_from(row["kept_for"], now)
+            if deadline > now:
+                stored += not self._store(message_from_plain(row, now), deadline).refused
+        return stored

@@ -6,7 +6,8 @@ Routes are remembered by topic: `match` is a dict lookup until a subscription ch
 Nothing here is locked. One writer subscribes and unsubscribes, everyone may match in between.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from random import Random
 from typing import Any, Generic
 
@@ -69,6 +70,11 @@ class Router(Generic[S]):
     @property
     def wildcard_filters(self) -> int:
         return self._plain.wildcards.filters + self._shared.wildcards.filters
+
+    @property
+    def nodes(self) -> int:
+        """Number of trie nodes: what the wildcard filters take."""
+        return self._plain.wildcards.nodes + self._shared.wildcards.nodes
 
     def subscribe(self, subscriber: S, filter: str, options: Options) -> bool:
         """True if the subscription is new; else its options are replaced."""
@@ -150,6 +156,38 @@ class Router(Generic[S]):
         if entry is None:
             return []
         return [entry] if isinstance(entry, Target) else list(entry.targets.values())
+
+    def export(self) -> Iterator[dict[str, object]]:
+        """All subscriptions as plain values, by filter and in the order of subscription. They may change in between."""
+        for filter in self.listing:
+            for target in self.targets(filter):
+                options = target.options
+                yield {
+                    "filter": filter,
+                    "client_id": target.subscriber.client_id,
+                    "qos": options.qos,
+                    "no_local": options.no_local,
+                    "retain_as_published": options.retain_as_published,
+                    "retain_handling": options.retain_handling,
+                    "identifier": options.identifier,
+                    "serial": target.serial,
+                }
+
+    def load(self, rows: Iterable[Mapping[str, Any]], find: Callable[[str], S | None]) -> int:
+        """Take in what `export` gave; `find` knows subscribers by client id. Returns how many are new."""
+        new = 0
+        for row in sorted(rows, key=itemgetter("serial")):
+            subscriber = find(row["client_id"])
+            if subscriber is not None:
+                options = Options(
+                    qos=row["qos"],
+                    no_local=row["no_local"],
+                    retain_as_published=row["retain_as_published"],
+                    retain_handling=row["retain_handling"],
+                    identifier=row["identifier"],
+                )
+                new += self.subscribe(subscriber, row["filter"], options)
+        return new
 
     def _join(self, subscriber: S, name: str, inner: str, filter: str, options: Options) -> bool:
         group: Group[S] | None = self.group(filter)

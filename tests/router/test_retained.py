@@ -1,0 +1,307 @@
+"""`trunkline.router.retained`."""
+
+import sys
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.router.strategies import filters, topics
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.topics import matches
+from trunkline.router import Outcome, RetainedStore
+
+
+def message(topic: str, payload: bytes = b"x", expires_at: float = inf) -> Message:
+    return Message(topic, payload, retain=True, expires_at=expires_at)
+
+
+@pytest.fixture
+def store() -> RetainedStore:
+    return RetainedStore()
+
+
+def topics_of(store: RetainedStore, filter: str, now: float = 0.0) -> list[str]:
+    return sorted(each.topic for each in store.match(filter, now))
+
+
+def test_the_last_message_of_a_topic(store: RetainedStore) -> None:
+    first, second = message("a", b"12345"), message("a", b"12")
+    assert store.store(first, 0.0) is Outcome.STORED
+    assert store.get("a", 0.0) is first
+    assert store.payload_bytes == 5
+    assert store.store(second, 0.0) is Outcome.REPLACED
+    assert list(store.match("a", 0.0)) == [second]
+    assert (len(store), store.payload_bytes) == (1, 2)
+
+
+@pytest.mark.parametrize("topic", ["a", "a/b", "$SYS/x"])
+def test_an_empty_payload_deletes(store: RetainedStore, topic: str) -> None:
+    assert store.store(message(topic, b""), 0.0) is Outcome.ABSENT
+    store.store(message(topic), 0.0)
+    assert store.store(message(topic, b""), 0.0) is Outcome.DELETED
+    assert store.get(topic, 0.0) is None
+    assert (len(store), store.payload_bytes) == (0, 0)
+    assert not list(store.match("#", 0.0))
+
+
+def test_delete_and_clear(store: RetainedStore) -> None:
+    kept = message("a", b"abc", expires_at=9.0)
+    store.store(kept, 0.0)
+    store.store(message("a/b"), 0.0)
+    assert store.delete("nothing") is None
+    assert store.delete("a") is kept
+    assert store.next_deadline == inf
+    store.clear()
+    assert (len(store), store.payload_bytes, topics_of(store, "#")) == (0, 0, [])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(topics, st.sampled_from([b"", b"1", b"22"]), st.sampled_from([inf, 1.0, 5.0])), max_size=30),
+    st.lists(filters, min_size=1, max_size=8),
+    st.sampled_from([0.0, 1.0, 3.0, 6.0]),
+    st.booleans(),
+)
+def test_like_a_dict(stored: list[tuple[str, bytes, float]], asked: list[str], now: float, swept: bool) -> None:
+    store = RetainedStore()
+    model: dict[str, Message] = {}
+    for topic, payload, expires_at in stored:
+        each = message(topic, payload, expires_at)
+        store.store(each, 0.0)
+        if payload:
+            model[topic] = each
+        else:
+            model.pop(topic, None)
+    if swept:
+        expired = store.sweep(now, 1000)
+        assert sorted(each.topic for each in expired) == sorted(t for t, m in model.items() if m.expires_at <= now)
+    model = {topic: each for topic, each in model.items() if not swept or each.expires_at > now}
+    assert len(store) == len(model)
+    assert store.payload_bytes == sum(len(each.payload) for each in model.values())
+    assert store.next_deadline == min((each.expires_at for each in model.values()), default=inf)
+    for filter in asked:
+        found = list(store.match(filter, now))
+        expected = [each for topic, each in model.items() if matches(filter, topic) and each.expires_at > now]
+        assert sorted(map(id, found)) == sorted(map(id, expected))
+    for topic in {each for each, _, _ in stored}:
+        kept = model.get(topic)
+        assert store.get(topic, now) is (kept if kept is not None and kept.expires_at > now else None)
+    listed, after = [], ""
+    while after is not None:
+        page, after = store.page(now, after=after, limit=2)
+        listed += [each.topic for each in page]
+    assert listed == sorted(topic for topic, each in model.items() if each.expires_at > now)
+
+
+def test_never_early_and_not_at_the_deadline(store: RetainedStore) -> None:
+    store.store(message("a/b", expires_at=10.0), 0.0)
+    assert store.deadline("a/b") == 10.0
+    assert store.sweep(9.999) == []
+    assert topics_of(store, "a/+", 9.999) == ["a/b"]
+    for filter in ("a/b", "a/+", "#"):
+        assert topics_of(store, filter, 10.0) == []
+    assert [each.topic for each in store.sweep(10.0)] == ["a/b"]
+    assert len(store) == 0
+
+
+def test_the_interval_of_the_store_is_an_upper_bound() -> None:
+    store = RetainedStore(expiry_interval=60)
+    store.store(message("long"), 100.0)
+    store.store(message("short", expires_at=110.0), 100.0)
+    store.store(message("longer", expires_at=1000.0), 100.0)
+    assert (store.deadline("long"), store.deadline("short"), store.deadline("longer")) == (160.0, 110.0, 160.0)
+    # Each new message counts anew.
+    store.store(message("long"), 150.0)
+    assert store.deadline("long") == 210.0
+
+
+def test_a_replaced_deadline_is_forgotten(store: RetainedStore) -> None:
+    store.store(message("a", expires_at=5.0), 0.0)
+    store.store(message("a", expires_at=50.0), 0.0)
+    assert store.next_deadline == 50.0
+    store.store(message("a"), 0.0)
+    assert store.next_deadline == inf
+    assert store.sweep(1000.0) == []
+    assert len(store) == 1
+
+
+def test_sweep_is_bounded(store: RetainedStore) -> None:
+    for number in range(25):
+        store.store(message(str(number), expires_at=float(number)), 0.0)
+    swept = store.sweep(100.0, limit=10)
+    assert [each.topic for each in swept] == [str(number) for number in range(10)]
+    assert store.next_deadline == 10.0
+    assert (len(store.sweep(100.0, limit=10)), len(store.sweep(100.0, limit=10)), len(store)) == (10, 5, 0)
+
+
+def test_no_more_topics_than_allowed() -> None:
+    store = RetainedStore(max_messages=2)
+    assert store.store(message("a"), 0.0) is Outcome.STORED
+    assert store.store(message("b"), 0.0) is Outcome.STORED
+    assert store.store(message("c"), 0.0) is Outcome.FULL
+    assert store.store(message("a", b"new"), 0.0) is Outcome.REPLACED
+    store.store(message("b", b""), 0.0)
+    assert store.store(message("c"), 0.0) is Outcome.STORED
+    assert topics_of(store, "#") == ["a", "c"]
+
+
+def test_a_payload_above_the_limit_takes_the_old_one_away() -> None:
+    store = RetainedStore(max_payload_size=3)
+    assert store.store(message("a", b"123"), 0.0) is Outcome.STORED
+    assert store.store(message("a", b"1234"), 0.0) is Outcome.TOO_LARGE
+    assert store.get("a", 0.0) is None
+    assert [outcome for outcome in Outcome if outcome.refused] == [Outcome.TOO_LARGE, Outcome.FULL]
+
+
+def test_changes_while_a_match_is_suspended(store: RetainedStore) -> None:
+    for number in range(6):
+        store.store(message(f"a/{number}"), 0.0)
+    running = store.match("a/+", 0.0)
+    assert next(running).topic == "a/0"
+    newest = message("a/2", b"newest")
+    store.store(newest, 0.0)
+    store.delete("a/1")
+    store.delete("a/3")
+    store.store(message("a/3", b"again"), 0.0)
+    store.store(message("a/4/below"), 0.0)
+    rest = list(running)
+    assert [each.topic for each in rest] == ["a/2", "a/3", "a/4", "a/5"]
+    assert rest[0] is newest
+    assert rest[1].payload == b"again"
+
+
+def test_the_whole_tree_goes_while_a_match_is_suspended(store: RetainedStore) -> None:
+    for number in range(50):
+        store.store(message(f"{number % 5}/{number}/x"), 0.0)
+    running = store.match("#", 0.0)
+    next(running)
+    store.clear()
+    assert list(running) == []
+
+
+def test_a_match_costs_what_it_finds(store: RetainedStore) -> None:
+    for site in range(100):
+        for device in range(100):
+            store.store(message(f"{site}/{device}/on"), 0.0)
+    steps = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        found = list(store.match("7/9/#", 0.0))
+        narrow, steps = steps, 0
+        several = list(store.match("7/+/on", 0.0))
+        wide = steps
+    finally:
+        sys.setprofile(before)
+    assert (len(found), len(several)) == (1, 100)
+    # Calls of functions: of 10,000 topics only the ones that match cost any.
+    assert narrow < 50
+    assert wide < 50 * 100
+
+
+@pytest.mark.parametrize(
+    ("filter", "expected"),
+    [
+        ("#", ["$SYS/a", "a", "a/b", "a/c", "ab", "b"]),
+        ("a", ["a"]),
+        ("a/#", ["a", "a/b", "a/c"]),
+        ("a/+", ["a/b", "a/c"]),
+        ("+", ["a", "ab", "b"]),
+        ("$SYS/#", ["$SYS/a"]),
+        ("+/b", ["a/b"]),
+        ("nothing/#", []),
+    ],
+)
+def test_pages_of_a_filter(store: RetainedStore, filter: str, expected: list[str]) -> None:
+    for topic in ("a/c", "ab", "$SYS/a", "a", "b", "a/b"):
+        store.store(message(topic), 0.0)
+    for limit in (1, 2, 10):
+        listed: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            page, after = store.page(0.0, after=after, limit=limit, filter=filter)
+            assert len(page) <= limit
+            listed += [each.topic for each in page]
+        assert listed == expected
+
+
+def test_a_page_looks_at_a_bounded_number_of_topics(store: RetainedStore) -> None:
+    for number in range(1000):
+        store.store(message(f"{number:03}/a"), 0.0)
+    store.store(message("zzz/b"), 0.0)
+    page, after = store.page(0.0, filter="+/b", scan=100)
+    assert (page, after) == ([], "099/a")
+    calls = 1
+    while after is not None:
+        page, after = store.page(0.0, after=after, filter="+/b", scan=100)
+        calls += 1
+    assert [each.topic for each in page] == ["zzz/b"]
+    assert calls == 11
+
+
+def test_pages_while_the_store_changes(store: RetainedStore) -> None:
+    for number in range(20):
+        store.store(message(f"{number:02}"), 0.0)
+    page, after = store.page(0.0, limit=5)
+    assert after == "04"
+    for topic in ("03", "04", "05"):
+        store.delete(topic)
+    store.store(message("001"), 0.0)
+    store.store(message("061"), 0.0)
+    page, after = store.page(0.0, after=after, limit=5)
+    assert [each.topic for each in page] == ["06", "061", "07", "08", "09"]
+
+
+def test_export_and_load() -> None:
+    store = RetainedStore(expiry_interval=100)
+    store.store(
+        Message(
+            "a/b",
+            b"\x00\xff",
+            qos=2,
+            retain=True,
+            properties={
+                "user_property": (("k", "v"), ("k", "w")),
+                "message_expiry_interval": 50,
+                "correlation_data": b"c",
+            },
+            publisher="p",
+            username="u",
+            guid=1 << 127 | 5,
+            timestamp=123.5,
+            expires_at=50.0,
+        ),
+        0.0,
+    )
+    store.store(message("$c"), 10.0)
+    rows = list(store.export(20.0))
+    assert [row["topic"] for row in rows] == ["$c", "a/b"]
+    other = RetainedStore(expiry_interval=100)
+    assert other.load(rows, 1000.0) == 2
+    copy = other.get("a/b", 1000.0)
+    assert copy is not None
+    assert (copy.payload, copy.qos, copy.retain, copy.guid) == (b"\x00\xff", 2, True, 1 << 127 | 5)
+    assert copy.properties["user_property"] == (("k", "v"), ("k", "w"))
+    assert (copy.publisher, copy.username, copy.timestamp, copy.expires_at) == ("p", "u", 123.5, 1030.0)
+    kept = other.get("$c", 1000.0)
+    assert kept is not None
+    # The store's own interval goes on; the message itself has none.
+    assert (other.deadline("$c"), kept.expires_at) == (1090.0, inf)
+
+
+def test_load_leaves_out_what_has_expired_or_has_no_room() -> None:
+    store = RetainedStore()
+    for number, expires_at in enumerate([5.0, inf, inf, inf]):
+        store.store(message(str(number), expires_at=expires_at), 0.0)
+    rows = list(store.export(0.0))
+    rows[0]["kept_for"] = -1.0
+    other = RetainedStore(max_messages=2)
+    assert other.load(rows, 0.0) == 2
+    assert topics_of(other, "#") == ["1", "2"]
