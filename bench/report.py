@@ -36,6 +36,13 @@ class Series:
     def median(self) -> float:
         return statistics.median(outcome.rate for outcome in self.outcomes)
 
+    @property
+    def per_cpu_second(self) -> float | None:
+        """The rate by the processor time that the broker took: what a busy machine disturbs least."""
+        if self.workload.kind == "idle":
+            return None
+        return statistics.median(outcome.rate / max(outcome.broker_cpu, 0.01) for outcome in self.outcomes)
+
     def as_json(self) -> dict[str, Any]:
         rates = [round(outcome.rate, 1) for outcome in self.outcomes]
         return {
@@ -47,6 +54,7 @@ class Series:
             "median": round(self.median, 1) if rates else None,
             "min": min(rates, default=None),
             "max": max(rates, default=None),
+            "per_cpu_second": round(self.per_cpu_second or 0, 1) if rates else None,
             "lost": self.lost,
             "failures": self.failures,
             "rounds": [asdict(outcome) for outcome in self.outcomes],
@@ -71,7 +79,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-HEADER = f"{'workload':<15}{'MQTT':<7}{'peer':<12}{'median':>12}{'min … max':>25}{'ratio':>8}{'broker':>8}{'gen.':>6}"
+HEADER = (
+    f"{'workload':<15}{'MQTT':<7}{'peer':<12}{'median':>12}{'min … max':>25}{'ratio':>8}"
+    f"{'per CPU s':>12}{'broker':>8}{'gen.':>6}"
+)
 
 
 def line(series: Series, first: Series | None) -> str:
@@ -87,9 +98,10 @@ def line(series: Series, first: Series | None) -> str:
         return f"{name}  lost {series.lost:,} messages ({duplicates:,} duplicates): not ranked"
     ratio = f"{series.median / first.median:.2f}" if first and first.ranked and first.median else "-"
     span = f"{min(rates):,.0f} … {max(rates):,.0f}"
+    work = f"{series.per_cpu_second:,.0f}" if series.per_cpu_second else "-"
     broker = statistics.median(outcome.broker_cpu for outcome in series.outcomes)
     generator = statistics.median(outcome.generator_cpu for outcome in series.outcomes)
-    return f"{name}{series.median:>12,.0f}{span:>25}{ratio:>8}{broker:>8.0%}{generator:>6.0%}"
+    return f"{name}{series.median:>12,.0f}{span:>25}{ratio:>8}{work:>12}{broker:>8.0%}{generator:>6.0%}"
 
 
 def table(all_series: list[Series]) -> str:
@@ -104,6 +116,7 @@ def table(all_series: list[Series]) -> str:
     lines += [
         "",
         "deliveries/s, connections/s, or (idle) resident bytes a connection; ratio to the first peer.",
+        "per CPU s: the same by the processor time that the broker took; steadier where others use the machine too.",
         "broker and gen.: share of a core that the broker and the busiest generator took. Near 100 % of gen. with less",
         "than that of the broker, the generator was the limit.",
     ]
