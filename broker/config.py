@@ -288,8 +288,8 @@ class _Reader:
         for path in key_paths():
             if field_at(path).annotation != Path | None:
                 continue
-            file: Path | None = getattr(getattr(config, path[0]), path[1])
-            if file is None:
+            file = value_at(config, path)
+            if not isinstance(file, Path):
                 continue
             if path == ("log", "file"):
                 if not file.absolute().parent.is_dir():
@@ -345,3 +345,15 @@ def unknown_key(section: str, key: str) -> str:
 def nearest(name: str, names: Mapping[str, object]) -> str:
     found = get_close_matches(name, names, n=1)
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def changes(old: Config, new: Config) -> list[str]:
+    """The keys that differ."""
+    return [dotted(path) for path in key_paths() if value_at(old, path) != value_at(new, path)]
+
+
+def value_at(config: Config, path: tuple[str, ...]) -> object:
+    value: object = config
+    for part in path:
+        value = getattr(value, part)
+    return value

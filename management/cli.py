@@ -1,7 +1,7 @@
 """The command line. What a command starts is handed in, so that the management plane never imports the node."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Never
 
@@ -76,7 +76,14 @@ def config() -> None:
 @_config_option
 def check(path: Path | None) -> None:
     """Say whether a broker would start with it, and all that is wrong if not."""
-    _load(path)
+    # imported here: no other command needs them
+    from trunkline.broker.security import Security, SecurityError
+    from trunkline.hooks.chain import Hooks
+
+    try:
+        Security(_load(path).config, Hooks()).load()
+    except SecurityError as error:
+        _fail(error.problems, BAD_USAGE)
     click.echo("The configuration is good.")
 
 
@@ -120,11 +127,11 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
             password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
         change_credentials(file, name, password, scram=scram)
     except ValueError as error:
-        _fail(str(error), BAD_USAGE)
+        _fail([error], BAD_USAGE)
     except LookupError as error:
-        _fail(f"{file}: {error.args[0]}", FAILED)
+        _fail([f"{file}: {error.args[0]}"], FAILED)
     except OSError as error:
-        _fail(f"{file}: {error.strerror or error}", FAILED)
+        _fail([f"{file}: {error.strerror or error}"], FAILED)
 
 
 def _load(path: Path | None) -> Loaded:
@@ -135,9 +142,10 @@ def _load(path: Path | None) -> Loaded:
 
 
 def _refuse(error: ConfigError) -> Never:
-    _fail("\ntrunkline: ".join(map(str, error.problems)), BAD_USAGE)
+    _fail(error.problems, BAD_USAGE)
 
 
-def _fail(text: str, code: int) -> Never:
-    click.echo(f"trunkline: {text}", err=True)
+def _fail(problems: Iterable[object], code: int) -> Never:
+    for problem in problems:
+        click.echo(f"trunkline: {problem}", err=True)
     sys.exit(code)

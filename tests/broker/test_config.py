@@ -7,6 +7,7 @@ from trunkline.broker.config import (
     Config,
     ConfigError,
     Override,
+    changes,
     dotted,
     key_paths,
     load,
@@ -203,3 +204,8 @@ def test_no_listeners_is_a_broker_for_this_process_only() -> None:
 def test_dotted() -> None:
     assert dotted(("listeners", 0, "url")) == "listeners[0].url"
     assert dotted(()) == ""
+
+
+def test_changes() -> None:
+    new = Config.from_mapping({"listeners": [], "mqtt": {"max_qos": 1}, "log": {"level": "info"}})
+    assert changes(Config(), new) == ["listeners", "mqtt.max_qos"]

@@ -119,6 +119,15 @@ def test_check(run: FakeRun, file: Path) -> None:
     assert (result.exit_code, result.output) == (0, "The configuration is good.\n")
 
 
+def test_check_looks_into_the_files_it_names(run: FakeRun, file: Path) -> None:
+    users = file.with_name("users")
+    users.write_text("ann\n")
+    file.write_text('[auth]\npassword_file = "users"\n')
+    result = invoke(run, "config", "check", "--config", file)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"trunkline: {users}:1: ")
+
+
 def test_show(run: FakeRun, file: Path) -> None:
     file.write_text("[mqtt]\nmax_qos = 1\n")
     assert f"max_qos = 1  # {file}" in invoke(run, "config", "show", "--config", file).output

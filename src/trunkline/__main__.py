@@ -1,0 +1,97 @@
+"""The command `trunkline`: a broker until a signal stops it, and the commands around it."""
+
+import logging
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+import trio
+
+from trunkline.broker.config import Config, ConfigError, changes
+from trunkline.management import logs
+from trunkline.management.cli import BAD_USAGE, FAILED, cli
+
+if TYPE_CHECKING:
+    from trunkline.broker.node import Node
+
+logger = logging.getLogger("trunkline")
+
+#: Ctrl-C, what service managers send, and on Windows Ctrl-Break. The second one ends the process at once.
+STOP = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+RELOAD = getattr(signal, "SIGHUP", None)
+
+
+def main() -> None:
+    cli.main(prog_name="trunkline", obj=run)
+
+
+def run(read: Callable[[], Config]) -> int:
+    """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload."""
+    from trunkline.broker.node import ListenError  # the other commands do without it
+    from trunkline.broker.security import SecurityError
+
+    config = read()
+    try:
+        logs.configure(config.log)
+        trio.run(serve, config, read)
+    except KeyboardInterrupt:
+        pass  # so early that nothing had started
+    except SecurityError as error:
+        return _say(*error.problems, code=BAD_USAGE)
+    except (ListenError, OSError) as error:
+        return _say(str(error), code=FAILED)
+    return 0
+
+
+async def serve(config: Config, read: Callable[[], Config]) -> None:
+    """Run a node until a signal stops it."""
+    from trunkline.broker.node import open_node
+
+    watched = STOP if RELOAD is None else [*STOP, RELOAD]
+    with trio.open_signal_receiver(*watched) as signals:
+        async with open_node(config) as node:
+            logger.info("serving")
+            async for signum in signals:
+                if signum == RELOAD:
+                    reload(node, read)
+                else:
+                    logger.info("stopping on %s", signal.Signals(signum).name)
+                    break
+            for each in STOP:
+                signal.signal(each, signal.SIG_DFL)
+    logger.info("stopped")
+
+
+def reload(node: "Node", read: Callable[[], Config]) -> None:
+    """Read password and access rule files again, and the settings of the log.
+
+    What is wrong is logged, and everything stays as it was.
+    """
+    from trunkline.broker.security import SecurityError
+
+    try:
+        new = read()
+        node.reload()
+        logs.configure(new.log)
+    except (ConfigError, SecurityError) as error:
+        for problem in error.problems:
+            logger.error("not reloaded: %s", problem)
+    except OSError as error:
+        logger.error("not reloaded: %s", error)
+    else:
+        later = [key for key in changes(node.config, new) if not key.startswith("log.")]
+        if later:
+            logger.warning("reloaded; a restart is needed for %s", ", ".join(later))
+        else:
+            logger.info("reloaded")
+
+
+def _say(*problems: str, code: int) -> int:
+    for problem in problems:
+        click.echo(f"trunkline: {problem}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The command as a process: what it says, how it ends, what signals do. On Windows processes are ended differently."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
+
+ADDRESS = re.compile(r"listening on 127\.0\.0\.1 port (\d+)")
+
+
+class Process:
+    def __init__(self, *arguments: str, **environ: str) -> None:
+        own = {key: value for key, value in os.environ.items() if not key.startswith("TRUNKLINE_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trunkline", *arguments],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**own, **environ},
+        )
+        self.lines: list[str] = []
+
+    def wait_for(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
+        """The first line of the log that has it. A process that ends instead fails the test."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"ended without saying so: {self.lines}")
+
+    def end(self, signum: signal.Signals | None = None) -> int:
+        """Its exit code. What it had still to say goes to `lines`."""
+        if signum is not None:
+            self.process.send_signal(signum)
+        _, rest = self.process.communicate(timeout=20)
+        self.lines += rest.splitlines(keepends=True)
+        return self.process.returncode
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def start(*arguments: str, **environ: str) -> Process:
+        started.append(Process(*arguments, **environ))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.communicate()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_serves_until_a_signal_and_ends_with_0(start: Callable[..., Process], signum: signal.Signals) -> None:
+    broker = start("serve", "--listen", "tcp://127.0.0.1:0")
+    port = int(broker.wait_for(ADDRESS)[1])
+    broker.wait_for("serving")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(bytes.fromhex("10 0d 0004 4d515454 05 02 003c 00 0000"))
+        assert client.recv(1) == b"\x20"
+        assert broker.end(signum) == 0
+    assert any("stopped" in line for line in broker.lines)
+
+
+def test_one_line_for_an_address_in_use(start: Callable[..., Process]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        broker = start("--listen", url)
+        assert broker.end() == 1
+    (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
+    assert url in line
+    assert "ddress already in use" in line
+    assert "Traceback" not in "".join(broker.lines)
+
+
+def test_a_bad_configuration_ends_with_2(start: Callable[..., Process]) -> None:
+    broker = start(TRUNKLINE_MQTT__MAX_QOS="3", TRUNKLINE_LISTENERS="tcp://0.0.0.0:1883")
+    assert broker.end() == 2
+    assert len(broker.lines) == 2
+    assert all(line.startswith("trunkline: variable ") for line in broker.lines)
+
+
+def test_reload(start: Callable[..., Process], tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('listeners = ["tcp://127.0.0.1:0"]\n')
+    broker = start("--config", str(file))
+    broker.wait_for("serving")
+    file.write_text("[mqtt]\nmax_qos = 3\n")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for("not reloaded: .*mqtt.max_qos: 3")
+    file.write_text('listeners = ["tcp://127.0.0.1:0"]\n[log]\nformat = "json"\n')
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for('"message": "reloaded"')
+    assert broker.end(signal.SIGTERM) == 0
+    assert [json.loads(line)["level"] for line in broker.lines if line.startswith("{")]
+
+
+def test_password_files_are_read_again(start: Callable[..., Process], tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.touch()
+    broker = start("--listen", "tcp://127.0.0.1:0", TRUNKLINE_AUTH__PASSWORD_FILE=str(file))
+    broker.wait_for("serving")
+    file.write_text("ann\n")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for(f"not reloaded: {file}:1: ")
+    file.write_text("")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for("reloaded$")
+    assert broker.end(signal.SIGTERM) == 0
+
+
+def test_what_only_a_restart_changes_is_named(start: Callable[..., Process], tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.touch()
+    broker = start("--config", str(file), "--listen", "tcp://127.0.0.1:0")
+    broker.wait_for("serving")
+    file.write_text('[mqtt]\nmax_qos = 1\n[log]\nlevel = "debug"\n')
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for("WARNING trunkline: reloaded; a restart is needed for mqtt.max_qos$")
+    assert broker.end(signal.SIGINT) == 0
+
+
+def test_a_password_file_that_cannot_be_used(start: Callable[..., Process], tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text("ann\nbob\n")
+    broker = start("--listen", "tcp://127.0.0.1:0", TRUNKLINE_AUTH__PASSWORD_FILE=str(file))
+    assert broker.end() == 2
+    assert [line[: line.index(": no")] for line in broker.lines] == [f"trunkline: {file}:{n}" for n in (1, 2)]
+
+
+def test_a_log_file_that_cannot_be_written(start: Callable[..., Process], tmp_path: Path) -> None:
+    broker = start("--listen", "tcp://127.0.0.1:0", TRUNKLINE_LOG__FILE=str(tmp_path))
+    assert broker.end() == 1
+    assert "".join(broker.lines).count("\n") == 1
+
+
+def test_version_of_the_installed_command() -> None:
+    command = Path(sys.executable).with_name("trunkline")
+    assert subprocess.run([command, "--version"], capture_output=True, check=True).stdout.startswith(b"trunkline, ")
