@@ -1,0 +1,258 @@
+// One scenario a run: node scenarios.mjs NAME PORT PREFIX VERSION. Prints what happened as JSON; the Python side judges.
+import mqtt from "mqtt";
+
+const [scenario, port, prefix, version] = process.argv.slice(2);
+const url = `mqtt://127.0.0.1:${port}`;
+const protocol = {
+  3: { protocolId: "MQIsdp", protocolVersion: 3 },
+  4: { protocolVersion: 4 },
+  5: { protocolVersion: 5 },
+}[version];
+
+function open(clientId, options = {}) {
+  return mqtt.connectAsync(url, { clientId: prefix + clientId, reconnectPeriod: 0, ...protocol, ...options });
+}
+
+// Messages as they come, from the moment of the call: `take(n)` waits for n of them.
+function inbox(client) {
+  const waiting = [];
+  const got = [];
+  client.on("message", (topic, payload, packet) => {
+    got.push({
+      topic: topic.slice(prefix.length),
+      payload: payload.toString(),
+      qos: packet.qos,
+      retain: packet.retain,
+      dup: packet.dup,
+      properties: packet.properties,
+    });
+    while (waiting.length && got.length >= waiting[0].number) {
+      const { number, resolve } = waiting.shift();
+      resolve(got.splice(0, number));
+    }
+  });
+  return {
+    take(number) {
+      if (got.length >= number) return Promise.resolve(got.splice(0, number));
+      return new Promise((resolve) => waiting.push({ number, resolve }));
+    },
+  };
+}
+
+const once = (emitter, event) => new Promise((resolve) => emitter.once(event, resolve));
+
+const scenarios = {
+  async delivery() {
+    const client = await open("");
+    const messages = inbox(client);
+    const seen = [];
+    for (const wanted of [0, 1, 2]) {
+      const topic = `${prefix}/${wanted}`;
+      const [granted] = await client.subscribeAsync(topic, { qos: wanted });
+      for (const qos of [0, 1, 2]) {
+        await client.publishAsync(topic, `${qos}`, { qos });
+        const [message] = await messages.take(1);
+        seen.push([wanted, granted.qos, qos, message.payload, message.qos]);
+      }
+      await client.unsubscribeAsync(topic);
+    }
+    await client.endAsync();
+    return seen;
+  },
+
+  async retained() {
+    const client = await open("");
+    const messages = inbox(client);
+    await client.publishAsync(`${prefix}/r`, "kept", { qos: 1, retain: true });
+    await client.subscribeAsync(`${prefix}/+`, { qos: 1 });
+    const [first] = await messages.take(1);
+    await client.publishAsync(`${prefix}/r`, "", { qos: 1, retain: true });
+    const [cleared] = await messages.take(1);
+    await client.endAsync();
+    return [first, cleared];
+  },
+
+  async resume() {
+    const options = { clean: false, ...(version === "5" ? { properties: { sessionExpiryInterval: 300 } } : {}) };
+    const first = await open("", options);
+    await first.subscribeAsync(`${prefix}/#`, { qos: 2 });
+    await first.endAsync();
+    const publisher = await open("-p");
+    for (let number = 0; number < 20; number++) {
+      await publisher.publishAsync(`${prefix}/t`, `${number}`, { qos: (number % 2) + 1 });
+    }
+    await publisher.endAsync();
+    // not connectAsync: messages of the session may come with the CONNACK
+    const second = mqtt.connect(url, { clientId: prefix, reconnectPeriod: 0, ...protocol, ...options });
+    const messages = inbox(second);
+    const connack = await once(second, "connect");
+    const got = await messages.take(20);
+    await second.endAsync();
+    await (await open("", { clean: true })).endAsync();
+    return { present: connack.sessionPresent, payloads: got.map((message) => [message.qos, Number(message.payload)]) };
+  },
+
+  async will() {
+    const watcher = await open("-w");
+    const messages = inbox(watcher);
+    await watcher.subscribeAsync(`${prefix}/will`, { qos: 2 });
+    const dying = await open("", { will: { topic: `${prefix}/will`, payload: "gone", qos: 1, retain: false } });
+    dying.stream.destroy();
+    const [message] = await messages.take(1);
+    await watcher.endAsync();
+    return message;
+  },
+
+  async takeover() {
+    const first = await open("");
+    let reason = null;
+    first.once("disconnect", (packet) => (reason = packet.reasonCode));
+    const closed = once(first, "close");
+    const second = await open("");
+    await closed;
+    await second.publishAsync(prefix, "still here", { qos: 1 });
+    await second.endAsync();
+    return { reason };
+  },
+
+  // A burst with acknowledgements of both sides crossing. MQTT.js doesn't keep to the receive maximum of the broker, so
+  // with 5.0 the burst has to; a 3.x broker can name no limit.
+  async burst() {
+    const client = await open("");
+    const messages = inbox(client);
+    await client.subscribeAsync(`${prefix}/#`, { qos: 2 });
+    const number = 600;
+    const atOnce = version === "5" ? 60 : number;
+    for (let start = 0; start < number; start += atOnce) {
+      const sent = [];
+      for (let index = start; index < start + atOnce; index++) {
+        sent.push(client.publishAsync(`${prefix}/${index % 3}`, `${index}`, { qos: index % 3 }));
+      }
+      await Promise.all(sent);
+    }
+    const got = await messages.take(number);
+    await client.endAsync();
+    const by_qos = [[], [], []];
+    for (const message of got) by_qos[message.qos].push(Number(message.payload));
+    return by_qos;
+  },
+
+  async large() {
+    const client = await open("");
+    const messages = inbox(client);
+    await client.subscribeAsync(prefix, { qos: 1 });
+    const payload = "0123456789abcdef".repeat(60_000);
+    await client.publishAsync(prefix, payload, { qos: 1 });
+    const [message] = await messages.take(1);
+    await client.endAsync();
+    return { size: message.payload.length, same: message.payload === payload };
+  },
+
+  async properties() {
+    const client = await open("");
+    const messages = inbox(client);
+    await client.subscribeAsync(`${prefix}/#`, { qos: 1, properties: { subscriptionIdentifier: 7 } });
+    await client.publishAsync(`${prefix}/p`, "{}", {
+      qos: 1,
+      properties: {
+        payloadFormatIndicator: true,
+        messageExpiryInterval: 60,
+        contentType: "application/json",
+        responseTopic: `${prefix}/answer`,
+        correlationData: Buffer.from([0, 1, 255]),
+        userProperties: { a: ["1", "2"], é: "ü" },
+      },
+    });
+    const [message] = await messages.take(1);
+    await client.endAsync();
+    message.properties.correlationData = [...message.properties.correlationData];
+    return message;
+  },
+
+  // Aliases both ways: MQTT.js assigns them and resolves those of the broker.
+  async aliases() {
+    const client = await open("", { autoAssignTopicAlias: true, properties: { topicAliasMaximum: 10 } });
+    const messages = inbox(client);
+    const wire = [];
+    client.on("packetreceive", (packet) => {
+      if (packet.cmd === "publish") wire.push([packet.topic.slice(prefix.length), packet.properties?.topicAlias]);
+    });
+    const sent = [];
+    client.on("packetsend", (packet) => {
+      if (packet.cmd === "publish") sent.push(packet.topic.slice(prefix.length));
+    });
+    await client.subscribeAsync(`${prefix}/#`, { qos: 1 });
+    for (let number = 0; number < 6; number++) {
+      await client.publishAsync(`${prefix}/${number % 2}`, `${number}`, { qos: 1 });
+    }
+    const got = await messages.take(6);
+    await client.endAsync();
+    return { got: got.map((message) => [message.topic, message.payload]), wire, sent };
+  },
+
+  async shared() {
+    const members = [await open("-0"), await open("-1")];
+    const boxes = members.map(inbox);
+    for (const member of members) {
+      await member.subscribeAsync([`$share/${prefix}/${prefix}/work`], { qos: 1 });
+      await member.subscribeAsync(`${prefix}/fence`, { qos: 1 });
+    }
+    const publisher = await open("-p");
+    for (let number = 0; number < 20; number++) await publisher.publishAsync(`${prefix}/work`, `${number}`, { qos: 1 });
+    await publisher.publishAsync(`${prefix}/fence`, "", { qos: 1 });
+    const shares = [];
+    for (const box of boxes) {
+      const share = [];
+      for (;;) {
+        const [message] = await box.take(1);
+        if (message.topic === "/fence") break;
+        share.push(Number(message.payload));
+      }
+      shares.push(share);
+    }
+    for (const client of [...members, publisher]) await client.endAsync();
+    return shares;
+  },
+
+  // reconnectPeriod > 0: the connection is cut ten times while messages go out; none may be lost.
+  async reconnects() {
+    const reader = await open("-r");
+    const messages = inbox(reader);
+    await reader.subscribeAsync(prefix, { qos: 1 });
+    const writer = await open("", {
+      reconnectPeriod: 1,
+      clean: false,
+      ...(version === "5" ? { properties: { sessionExpiryInterval: 300 } } : {}),
+    });
+    const got = new Set();
+    for (let number = 0; number < 100; number++) {
+      if (number % 10 === 5) writer.stream.destroy();
+      await writer.publishAsync(prefix, `${number}`, { qos: 1 });
+    }
+    while (got.size < 100) got.add((await messages.take(1))[0].payload);
+    await writer.endAsync();
+    await reader.endAsync();
+    await (await open("", { clean: true })).endAsync();
+    return got.size;
+  },
+
+  async refused() {
+    const client = await open("");
+    const granted = await client.subscribeAsync(`${prefix}/ok`, { qos: 2 });
+    const gone = await client.unsubscribeAsync([`${prefix}/ok`, `${prefix}/never`]);
+    await client.endAsync();
+    return { granted: granted.map((one) => one.qos), unsuback: gone?.granted ?? null };
+  },
+};
+
+const timer = setTimeout(() => {
+  console.error(`${scenario} took too long`);
+  process.exit(2);
+}, 20_000);
+try {
+  console.log(JSON.stringify(await scenarios[scenario]()));
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+}
+clearTimeout(timer);

@@ -1,0 +1,103 @@
+"""A broker in a process of its own for the clients of others: Trunkline, or with INTEROP_BROKER=mosquitto another one.
+
+The other one is there to tell a client's habit from our mistake: a test that fails with both is wrong.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+MAX_PACKET_SIZE: Final = 1_048_576
+MOSQUITTO_CONF: Final = f"""\
+listener {{port}} 127.0.0.1
+allow_anonymous true
+set_tcp_nodelay true
+max_packet_size {MAX_PACKET_SIZE}
+max_inflight_messages 100
+max_queued_messages 0
+log_dest stdout
+user root
+"""
+
+
+class Broker(NamedTuple):
+    """Where it listens, and which one it is."""
+
+    host: str
+    port: int
+    name: str
+    log: Path
+
+
+def differs(broker: Broker, how: str) -> None:
+    """Skips where Mosquitto is known not to do what the specification asks for, or allows."""
+    if broker.name == "mosquitto":
+        pytest.skip(f"Mosquitto 2.0 {how}")
+
+
+def chosen() -> str:
+    return os.environ.get("INTEROP_BROKER", "trunkline")
+
+
+def _command(name: str, port: int, folder: Path) -> list[str]:
+    if name == "trunkline":
+        return [sys.executable, "-m", "trunkline", "serve", "--listen", f"tcp://127.0.0.1:{port}"]
+    if name == "mosquitto":
+        config = folder / "mosquitto.conf"
+        config.write_text(MOSQUITTO_CONF.format(port=port))
+        return [shutil.which("mosquitto") or "/usr/sbin/mosquitto", "-c", str(config)]
+    raise ValueError(f"INTEROP_BROKER={name}: trunkline or mosquitto")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Broker]:
+    """Started, accepting; ended with SIGTERM, which must give exit status 0."""
+    name, port = chosen(), free_port()
+    log = folder / "broker.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(_command(name, port, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + 20
+        while not _accepts(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{name} doesn't accept connections:\n{log.read_text(errors='replace')}")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.02)
+        yield Broker("127.0.0.1", port, name, log)
+        assert process.poll() is None, f"{name} ended by itself:\n{log.read_text(errors='replace')[-4000:]}"
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+    said = log.read_text(errors="replace")
+    assert status == 0, f"{name} ended with {status}:\n{said[-4000:]}"
+    assert "Traceback" not in said, said[-8000:]
