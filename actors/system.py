@@ -71,18 +71,20 @@ async def system(
                 running.cancel()
     except BaseExceptionGroup as group:
         # Nurseries wrap even a lone exception; nobody needs to know here that there are nurseries.
-        error = _only(group)
+        error = innermost(group)
         if error is group:
             raise
         raise error from error.__cause__
 
 
-def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The exception that a group of groups comes down to, or the innermost group that has several."""
     error = group.exceptions[0]
     if len(group.exceptions) > 1:
         return group
-    return _only(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
+    return (
+        innermost(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
+    )
 
 
 async def _run_shielded(

@@ -123,15 +123,15 @@ class Deadlines:
         entries = self._entries
         due: list[Timer] = []
         while entries and entries[0][0] <= now:
-            _, number, timer = heappop(entries)
+            when, number, timer = heappop(entries)
             if number != timer._number:
                 self.stale -= 1
                 continue
             timer._due = inf
             timer._number = 0
-            if timer.deadline <= now:
+            if timer.deadline <= when:
                 due.append(timer)
-            elif timer.deadline < inf:
+            elif timer.deadline < inf:  # pushed back: in again, be it due or not, to keep the order of deadlines
                 self.push(timer, timer.deadline)
             else:
                 self.stale -= 1

@@ -46,8 +46,6 @@ class Sensor(Actor[None]):
 
 
 async def main() -> None:
-    logging.getLogger("trunkline.actors").setLevel(logging.CRITICAL)  # the crashes are meant to happen
-
     def start_plant() -> Supervisor:
         # Started left to right; when the store crashes, the sensor is stopped and both are started again.
         plant = Supervisor(
@@ -68,4 +66,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("trunkline.actors").setLevel(logging.CRITICAL)  # these crashes are meant to happen
     trio.run(main)

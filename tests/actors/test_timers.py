@@ -58,6 +58,18 @@ def test_a_timer_pushed_back_fires_once_at_its_last_deadline() -> None:
     assert fired == ["x"]
 
 
+def test_a_timer_pushed_back_fires_in_its_new_place() -> None:
+    queue = deadlines()
+    fired: list[str] = []
+    for name, deadline in (("pushed back", 1), ("other", 2)):
+        timer = Timer(queue, fired.append, (name,))
+        timer.restart_at(deadline)
+        if name == "pushed back":
+            timer.restart_at(3)
+    fire(queue, 5)
+    assert fired == ["other", "pushed back"]
+
+
 def test_a_timer_brought_forward_fires_once() -> None:
     queue = deadlines()
     fired: list[str] = []
