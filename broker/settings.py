@@ -144,7 +144,7 @@ class SessionSettings(Section):
         ge=1,
         le=65_535,
     )
-    max_queue_length: Whole = key(1000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
+    max_queue_length: Whole = key(10_000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
     max_queue_bytes: Size = key(16_777_216, "Payload bytes that wait for a client. 0 is no bound.", "bytes", ge=0)
     store_qos0: Flag = key(True, "Whether QoS 0 messages wait for a client that is away.")
     priorities: Mapping[TopicFilter, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
@@ -162,11 +162,14 @@ class SessionSettings(Section):
         "forbids it. 0 sends them again only when the client reconnects.",
         "seconds",
     )
+    backpressure: Duration = key(
+        1.0,
+        "A connected client whose queue is a quarter full keeps its publishers waiting until the queue is short again, "
+        "but no longer than this: then it is a slow consumer, and its queue loses what is too much. 0 makes nobody wait.",
+        "seconds",
+    )
     max_awaiting_rel: Whole = key(
         100, "QoS 2 messages from a client whose PUBREL is missing.", "messages", ge=1, le=65_535
-    )
-    await_rel_timeout: Duration = key(
-        300.0, "After this long without PUBREL a QoS 2 message is forgotten.", "seconds", gt=0
     )
     upgrade_qos: Flag = key(
         False, "Deliver with the subscription's QoS even when the message was published with a lower one."
@@ -231,7 +234,7 @@ class AclSettings(Section):
     )
     no_match: Literal["allow", "deny"] = key("allow", "The decision where no rule matches.")
     cache_size: Whole = key(
-        64, "Decisions remembered for each connection. 0 asks the rules every time.", "decisions", ge=0
+        1024, "Decisions remembered for each connection. 0 asks the rules every time.", "decisions", ge=0
     )
 
 

@@ -1,0 +1,1 @@
+"""The connection layer: bytes in, packets to the session; packets out, bytes to the peer."""

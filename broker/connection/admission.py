@@ -1,0 +1,265 @@
+"""From CONNECT to CONNACK: terms, authentication, and the session (MQTT 5.0, sections 3.1.4 and 4.12).
+
+One object a connection, gone as soon as the connection has its session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.connection.handshake import Refused, negotiate
+from trunkline.broker.session.channel import Channel
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.decisions import Allow, Deny
+from trunkline.hooks.exchange import Continue, Exchange, Success
+from trunkline.hooks.points import (
+    CLIENT_AUTHENTICATE,
+    CLIENT_CONNACK,
+    CLIENT_CONNECT,
+    CLIENT_ENHANCED_AUTHENTICATE,
+)
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Auth, Connack, Connect
+from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trunkline.broker.connection.connection import Connection
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.mqtt.errors import ProtocolError
+    from trunkline.mqtt.packets import Packet
+
+
+@dataclass(slots=True, eq=False)
+class Entrance:
+    """What all connections of one listener share."""
+
+    name: str
+    allow_anonymous: bool
+    services: Services
+    directory: Directory
+    #: Called when a connection is gone.
+    closed: Callable[[Connection], None]
+
+
+class Admission:
+    __slots__ = (
+        "_client",
+        "_connect",
+        "_connection",
+        "_early",
+        "_entrance",
+        "_error",
+        "_exchange",
+        "_terms",
+        "_waiting",
+    )
+
+    def __init__(self, connection: Connection, entrance: Entrance) -> None:
+        self._connection = connection
+        self._entrance = entrance
+        self._connect: Connect | None = None
+        self._exchange: Exchange | None = None
+        #: Is somebody asked who the client is? Then what comes in has to wait, and nothing more is read.
+        self._waiting = False
+        self._early: list[Packet] = []
+        self._error: ProtocolError | None = None
+
+    def received(self, packets: list[Packet], error: ProtocolError | None, version: Version | None) -> None:
+        self._error = error
+        if self._waiting:
+            self._early += packets
+        elif self._connect is not None:
+            self._early += packets
+            self._answered()
+        elif packets:
+            first = packets[0]
+            assert isinstance(first, Connect)  # [MQTT-3.1.0-1] the decoder takes nothing else first
+            self._early = packets[1:]
+            self._connected(first)
+        elif error is not None:
+            self._refuse_bytes(error, version)
+
+    def _refuse_bytes(self, error: ProtocolError, version: Version | None) -> None:
+        """No CONNECT could be read. What is told depends on whether it was one at all."""
+        farewell = b""
+        if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
+            farewell = encode(Connack(False, error.reason), version)  # [MQTT-3.1.4-2]
+        self._connection.close(farewell, f"{error} ({error.reason.name.lower()})")
+
+    # CONNECT
+
+    def _connected(self, connect: Connect) -> None:
+        entrance, services = self._entrance, self._entrance.services
+        now = self._connection.scheduler.now
+        self._connect = connect
+        services.metrics.client_connect += 1
+        self._client = client = ClientInfo(
+            connect.client_id,
+            connect.username,
+            self._connection.peer,
+            entrance.name,
+            connect.version,
+            connect.keep_alive,
+            connect.clean_start,
+            now + services.epoch,
+            services.config.node.name,
+        )
+        services.hooks.notify(CLIENT_CONNECT, client, connect)
+        try:
+            self._terms = terms = negotiate(connect, services.config)
+            client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
+            self._check_room(client.client_id, now)
+        except Refused as refused:
+            self._refuse(refused.reason, refused.text)
+            return
+        method = connect.properties.get("authentication_method")
+        if method is not None:
+            self._exchange = Exchange(method, connect.properties.get("authentication_data", b""))
+            self._ask_exchange()
+        else:
+            self._ask_password(connect.password)
+
+    def _check_room(self, client_id: str, now: float) -> None:
+        directory = self._entrance.directory
+        if directory.flaps(client_id, now):
+            raise Refused(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
+        if directory.full and directory.get(client_id) is None:
+            raise Refused(Reason.QUOTA_EXCEEDED, "the server has as many sessions as it may")
+
+    def _ask_password(self, password: bytes | None) -> None:
+        hooks, client = self._entrance.services.hooks, self._client
+        if hooks.is_async(CLIENT_AUTHENTICATE):
+            self._wait(lambda: hooks.decide_async(CLIENT_AUTHENTICATE, client, password), self._decided)
+        else:
+            self._decided(hooks.decide(CLIENT_AUTHENTICATE, client, password))
+
+    def _decided(self, decision: Allow | Deny | None) -> None:
+        if isinstance(decision, Deny):
+            self._refuse(decision.reason, decision.text)
+        elif decision is None and not self._entrance.allow_anonymous:
+            self._refuse(Reason.NOT_AUTHORIZED, "this listener takes no clients without credentials")
+        else:
+            if decision is None:
+                self._client.username = None  # nobody has proved it, and access rules go by it
+            self._admit()
+
+    # Enhanced authentication
+
+    def _ask_exchange(self) -> None:
+        hooks, client, exchange = self._entrance.services.hooks, self._client, self._exchange
+        assert exchange is not None
+        if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):
+            self._wait(
+                lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, client, exchange), self._exchange_decided
+            )
+        else:
+            self._exchange_decided(hooks.decide(CLIENT_ENHANCED_AUTHENTICATE, client, exchange))
+
+    def _exchange_decided(self, decision: Continue | Success | Deny | None) -> None:
+        exchange = self._exchange
+        assert exchange is not None
+        if isinstance(decision, Continue):
+            properties: Properties = {"authentication_method": exchange.method}  # [MQTT-4.12.0-2]
+            if decision.data:
+                properties["authentication_data"] = decision.data
+            self._connection.send([encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), Version.V5)])
+            self._answered()
+        elif isinstance(decision, Success):
+            if decision.username is not None:
+                self._client.username = decision.username
+            self._client.superuser = self._client.superuser or decision.superuser
+            told = self._terms.connack
+            told["authentication_method"] = exchange.method  # [MQTT-4.12.0-5]
+            if decision.data:
+                told["authentication_data"] = decision.data
+            self._admit()
+        elif decision is None:
+            self._refuse(Reason.BAD_AUTHENTICATION_METHOD, "this server does not know the authentication method")
+        else:
+            self._refuse(decision.reason, decision.text)
+
+    def _answered(self) -> None:
+        """The client was asked to go on. What it said, if it said anything yet, must be the next AUTH."""
+        exchange = self._exchange
+        assert exchange is not None
+        if not self._early:
+            if self._error is not None:
+                self._refuse(self._error.reason, str(self._error))
+            return
+        packet = self._early.pop(0)
+        if not isinstance(packet, Auth) or packet.reason != Reason.CONTINUE_AUTHENTICATION:
+            if type(packet).__name__ == "Disconnect":
+                self._connection.close(b"", "the client gave up")
+                return
+            self._refuse(Reason.PROTOCOL_ERROR, "an AUTH was due")  # [MQTT-3.1.2-30]
+            return
+        if packet.properties.get("authentication_method") != exchange.method:
+            self._refuse(Reason.PROTOCOL_ERROR, "the authentication method has changed")  # [MQTT-4.12.0-5]
+            return
+        exchange.data = packet.properties.get("authentication_data", b"")
+        exchange.first = False
+        self._ask_exchange()
+
+    # The outcome
+
+    def _wait(self, question: Callable[[], Awaitable[Any]], decided: Callable[[Any], None]) -> None:
+        self._waiting = True
+        self._connection.pause(self)
+
+        async def ask() -> None:
+            answer = await question()
+            self._waiting = False
+            self._connection.resume(self)
+            if not self._connection.closing:
+                decided(answer)
+
+        self._connection.start_task(ask)
+
+    def _refuse(self, reason: int, text: str) -> None:
+        connect, services = self._connect, self._entrance.services
+        assert connect is not None
+        properties: Properties = {}
+        if connect.version == Version.V5:
+            if text and connect.properties.get("request_problem_information", 1):
+                properties["reason_string"] = text
+            if services.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
+                properties["server_reference"] = services.config.mqtt.server_reference
+        connack = Connack(False, reason, properties)  # [MQTT-3.2.2-6]
+        services.metrics.packets_connack_error += 1
+        services.hooks.notify(CLIENT_CONNACK, self._client, connack)
+        self._connection.close(encode(connack, connect.version), text or Reason(reason).name.lower())  # [MQTT-3.2.2-7]
+
+    def _admit(self) -> None:
+        connect, services = self._connect, self._entrance.services
+        assert connect is not None
+        asked = connect.properties
+        if connect.version == Version.V5:
+            expiry = services.bounded_expiry(asked.get("session_expiry_interval", 0))
+        else:
+            expiry = 0.0 if connect.clean_start else services.config.session.expiry_interval
+        aliases = min(asked.get("topic_alias_maximum", 0), services.config.mqtt.max_topic_alias_out)
+        largest = asked.get("maximum_packet_size", 0)
+        channel = Channel(
+            self._client,
+            self._connection.ref.cast,
+            connect.version,
+            connect.clean_start,
+            expiry,
+            connect.will,
+            receive_maximum=asked.get("receive_maximum", 65_535),
+            max_packet_size=largest,
+            problem_information=bool(asked.get("request_problem_information", 1)),
+            connack=self._terms.connack,
+            authentication_method=asked.get("authentication_method"),
+            alias_maximum_in=services.config.mqtt.max_topic_alias,
+            alias_maximum_out=aliases,
+            plain=not aliases and not largest,
+        )
+        self._entrance.directory.open(channel)
+        self._connection.open(channel, self._terms.keep_alive, self._early, self._error)

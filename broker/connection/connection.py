@@ -1,0 +1,200 @@
+"""A network connection as an actor: from its first byte to its last.
+
+It decodes what comes in and hands each read's packets to its session in one cast; what the session sends leaves in
+one write. After the end it lingers: the peer must be able to read the last packet before the socket is torn down.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trunkline.actors import Actor
+from trunkline.broker.connection.admission import Admission, Entrance
+from trunkline.broker.connection.transport import Drained, Ended
+from trunkline.broker.session import mail
+from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from trunkline.actors import Timer
+    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.session.channel import Channel
+    from trunkline.mqtt.errors import ProtocolError
+    from trunkline.mqtt.packets import Packet
+
+_logger = logging.getLogger("trunkline.connection")
+
+
+#: Bytes that came in, wire bytes to go out, or an event.
+Mail: TypeAlias = "bytes | list[bytes] | Ended | Drained | mail.Close | mail.Pause | mail.Resume"
+
+
+class Connection(Actor[Any]):
+    __slots__ = (
+        "_admission",
+        "_channel",
+        "_decoder",
+        "_entrance",
+        "_heard",
+        "_holders",
+        "_silence",
+        "_timer",
+        "_transport",
+        "closing",
+        "peer",
+    )
+
+    def __init__(self, transport: Transport, entrance: Entrance) -> None:
+        self._transport = transport
+        self._entrance = entrance
+        self.peer = transport.peer
+        mqtt = entrance.services.config.mqtt
+        self._decoder = Decoder(
+            max_packet_size=mqtt.max_packet_size, max_levels=mqtt.max_topic_levels, strict_utf8=mqtt.strict_utf8
+        )
+        #: Sees the CONNECT through; None when that is done.
+        self._admission: Admission | None = Admission(self, entrance)
+        self._channel: Channel | None = None
+        #: Who wants nothing to be read.
+        self._holders: set[object] | None = None
+        #: The last packet was sent; what still comes in is thrown away.
+        self.closing = False
+        #: When the last bytes came, and how long there may be none, in node time.
+        self._heard = 0.0
+        self._silence = mqtt.connect_timeout
+
+    def init(self) -> None:
+        self._heard = self.scheduler.now
+        self._timer: Timer = self.scheduler.call_at(self._heard + self._silence, self._check_silence)
+        self._transport.start(self.ref.cast, self.start_task)
+
+    def handle_many(self, messages: list[Mail]) -> None:
+        pieces: list[bytes] | None = None
+        for message in messages:
+            if type(message) is list:
+                pieces = message if pieces is None else pieces + message
+            elif type(message) is bytes:
+                self._received(message)
+            else:
+                if pieces is not None:
+                    self.send(pieces)
+                    pieces = None
+                self.handle(message)
+        if pieces is not None:
+            self.send(pieces)
+
+    def handle(self, message: Mail) -> None:
+        if isinstance(message, Ended):
+            self._ended(message.error)
+        elif isinstance(message, Drained):
+            if self._channel is not None:
+                self._channel.session(mail.Writable(self._channel))
+        elif isinstance(message, mail.Close):
+            self.close(message.farewell)
+        elif isinstance(message, mail.Pause):
+            self.pause(message.holder)
+        elif isinstance(message, mail.Resume):
+            self.resume(message.holder)
+
+    # Bytes
+
+    def _received(self, data: bytes) -> None:
+        self._heard = self.scheduler.now
+        self._entrance.services.metrics.bytes_received += len(data)
+        if self.closing:
+            return
+        decoder = self._decoder
+        packets = decoder.feed(data)
+        if not packets and decoder.error is None:
+            return
+        channel = self._channel
+        if channel is not None:
+            channel.session(mail.Received(channel, packets, decoder.error))
+        elif self._admission is not None:
+            self._admission.received(packets, decoder.error, decoder.version)
+
+    def send(self, pieces: list[bytes]) -> None:
+        if self.closing:
+            return
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._entrance.services.metrics.bytes_sent += len(data)
+        if not self._transport.send(data) and self._channel is not None:
+            self._channel.session(mail.Congested(self._channel))
+
+    def pause(self, holder: object) -> None:
+        """Read no more until everyone who asked for that has resumed."""
+        if self.closing:
+            return
+        if self._holders is None:
+            self._holders = set()
+            self._transport.pause()
+        self._holders.add(holder)
+
+    def resume(self, holder: object) -> None:
+        if self._holders is not None:
+            self._holders.discard(holder)
+            if not self._holders:
+                self._holders = None
+                self._heard = self.scheduler.now  # it could not be heard
+                self._transport.resume()
+
+    # Its life
+
+    def open(self, channel: Channel, keep_alive: int, early: list[Packet], error: ProtocolError | None) -> None:
+        """The client is admitted. What it sent meanwhile is for its session."""
+        self._admission = None
+        self._channel = channel
+        if early or error is not None:
+            channel.session(mail.Received(channel, early, error))
+        if keep_alive:
+            self._silence = keep_alive * self._entrance.services.config.mqtt.keep_alive_multiplier
+            self._timer.restart_at(self._heard + self._silence)
+        else:
+            self._timer.cancel()
+
+    def close(self, farewell: bytes, why: str = "") -> None:
+        """Send the last bytes, then let the peer close first, so that it can read them."""
+        if self.closing:
+            return
+        if why:
+            _logger.info("connection refused: %s", why, extra={"peer": self.peer, "listener": self._entrance.name})
+        if farewell:
+            self.send([farewell])
+        self.closing = True
+        self._admission = self._channel = None
+        if self._holders is not None:
+            self._holders = None
+            self._transport.resume()
+        self._transport.finish()
+        self._silence = self._entrance.services.config.mqtt.linger
+        self._heard = self.scheduler.now
+        self._timer.restart_at(self._heard + self._silence)
+
+    def _check_silence(self) -> None:
+        """The timer: nothing may have come for too long."""
+        now = self.scheduler.now
+        if self._holders is not None:
+            self._heard = now
+        if self._channel is None:
+            self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
+        elif now < self._heard + self._silence:
+            self._timer.restart_at(self._heard + self._silence)
+        else:  # [MQTT-3.1.2-22]
+            self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard of it", self._channel))
+
+    def _ended(self, error: str) -> None:
+        channel = self._channel
+        if channel is not None:
+            self._channel = None
+            channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, error or "the client closed the connection"))
+        self.stop()
+
+    def ended(self, reason: BaseException | None) -> None:
+        self._timer.cancel()
+        self._transport.close()
+        if self._channel is not None:
+            text = "internal error" if reason is not None else "closed"
+            self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))
+            self._channel = None
+        self._entrance.closed(self)

@@ -1,0 +1,186 @@
+"""Where clients come in: listening sockets, who may connect to them, and how many at a time."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from functools import partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.broker.connection.admission import Entrance
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.poller import READ
+from trunkline.broker.connection.transport import SocketTransport, StreamTransport
+
+if TYPE_CHECKING:
+    from trunkline.actors import Scheduler, Supervisor
+    from trunkline.broker.connection.poller import Poller
+    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.settings import Listener as Settings
+
+_logger = logging.getLogger("trunkline.listener")
+
+#: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
+ACCEPTED_AT_ONCE: Final = 64
+#: Seconds without a new connection after the system has run out of descriptors or memory.
+PAUSE: Final = 0.5
+_OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Gate:
+    """What a listener's connections have in common, and how many there are."""
+
+    __slots__ = ("_entrance", "_scheduler", "_supervisor", "connections", "name")
+
+    def __init__(
+        self,
+        name: str,
+        allow_anonymous: bool,
+        services: Services,
+        directory: Directory,
+        supervisor: Supervisor,
+        scheduler: Scheduler,
+    ) -> None:
+        self.name = name
+        self.connections: set[Connection] = set()
+        self._supervisor = supervisor
+        self._scheduler = scheduler
+        self._entrance = Entrance(name, allow_anonymous, services, directory, self.connections.discard)
+
+    def admit(self, transport: Transport) -> None:
+        connection = Connection(transport, self._entrance)
+        self.connections.add(connection)
+        self._entrance.services.metrics.connections_accepted += 1
+        self._supervisor.start(connection, name="connection")
+
+    async def empty(self) -> None:
+        """Wait until the last connection is gone."""
+        while self.connections:
+            await next(iter(self.connections)).ref.join()
+
+    def admit_stream(self, stream: trio.abc.Stream, peer: tuple[str, int] | None = None) -> None:
+        """Let a trio stream in, from wherever it comes."""
+        self.admit(StreamTransport(stream, peer, self._scheduler))
+
+
+class Listener:
+    """The listening sockets of one URL."""
+
+    def __init__(self, settings: Settings, gate: Gate, services: Services, poller: Poller | None, scheduler: Scheduler):
+        self.settings = settings
+        self.gate = gate
+        self._services = services
+        #: None where connections are fed by tasks.
+        self._poller = poller
+        self._scheduler = scheduler
+        self._sockets: list[socket.socket] = []
+        #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
+        self.address: tuple[str, int] = (settings.host, settings.port)
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """
+        Raises:
+            OSError: the address cannot be had.
+        """
+        host, port = self.settings.host, self.settings.port
+        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in found:
+            if self._sockets:  # all addresses of a name get the same port
+                address = (address[0], self.address[1], *address[2:])
+            self._sockets.append(_bound(family, address, self.settings.backlog))
+            self.address = self._sockets[0].getsockname()[:2]
+        for sock in self._sockets:
+            if self._poller is not None:
+                self._poller.register(sock, READ, partial(self._accept, sock))
+            else:
+                nursery.start_soon(self._accept_in_task, trio.socket.from_stdlib_socket(sock))
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            if self._poller is not None:
+                self._poller.forget(sock)
+            sock.close()
+        self._sockets.clear()
+
+    def _accept(self, listening: socket.socket, _events: int) -> None:
+        assert self._poller is not None
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                sock, peer = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause(listening, error)
+                    return
+                continue  # the client was gone before we came
+            if self._welcome(peer):
+                self.gate.admit(SocketTransport(sock, peer[:2], self._poller))
+            else:
+                sock.close()
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        _logger.error("%s: no new connections for %s s: %s", self.settings.label, PAUSE, error.strerror)
+        assert self._poller is not None
+        poller = self._poller
+        poller.forget(listening)
+
+        def go_on() -> None:
+            if listening.fileno() >= 0:
+                poller.register(listening, READ, partial(self._accept, listening))
+
+        self._scheduler.call_at(trio.current_time() + PAUSE, go_on)
+
+    async def _accept_in_task(self, listening: trio.socket.SocketType) -> None:
+        while True:
+            try:
+                sock, peer = await listening.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    await trio.sleep(PAUSE)
+                elif error.errno == errno.EBADF:
+                    return  # closed
+                continue
+            except trio.ClosedResourceError:
+                return
+            if self._welcome(peer):
+                self.gate.admit_stream(trio.SocketStream(sock), peer[:2])
+            else:
+                sock.close()
+
+    def _welcome(self, peer: Any) -> bool:
+        settings = self.settings
+        welcome = len(self.gate.connections) < settings.max_connections
+        if welcome and (settings.allow or settings.deny):
+            address = ip_address(peer[0].partition("%")[0])
+            if address.version == 6 and address.ipv4_mapped is not None:
+                address = address.ipv4_mapped
+            welcome = not settings.allow or any(address in network for network in settings.allow)
+            welcome = welcome and not any(address in network for network in settings.deny)
+        if not welcome:
+            self._services.metrics.connections_refused += 1
+        return welcome
+
+
+def _bound(family: int, address: Any, backlog: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows: REUSEADDR would let others take the port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(backlog)
+    except OSError:
+        sock.close()
+        raise
+    return sock

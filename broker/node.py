@@ -1,0 +1,291 @@
+"""A node: all parts of the broker put together, started and stopped in order."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+import trio.testing
+
+from trunkline import __version__
+from trunkline.actors import Child, Scheduler, Strategy, Supervisor
+from trunkline.actors.system import innermost
+from trunkline.broker.access import Access
+from trunkline.broker.config import Config
+from trunkline.broker.connection import poller as polling
+from trunkline.broker.guid import Guids
+from trunkline.broker.listeners import Gate, Listener
+from trunkline.broker.metrics import Gauges, Metrics, Rates
+from trunkline.broker.pubsub import PubSub, Subscriber
+from trunkline.broker.security import Security
+from trunkline.broker.session import mail
+from trunkline.broker.session.directory import Directory
+from trunkline.broker.session.services import Services
+from trunkline.hooks.chain import Hooks
+from trunkline.management.sys_topics import RATED, changed, sys_topics
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
+from trunkline.router import RetainedStore, Router
+from trunkline.router import Strategy as SharedStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trunkline.broker.session.channel import Channel
+
+_logger = logging.getLogger("trunkline.node")
+
+#: Seconds between two rounds of the node's housekeeping: expired retained messages, forgotten flapping.
+HOUSEKEEPING: Final = 1.0
+#: Sessions that are looked at without giving others their turn, when figures are collected.
+SESSIONS_AT_ONCE: Final = 500
+
+
+class Node:
+    """One broker in this process. Made by `open_node`."""
+
+    def __init__(self, config: Config, hooks: Hooks | None = None) -> None:
+        self.config = config
+        self.hooks = hooks if hooks is not None else Hooks()
+        self.metrics = Metrics()
+        self.scheduler = Scheduler()
+        self.retained = RetainedStore(
+            max_messages=config.retained.max_messages,
+            max_payload_size=config.retained.max_payload_size,
+            expiry_interval=config.retained.expiry_interval,
+        )
+        self.router: Router[Subscriber] = Router(strategy=SharedStrategy(config.shared.strategy))
+        self.listeners: list[Listener] = []
+        self._security = Security(config, self.hooks)
+        self._gauges = Gauges()
+        self._connections = Supervisor(name="connections")
+        self._sessions = Supervisor(name="sessions")
+        self._poller = polling.Poller(self.scheduler) if polling.available() else None
+        self._services = Services(
+            config=config,
+            hooks=self.hooks,
+            metrics=self.metrics,
+            access=Access(self.hooks, config),
+            pubsub=self._new_pubsub(),
+            guids=Guids(random.getrandbits(16), random.getrandbits(32)),
+            epoch=time.time() - trio.current_time(),
+            open_session=self._open_session,
+            hold_publisher=lambda client_id, holder: self.sessions.hold_publisher(client_id, holder),
+            release_publisher=lambda client_id, holder: self.sessions.release_publisher(client_id, holder),
+        )
+        self.sessions = Directory(self._services, self._sessions)
+        self._gates: list[Gate] = []
+        self._inside = self._gate("in-process", config.allows_anonymous())
+        self._started_at = trio.current_time()
+
+    def _new_pubsub(self) -> PubSub:
+        return PubSub(self.router, self.retained, self.metrics, self.config.retained)
+
+    def _open_session(self, channel: Channel) -> None:
+        self.sessions.open(channel)
+
+    def _gate(self, name: str, allow_anonymous: bool) -> Gate:
+        gate = Gate(name, allow_anonymous, self._services, self.sessions, self._connections, self.scheduler)
+        self._gates.append(gate)
+        return gate
+
+    # What it does for others in this process
+
+    def connect(self) -> trio.abc.Stream:
+        """A connection without a socket: the client's end of a pair of trio streams."""
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._inside.admit_stream(ours)
+        return theirs
+
+    def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
+        """Publish in the broker's own name. Returns the number of sessions that it went to."""
+        now = trio.current_time()
+        wall = now + self._services.epoch
+        message = Message(topic, payload, qos, retain, guid=self._services.guids.next(wall), timestamp=wall)
+        return self._services.pubsub.publish(message, now)
+
+    def kick(self, client_id: str) -> bool:
+        """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
+        session = self.sessions.get(client_id)
+        if session is None or session.channel is None:
+            return False
+        session.ref.cast(mail.Kick(Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator"))
+        return True
+
+    def reload(self) -> None:
+        """Read password and access rule files again. What was decided under the old rules is forgotten.
+
+        Raises:
+            SecurityError: a file cannot be used; the old ones stay in force.
+        """
+        self._security.load()
+        for session in self.sessions:
+            session.ref.cast(mail.RulesChanged())
+
+    # Its life
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, then say goodbye and end.
+
+        Raises:
+            ListenError: an address cannot be listened on.
+            SecurityError: a password or access rule file cannot be used.
+        """
+        self._security.load()
+        async with trio.open_nursery() as nursery:
+            services = await nursery.start(self._serve)
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._say_goodbye()
+                services.cancel()
+
+    async def _serve(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        """Everything that runs, shielded: the last packets need it all, so `run` says when it is over."""
+        root = Supervisor(
+            Child("pubsub", self._start_pubsub),
+            Child("sessions", lambda: self._sessions),
+            Child("connections", lambda: self._connections),
+            strategy=Strategy.ONE_FOR_ONE,
+            intensity=5,
+            period=10.0,
+            name="node",
+        )
+        with trio.CancelScope(shield=True) as scope:
+            async with trio.open_nursery() as scheduling:
+                stepping = await scheduling.start(self._step)
+                try:
+                    async with trio.open_nursery() as nursery:
+                        await nursery.start(root.run, self.scheduler)
+                        if self._poller is not None:
+                            nursery.start_soon(self._poller.run)
+                        await self._open_listeners(nursery)
+                        nursery.start_soon(self._keep_house)
+                        if self.config.sys.interval:
+                            nursery.start_soon(self._publish_figures)
+                        task_status.started(scope)
+                finally:
+                    for listener in self.listeners:
+                        listener.close()
+                    if self._poller is not None:
+                        self._poller.close()
+                    stepping.cancel()
+
+    async def _step(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        """The run queue outlives everything else: actors that stop still have mail for each other."""
+        with trio.CancelScope(shield=True) as scope:
+            task_status.started(scope)
+            await self.scheduler.run()
+
+    def _start_pubsub(self) -> PubSub:
+        """After a crash the tables are as they were; only their writer is new."""
+        if hasattr(self._services.pubsub, "ref"):
+            self._services.pubsub = self._new_pubsub()
+        return self._services.pubsub
+
+    async def _open_listeners(self, nursery: trio.Nursery) -> None:
+        for settings in self.config.listeners:
+            anonymous = self.config.allows_anonymous(settings)
+            gate = self._gate(settings.label, anonymous)
+            listener = Listener(settings, gate, self._services, self._poller, self.scheduler)
+            try:
+                await listener.open(nursery)
+            except OSError as error:
+                raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
+            self.listeners.append(listener)
+            host, port = listener.address
+            who = "anybody may connect" if anonymous else "clients need credentials"
+            reach = ", from this machine only" if settings.loopback else ""
+            _logger.info("listening on %s port %d: %s%s", host, port, who, reach)
+
+    async def _say_goodbye(self) -> None:
+        """No new clients; wills are published while there is somebody to get them; then everybody is told."""
+        for listener in self.listeners:
+            listener.close()
+        for session in self.sessions:
+            session.ref.cast(mail.PublishWill())
+        await self._quiet()
+        for session in self.sessions:
+            session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
+        await self._quiet()
+        with trio.move_on_after(self.config.mqtt.linger):
+            for gate in self._gates:
+                await gate.empty()
+
+    async def _quiet(self) -> None:
+        """Wait until the actors have handled what they were sent."""
+        while self.scheduler.step():
+            await trio.lowlevel.checkpoint()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await trio.sleep(HOUSEKEEPING)
+            now = trio.current_time()
+            self.retained.sweep(now)
+            self.sessions.sweep_flapping(now)
+            # the wall clock may be set while we run
+            self._services.epoch = time.time() - now
+
+    # Figures
+
+    async def figures(self) -> dict[str, int]:
+        """All counters and gauges. Sessions are looked at in slices, so that the message flow goes on."""
+        gauges, router = self._gauges, self.router
+        gauges.sessions_count = len(self.sessions)
+        gauges.connections_count = gauges.queue_count = gauges.queue_bytes = 0
+        gauges.inflight_count = gauges.awaiting_rel_count = 0
+        for number, session in enumerate(self.sessions, 1):
+            state = session.session
+            gauges.connections_count += session.channel is not None
+            gauges.queue_count += state.queue.length
+            gauges.queue_bytes += state.queue.byte_size
+            gauges.inflight_count += len(state.inflight)
+            gauges.awaiting_rel_count += len(state.awaiting_rel)
+            if number % SESSIONS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        gauges.subscriptions_count = router.subscriptions
+        gauges.subscriptions_shared_count = router.shared_subscriptions
+        gauges.topics_count = router.filters
+        gauges.retained_count = len(self.retained)
+        gauges.retained_bytes = self.retained.payload_bytes
+        gauges.note_maxima()
+        return self.metrics.snapshot() | gauges.snapshot()
+
+    async def _publish_figures(self) -> None:
+        rates, published = Rates(RATED, trio.current_time()), dict[str, bytes]()
+        while True:
+            figures = await self.figures()
+            now = trio.current_time()
+            rates.update(figures, now)
+            topics = sys_topics(__version__, now - self._started_at, figures, rates)
+            for topic, payload in changed(topics, published):
+                self.publish(topic, payload, retain=True)
+            await trio.sleep(self.config.sys.interval)
+
+
+class ListenError(Exception):
+    """An address cannot be listened on."""
+
+
+@asynccontextmanager
+async def open_node(config: Config | None = None, hooks: Hooks | None = None) -> AsyncGenerator[Node, None]:
+    """Run a broker for the length of a block.
+
+    Raises:
+        ListenError: an address cannot be listened on.
+        SecurityError: a password or access rule file cannot be used.
+    """
+    node = Node(config if config is not None else Config(), hooks)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+            yield node
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise innermost(group) from None

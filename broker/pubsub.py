@@ -1,0 +1,132 @@
+"""The pubsub layer: from one message to all who want it.
+
+Reads are direct and writes are messages. A publish looks up the routes in its publisher's own turn; subscribing and
+unsubscribing are mail for the one actor that writes the routes. Retained messages are written in the publisher's turn,
+together with the look-up: a subscription made before gets the message live, one made after finds it in the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trunkline.actors import Actor
+from trunkline.broker.session.mail import Subscribed, Unsubscribed
+from trunkline.router import Options, RetainedStore, Router, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.metrics import Metrics
+    from trunkline.broker.session.subscribing import Answer
+    from trunkline.broker.settings import RetainedSettings
+    from trunkline.mqtt.message import Message
+
+
+class Subscriber:
+    """A session as routes and publishers see it. It may live elsewhere: nothing is asked of it but `cast`."""
+
+    __slots__ = ("cast", "client_id", "online")
+
+    def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
+        self.client_id = client_id
+        #: Mail for the session: `(message, target)`, or one of `trunkline.broker.session.mail`.
+        self.cast = cast
+        #: Is a client there to be sent something? Shared groups prefer those.
+        self.online = False
+
+
+@dataclass(slots=True, eq=False)
+class MakeRoutes:
+    subscriber: Subscriber
+    requests: list[tuple[str, Options]]
+    #: Comes back with the reply.
+    answer: Answer
+
+
+@dataclass(slots=True, eq=False)
+class RemoveRoutes:
+    subscriber: Subscriber
+    filters: list[str]
+    answer: Answer | None
+
+
+@dataclass(slots=True, eq=False)
+class Grant:
+    """A subscription that was made."""
+
+    filter: str
+    options: Options
+    #: It was not there before.
+    fresh: bool
+    #: Messages with a greater id were published after it was made, and come live.
+    since: int
+
+
+class PubSub(Actor[MakeRoutes | RemoveRoutes]):
+    """The one writer of the routes, and the way through them."""
+
+    def __init__(
+        self, router: Router[Subscriber], retained: RetainedStore, metrics: Metrics, settings: RetainedSettings
+    ):
+        self.router = router
+        self.retained = retained
+        self._metrics = metrics
+        self._settings = settings
+        #: Id of the newest message that was routed.
+        self.newest = 0
+
+    def handle(self, message: MakeRoutes | RemoveRoutes) -> None:
+        subscriber = message.subscriber
+        if isinstance(message, MakeRoutes):
+            grants = [
+                Grant(filter, options, self.router.subscribe(subscriber, filter, options), self.newest)
+                for filter, options in message.requests
+            ]
+            subscriber.cast(Subscribed(message.answer, grants))
+        else:
+            existed = [self.router.unsubscribe(subscriber, filter) for filter in message.filters]
+            subscriber.cast(Unsubscribed(message.answer, existed))
+
+    def publish(
+        self,
+        message: Message,
+        now: float,
+        origin: Subscriber | None = None,
+        echo: Callable[[Message, Target[Subscriber]], None] | None = None,
+    ) -> int:
+        """Route a message; the number of sessions that it went to.
+
+        `origin` is the publisher as a subscriber. Its own copy goes to `echo` at once instead of through its mailbox,
+        so that the client has it before the acknowledgement of what it published.
+        """
+        self.newest = message.guid
+        if message.retain:
+            self._retain(message, now)
+        route = self.router.match(message.topic)
+        for target in route.targets:
+            subscriber = target.subscriber
+            if subscriber is not origin:
+                subscriber.cast((message, target))
+            else:
+                own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
+                if own is not None and echo is not None:
+                    echo(message, own)
+        reached = len(route.targets)
+        for group in route.groups:
+            member = group.pick(message.publisher, message.topic)
+            if member is not None:
+                reached += 1
+                if member.subscriber is origin and echo is not None:
+                    echo(message, member)
+                else:
+                    member.subscriber.cast((message, member))
+        return reached
+
+    def _retain(self, message: Message, now: float) -> None:
+        if self._settings.enabled:
+            outcome = self.retained.store(message, now)
+            if outcome.refused:
+                self._metrics.messages_retained_refused += 1
+            elif message.payload:
+                self._metrics.messages_retained += 1

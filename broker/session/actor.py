@@ -1,0 +1,522 @@
+"""A session as an actor: the owner of one client id, from its first CONNECT to the end of its session.
+
+Mail of the client's connection, deliveries of publishers, answers of the router and timers all come through one
+mailbox, so nothing here needs a lock. What goes out is collected during a turn and leaves in one cast at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.actors import Actor
+from trunkline.broker.pubsub import RemoveRoutes, Subscriber
+from trunkline.broker.session import mail, reauthentication, will
+from trunkline.broker.session.inbound import Inbound
+from trunkline.broker.session.outbound import Outbound
+from trunkline.broker.session.pressure import Pressure
+from trunkline.broker.session.subscribing import Subscribing
+from trunkline.hooks.points import (
+    CLIENT_CONNACK,
+    CLIENT_CONNECTED,
+    CLIENT_DISCONNECTED,
+    SESSION_CREATED,
+    SESSION_DISCARDED,
+    SESSION_RESUMED,
+    SESSION_TAKEN_OVER,
+    SESSION_TERMINATED,
+)
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packets import (
+    Auth,
+    Connack,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+)
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from trunkline.actors import Timer
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Session
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.packets import Packet, Will
+
+
+class SessionActor(Actor[Any]):
+    __slots__ = (
+        "_ended",
+        "_expires_at",
+        "_expiry",
+        "_held",
+        "_inbound",
+        "_on_end",
+        "_outbound",
+        "_retry",
+        "_services",
+        "_subscribing",
+        "_waiting",
+        "_will",
+        "_will_due",
+        "_will_timer",
+        "channel",
+        "client",
+        "session",
+        "subscriber",
+    )
+
+    def __init__(
+        self, session: Session, client: ClientInfo, services: Services, on_end: Callable[[SessionActor], None]
+    ) -> None:
+        """`on_end` is called when the session is over, which makes its client id free."""
+        self.session = session
+        #: The client; while nobody is connected, the last one.
+        self.client = client
+        self.channel: Channel | None = None
+        self._services = services
+        self._on_end = on_end
+        #: What the client sent while it waits for an answer; None when it does not wait or sent nothing.
+        self._held: list[mail.Received | mail.Lost] | None = None
+        self._waiting = False
+        #: A will that waits for its delay.
+        self._will: Will | None = None
+        self._will_timer: Timer | None = None
+        self._will_due = inf
+        self._expiry: Timer | None = None
+        self._expires_at = inf
+        self._retry: Timer | None = None
+        #: Is the client id free, and the actor only here until its routes are gone?
+        self._ended = False
+
+    def init(self) -> None:
+        self.subscriber = Subscriber(self.session.client_id, self.ref.cast)
+        pressure = Pressure(self.session.client_id, self._services, self._after)
+        self._outbound = Outbound(self.session, self._services, pressure, self.client)
+        self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber)
+        self._subscribing = Subscribing(self.session, self._services, self._outbound, self.subscriber)
+
+    # A turn
+
+    def handle_many(self, messages: list[Any]) -> None:
+        outbound = self._outbound
+        outbound.now = self._inbound.now = self.scheduler.now
+        deliver = outbound.deliver
+        for message in messages:
+            if type(message) is tuple:
+                deliver(message[0], message[1])
+            else:
+                _MAIL[type(message)](self, message)
+        self._flush()
+
+    def _flush(self) -> None:
+        outbound = self._outbound
+        if outbound.pieces and self.channel is not None:
+            self.channel.cast(outbound.pieces)
+            outbound.pieces = []
+        if outbound.sent:
+            self._services.metrics.messages_sent += outbound.sent
+            outbound.sent = 0
+        self._inbound.end_turn()
+
+    def _fill(self) -> None:
+        if self._outbound.fill():
+            self.ref.cast(mail.Timeout(self._fill))  # the rest in a turn of its own
+
+    def _after(self, delay: float, action: Callable[[], None]) -> Callable[[], None]:
+        return self.send_after(delay, mail.Timeout(action)).cancel
+
+    def _on_timeout(self, message: mail.Timeout) -> None:
+        message.action()
+
+    # What the client sends
+
+    def _on_received(self, message: mail.Received) -> None:
+        channel = message.channel
+        if channel is not self.channel:
+            self._forward(message)
+            return
+        if self._waiting:
+            self._hold(message)
+            return
+        inbound, outbound = self._inbound, self._outbound
+        acknowledged = False
+        try:
+            for index, packet in enumerate(message.packets):
+                if type(packet) is Publish:
+                    inbound.publish(packet, channel)
+                elif type(packet) is Puback:
+                    outbound.puback(packet)
+                    acknowledged = True
+                else:
+                    handler = _PACKETS.get(type(packet))
+                    if handler is None:  # [MQTT-3.1.0-2]
+                        raise ProtocolError(f"a second {type(packet).__name__.upper()}")
+                    handler(self, packet)
+                    acknowledged = True
+                    if self.channel is not channel:
+                        return
+                    if self._waiting:
+                        rest = message.packets[index + 1 :]
+                        if rest or message.error is not None:
+                            self._hold(mail.Received(channel, rest, message.error))
+                        return
+            if message.error is not None:
+                raise message.error
+        except ProtocolError as error:
+            self._disconnect(error.reason, str(error))
+            return
+        if acknowledged:
+            self._fill()
+
+    def _hold(self, message: mail.Received | mail.Lost) -> None:
+        """The client waits: what it sent is kept in order, and its connection reads no more."""
+        if self._held is None:
+            self._held = []
+            message.channel.cast(mail.Pause(self))
+        self._held.append(message)
+
+    def wait_for(self, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
+        """Ask something that takes time. This client waits for the answer, everybody else goes on."""
+        channel = self.channel
+        assert channel is not None
+        self._waiting = True
+
+        async def ask() -> None:
+            answer = await question()
+            self.ref.cast(mail.Answered(channel, lambda: answered(answer)))
+
+        self.start_task(ask)
+
+    def _on_answered(self, message: mail.Answered) -> None:
+        if message.channel is not self.channel:
+            return
+        self._waiting = False
+        try:
+            message.proceed()
+        except ProtocolError as error:
+            self._disconnect(error.reason, str(error))
+            return
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """With what the client sent while it had to wait, unless it has to wait again."""
+        if self._waiting or self._held is None:
+            return
+        held, self._held = self._held, None
+        channel = held[0].channel
+        for index, message in enumerate(held):
+            _MAIL[type(message)](self, message)
+            if self._waiting:
+                self._held = [*(self._held or ()), *held[index + 1 :]]
+                return
+        channel.cast(mail.Resume(self))
+
+    def _on_pubrec(self, packet: Pubrec) -> None:
+        self._outbound.pubrec(packet)
+
+    def _on_pubrel(self, packet: Pubrel) -> None:
+        assert self.channel is not None
+        self._inbound.pubrel(packet, self.channel)
+
+    def _on_pubcomp(self, packet: Pubcomp) -> None:
+        self._outbound.pubcomp(packet)
+
+    def _on_subscribe(self, packet: Subscribe) -> None:
+        channel, subscribing = self.channel, self._subscribing
+        assert channel is not None
+
+        def subscribe(requests: Any) -> None:
+            self._waiting = True  # for the routes
+            subscribing.subscribe(packet, requests, channel)
+
+        if subscribing.is_async(packet):
+            self.wait_for(lambda: subscribing.requests_async(packet, channel), subscribe)
+        else:
+            subscribe(subscribing.requests(packet, channel))
+
+    def _on_unsubscribe(self, packet: Unsubscribe) -> None:
+        channel, subscribing = self.channel, self._subscribing
+        assert channel is not None
+
+        def unsubscribe(filters: Any) -> None:
+            self._waiting = True  # for the routes
+            subscribing.unsubscribe(packet, filters, channel)
+
+        if subscribing.is_async(packet):
+            self.wait_for(lambda: subscribing.filters_async(packet, channel), unsubscribe)
+        else:
+            unsubscribe(subscribing.filters(packet, channel))
+
+    def _on_subscribed(self, message: mail.Subscribed) -> None:
+        self._subscribing.subscribed(message)
+        self._routed(message.answer.channel)
+
+    def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
+        if message.answer is None:
+            self._finish()
+            return
+        self._subscribing.unsubscribed(message)
+        self._routed(message.answer.channel)
+
+    def _routed(self, channel: Channel) -> None:
+        """The routes are as this connection asked for, and it may go on."""
+        if channel is self.channel:
+            self._waiting = False
+            self._fill()
+            self._go_on()
+
+    def _on_pingreq(self, packet: Pingreq) -> None:
+        self._outbound.write(Pingresp())  # [MQTT-3.12.4-1]
+
+    def _on_auth(self, packet: Auth) -> None:
+        assert self.channel is not None
+        reauthentication.step(self, self.channel, packet, self._services.hooks)
+
+    def write(self, packet: Packet) -> None:
+        """Put a packet behind what goes out in this turn."""
+        self._outbound.write(packet)
+
+    def _on_disconnect(self, packet: Disconnect) -> None:
+        channel = self.channel
+        assert channel is not None
+        expiry = packet.properties.get("session_expiry_interval")
+        if expiry is not None:
+            if expiry and not channel.expiry_interval:  # [MQTT-3.14.2-2]
+                raise ProtocolError("a session expiry of 0 cannot be raised at DISCONNECT")
+            self.session.expiry_interval = self._services.bounded_expiry(expiry)
+        if packet.reason == Reason.SUCCESS:
+            channel.will = None  # [MQTT-3.14.4-3]
+        channel.cast(mail.Close(b""))
+        self._detach(Reason(packet.reason), "the client said goodbye")
+
+    # The connection comes and goes
+
+    def _on_attach(self, message: mail.Attach) -> None:
+        channel, services = message.channel, self._services
+        if self._ended:  # it expired while the request was on its way
+            services.open_session(channel)
+            return
+        if self.channel is not None:
+            services.metrics.session_takenover += 1
+            services.hooks.notify(SESSION_TAKEN_OVER, self.client)
+            if self.channel.will is not None and will.delay(self.channel.will):
+                self.channel.will = None  # [MQTT-3.1.3-9] the session is resumed before the delay has passed
+            self._close(self.channel, Reason.SESSION_TAKEN_OVER, "another connection has this client id")
+            self._left(Reason.SESSION_TAKEN_OVER, "another connection has this client id")
+        self._will = None
+        self._stop_timers()
+        self.channel, self.client = channel, channel.client
+        self.session.expiry_interval = channel.expiry_interval
+        self.subscriber.online = True
+        connack = Connack(message.present, Reason.SUCCESS, channel.connack)
+        services.metrics.client_connected += 1
+        if message.present:
+            services.metrics.session_resumed += 1
+            services.hooks.notify(SESSION_RESUMED, self.client)
+        else:
+            services.metrics.session_created += 1
+            services.hooks.notify(SESSION_CREATED, self.client)
+        services.hooks.notify(CLIENT_CONNACK, self.client, connack)
+        self._outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
+        self._outbound.attach(channel)
+        self._fill()
+        services.hooks.notify(CLIENT_CONNECTED, self.client)
+        if services.config.session.retry_interval and channel.version != Version.V5:
+            self._retry_later()
+
+    def _retry_later(self) -> None:
+        self._retry = self.send_after(self._services.config.session.retry_interval, mail.Timeout(self._send_again))
+
+    def _send_again(self) -> None:
+        if self.channel is not None:
+            self._outbound.retry(self._services.config.session.retry_interval)
+            self._retry_later()
+
+    def _forward(self, message: mail.Received | mail.Lost | mail.Congested | mail.Writable) -> None:
+        """From a connection that is not ours: one that lost this session, or one that came when it had just ended."""
+        if self._ended and message.channel.session is not self.subscriber.cast:
+            message.channel.session(message)
+
+    def _on_lost(self, message: mail.Lost) -> None:
+        if message.channel is not self.channel:
+            self._forward(message)
+            return
+        if self._waiting:
+            self._hold(message)  # what came before it is handled first
+        else:
+            self._detach(message.reason, message.text)
+
+    def _on_congested(self, message: mail.Congested) -> None:
+        if message.channel is self.channel:
+            self._outbound.congested()
+
+    def _on_writable(self, message: mail.Writable) -> None:
+        if message.channel is self.channel:
+            self._outbound.writable()
+            self._fill()
+
+    def _on_kick(self, message: mail.Kick) -> None:
+        if self.channel is not None and message.channel in (None, self.channel):
+            self._disconnect(message.reason, message.text)
+
+    def _on_publish_will(self, message: mail.PublishWill) -> None:
+        if self.channel is not None:
+            self._will, self.channel.will = self.channel.will, None
+        self._publish_will()
+
+    def _on_rules_changed(self, message: mail.RulesChanged) -> None:
+        if self.channel is not None:
+            self.channel.may_publish.clear()
+            self.channel.may_read.clear()
+
+    def _disconnect(self, reason: Reason, text: str) -> None:
+        """End the connection from our side."""
+        assert self.channel is not None
+        self._close(self.channel, reason, text)
+        self._detach(reason, text)
+
+    def _close(self, channel: Channel, reason: Reason, text: str) -> None:
+        """Say why where the client can hear it, behind all that it was sent before.  # [MQTT-3.14.4-1]"""
+        self._flush()
+        farewell = b""
+        if channel.version == Version.V5:
+            properties: Properties = {"reason_string": text} if channel.problem_information else NO_PROPERTIES
+            farewell = encode(Disconnect(reason, properties), channel.version)
+            if 0 < channel.max_packet_size < len(farewell):
+                farewell = encode(Disconnect(reason), channel.version)
+        channel.cast(mail.Close(farewell))
+
+    def _left(self, reason: Reason, text: str) -> None:
+        """The channel is over. Its will is published if nothing more is to be waited for."""
+        channel, services = self.channel, self._services
+        assert channel is not None
+        self.channel = None
+        self._held = None
+        self._waiting = False
+        self.subscriber.online = False
+        self._outbound.detach()
+        self._stop_timers()
+        services.metrics.client_disconnected += 1
+        services.hooks.notify(CLIENT_DISCONNECTED, channel.client, reason, text)
+        self._will = channel.will
+        if self._will is not None and not (will.delay(self._will) and self.session.expiry_interval):
+            self._publish_will()
+
+    def _detach(self, reason: Reason, text: str) -> None:
+        """Nobody is connected any more. The session ends now or when its time is up."""
+        self._left(reason, text)
+        expiry = self.session.expiry_interval
+        if not expiry:
+            self._end("disconnected")
+            return
+        if self._will is not None:
+            self._will_due = self.scheduler.now + min(will.delay(self._will), expiry)
+            self._will_timer = self.send_after(min(will.delay(self._will), expiry), mail.Timeout(self._will_is_due))
+        if expiry < inf:
+            self._expires_at = self.scheduler.now + expiry
+            self._expiry = self.send_after(expiry, mail.Timeout(self._expire))
+
+    def _will_is_due(self) -> None:
+        if self.scheduler.now >= self._will_due:
+            self._publish_will()
+
+    def _publish_will(self) -> None:
+        gone, self._will = self._will, None
+        if gone is not None:  # [MQTT-3.1.2-8]
+            will.publish(gone, self.client, self._services, self._outbound.now)
+
+    def _stop_timers(self) -> None:
+        """What they have sent already is told by its time to be out of date."""
+        self._will_due = self._expires_at = inf
+        for timer in (self._will_timer, self._expiry, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._will_timer = self._expiry = self._retry = None
+
+    # The end
+
+    def _expire(self) -> None:
+        if self.scheduler.now >= self._expires_at:  # [MQTT-4.1.0-2]
+            self._services.metrics.session_expired += 1
+            self._end("expired")
+
+    def _on_end_wanted(self, message: mail.End) -> None:
+        if self._ended:
+            return
+        self.session.expiry_interval = 0.0  # so no will waits for its delay
+        if self.channel is not None:
+            self._close(self.channel, message.reason, message.word)
+            self._left(message.reason, message.word)
+        self._end(message.word)
+
+    def _end(self, word: str) -> None:
+        """The session is over and its client id free. The actor ends when no route leads to it any more."""
+        services = self._services
+        self._ended = True
+        self._publish_will()  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+        self._stop_timers()
+        self._on_end(self)
+        if word == "discarded":
+            services.metrics.session_discarded += 1
+            services.hooks.notify(SESSION_DISCARDED, self.client)
+        else:
+            services.hooks.notify(SESSION_TERMINATED, self.client, word)
+        services.metrics.session_terminated += 1
+        services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
+
+    def _finish(self) -> None:
+        self._outbound.hand_over(self.subscriber)
+        self.stop()
+
+    def ended(self, reason: BaseException | None) -> None:
+        """The actor is gone. After a crash the client must not wait for an answer, nor its client id be lost."""
+        if not self._ended:
+            self._ended = True
+            if self.channel is not None:
+                self.channel.cast(mail.Close(b""))
+            self._on_end(self)
+            self._services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
+
+
+_MAIL: Final[dict[type, Callable[[SessionActor, Any], None]]] = {
+    mail.Attach: SessionActor._on_attach,
+    mail.Received: SessionActor._on_received,
+    mail.Lost: SessionActor._on_lost,
+    mail.Congested: SessionActor._on_congested,
+    mail.Writable: SessionActor._on_writable,
+    mail.Subscribed: SessionActor._on_subscribed,
+    mail.Unsubscribed: SessionActor._on_unsubscribed,
+    mail.Answered: SessionActor._on_answered,
+    mail.Timeout: SessionActor._on_timeout,
+    mail.Kick: SessionActor._on_kick,
+    mail.End: SessionActor._on_end_wanted,
+    mail.PublishWill: SessionActor._on_publish_will,
+    mail.RulesChanged: SessionActor._on_rules_changed,
+}
+
+#: PUBLISH and PUBACK are not here: they are taken before the look-up.
+_PACKETS: Final[dict[type, Callable[[SessionActor, Any], None]]] = {
+    Pubrec: SessionActor._on_pubrec,
+    Pubrel: SessionActor._on_pubrel,
+    Pubcomp: SessionActor._on_pubcomp,
+    Subscribe: SessionActor._on_subscribe,
+    Unsubscribe: SessionActor._on_unsubscribe,
+    Pingreq: SessionActor._on_pingreq,
+    Auth: SessionActor._on_auth,
+    Disconnect: SessionActor._on_disconnect,
+}

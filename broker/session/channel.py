@@ -1,0 +1,55 @@
+"""One network connection as its session sees it: what the CONNECT agreed on, and what ends with the connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.session.mail import ToConnection, ToSession
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.exchange import Exchange
+    from trunkline.mqtt.packets import Will
+    from trunkline.mqtt.versions import Version
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """Lives from CONNECT to the end of the network connection. A session has one, or none while its client is away."""
+
+    client: ClientInfo
+    #: Mail for the connection: wire bytes in order, or a request of `trunkline.broker.session.mail`.
+    cast: Callable[[ToConnection], None]
+    version: Version
+    clean_start: bool = True
+    #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.
+    expiry_interval: float = 0.0
+    will: Will | None = None
+    #: QoS 1 and 2 messages that the client takes unacknowledged.
+    receive_maximum: int = 65_535
+    #: Bytes of the largest packet that the client takes; 0: no limit.
+    max_packet_size: int = 0
+    #: Does the client want reason strings and user properties on packets other than PUBLISH, CONNACK and DISCONNECT?
+    problem_information: bool = True
+    #: What CONNACK tells a 5.0 client.
+    connack: Properties = field(default=NO_PROPERTIES)
+    authentication_method: str | None = None
+    #: A re-authentication under way.
+    exchange: Exchange | None = None
+    #: Topic aliases that the client has set, and the highest that it may.
+    aliases_in: dict[int, str] = field(default_factory=dict[int, str])
+    alias_maximum_in: int = 0
+    #: Topic aliases that we have set, and how many the client allows.
+    aliases_out: dict[str, int] = field(default_factory=dict[str, int])
+    alias_maximum_out: int = 0
+    #: Decisions of the access rules, dropped when the rules change. Publishing: by topic and `qos << 1 | retain`.
+    may_publish: dict[tuple[str, int], bool] = field(default_factory=dict[tuple[str, int], bool])
+    may_read: dict[str, bool] = field(default_factory=dict[str, bool])
+    #: Mail for the session that this connection has. Set when it gets one.
+    session: Callable[[ToSession], None] = field(init=False)
+    #: True when each PUBLISH to this client may be the shared encoding as it is.
+    plain: bool = True

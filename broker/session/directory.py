@@ -1,0 +1,146 @@
+"""Which session has which client id. There is one at most, at any moment: taking a client id is one step here."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from trunkline.broker.session import mail
+from trunkline.broker.session.actor import SessionActor
+from trunkline.broker.session.awaiting_rel import AwaitingRel
+from trunkline.broker.session.inflight import Inflight
+from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow
+from trunkline.broker.session.state import Session
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trunkline.actors import Supervisor
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.services import Services
+
+
+class Directory:
+    __slots__ = ("_flapping", "_priority", "_services", "_sessions", "_supervisor")
+
+    def __init__(self, services: Services, supervisor: Supervisor) -> None:
+        self._services = services
+        self._supervisor = supervisor
+        self._sessions: dict[str, SessionActor] = {}
+        self._flapping: dict[str, deque[float]] = {}
+        self._priority = _priorities(services.config.session.priorities)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[SessionActor]:
+        return iter(list(self._sessions.values()))
+
+    def get(self, client_id: str) -> SessionActor | None:
+        return self._sessions.get(client_id)
+
+    @property
+    def full(self) -> bool:
+        limit: int = self._services.config.limits.max_sessions
+        return 0 < limit <= len(self._sessions)
+
+    def open(self, channel: Channel) -> None:
+        """Give a connection the session of its client id: the one that is there, or a new one."""
+        client = channel.client
+        known = self._sessions.get(client.client_id)
+        if known is not None and self._resumes(known, channel):
+            channel.session = known.subscriber.cast
+            channel.session(mail.Attach(channel, True))  # [MQTT-3.1.2-5]
+            return
+        if known is not None:  # [MQTT-3.1.2-4]
+            known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded"))
+        settings = self._services.config.session
+        session = Session(
+            client.client_id,
+            client.connected_at,
+            Inflight(settings.max_inflight),
+            MessageQueue(
+                max_length=settings.max_queue_length,
+                max_bytes=settings.max_queue_bytes,
+                store_qos0=settings.store_qos0,
+                overflow=Overflow(settings.overflow),
+                priority=self._priority,
+                default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
+            ),
+            AwaitingRel(settings.max_awaiting_rel),
+        )
+        actor = SessionActor(session, client, self._services, self._forget)
+        self._sessions[client.client_id] = actor
+        self._supervisor.start(actor, name=f"session {client.client_id}")
+        channel.session = actor.subscriber.cast
+        channel.session(mail.Attach(channel, False))
+
+    @staticmethod
+    def _resumes(known: SessionActor, channel: Channel) -> bool:
+        """A session with an expiry of 0 ends with its connection, so there is nothing left of it to resume."""
+        return not channel.clean_start and known.session.expiry_interval > 0
+
+    def _forget(self, actor: SessionActor) -> None:
+        if self._sessions.get(actor.session.client_id) is actor:
+            del self._sessions[actor.session.client_id]
+
+    # N91: two clients that share a client id disconnect each other for ever, unless somebody says no
+
+    def flaps(self, client_id: str, now: float) -> bool:
+        """Has this client id been taken over too often lately? To be asked before each `open`."""
+        settings = self._services.config.flapping
+        takeovers = self._flapping.get(client_id)
+        known = self._sessions.get(client_id)
+        if takeovers is not None and takeovers and takeovers[-1] > now:
+            return True  # in jail until then
+        if not settings.max_takeovers or known is None or known.channel is None:
+            return False
+        if takeovers is None:
+            takeovers = self._flapping[client_id] = deque()
+        takeovers.append(now)
+        while takeovers[0] <= now - settings.window:
+            takeovers.popleft()
+        if len(takeovers) <= settings.max_takeovers:
+            return False
+        takeovers.append(now + settings.jail)
+        return True
+
+    def sweep_flapping(self, now: float) -> None:
+        """Forget what lies too far back to count."""
+        window = self._services.config.flapping.window
+        self._flapping = {
+            client_id: takeovers for client_id, takeovers in self._flapping.items() if takeovers[-1] > now - window
+        }
+
+    # Back-pressure, see `trunkline.broker.session.pressure`
+
+    def hold_publisher(self, client_id: str, holder: object) -> bool:
+        publisher = self._sessions.get(client_id)
+        if publisher is None or publisher.channel is None:
+            return False
+        publisher.channel.cast(mail.Pause(holder))
+        return True
+
+    def release_publisher(self, client_id: str, holder: object) -> None:
+        publisher = self._sessions.get(client_id)
+        if publisher is not None and publisher.channel is not None:
+            publisher.channel.cast(mail.Resume(holder))
+
+
+def _priorities(by_filter: Mapping[str, int]) -> Callable[[str], int | None] | None:
+    """The priority of a topic: of its own name if it is listed, or else of the first filter that matches."""
+    if not by_filter:
+        return None
+
+    def priority(topic: str) -> int | None:
+        exact = by_filter.get(topic)
+        if exact is not None:
+            return exact
+        for filter, value in by_filter.items():
+            if matches(filter, topic):
+                return value
+        return None
+
+    return priority

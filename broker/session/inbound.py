@@ -1,0 +1,185 @@
+"""From one client to the broker: PUBLISH at each QoS, up to routing and the acknowledgement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.awaiting_rel import Received
+from trunkline.broker.session.inflight import Miss
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.frames import PACKET_ID
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Session
+
+
+class Inbound:
+    __slots__ = ("_awaiting_rel", "_outbound", "_services", "_subscriber", "_unacknowledged", "now", "received")
+
+    def __init__(self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber) -> None:
+        self._services = services
+        self._outbound = outbound
+        self._subscriber = subscriber
+        self._awaiting_rel = session.awaiting_rel
+        #: QoS 1 messages of this turn; their acknowledgements leave at its end.
+        self._unacknowledged = 0
+        #: The node's time in this turn.
+        self.now = 0.0
+        #: Messages since the counters were last brought up to date.
+        self.received = 0
+
+    def publish(self, packet: Publish, channel: Channel) -> None:
+        """
+        Raises:
+            ProtocolError: the client must go.
+        """
+        services = self._services
+        qos = packet.qos
+        self.received += 1
+        if packet.properties:
+            self._read_properties(packet, channel)
+        if qos or packet.retain:
+            self._check_limits(packet, channel)
+            if qos == 2 and packet.packet_id in self._awaiting_rel:
+                self._acknowledge(channel, packet, Reason.SUCCESS)  # [MQTT-4.3.3-10]
+                return
+        topic = packet.topic
+        allowed = channel.may_publish.get((topic, qos << 1 | packet.retain))
+        if allowed is None:
+            allowed = services.access.may_publish(channel, topic, qos, packet.retain)
+        if not allowed or topic[:5] == "$SYS/":
+            self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
+            return
+        packet.publisher = channel.client.client_id
+        packet.username = channel.client.username
+        packet.timestamp = wall = self.now + services.epoch
+        packet.guid = services.guids.next(wall)
+        message: Message = packet
+        if services.hooks.message_publish:
+            changed = services.hooks.transform(MESSAGE_PUBLISH, channel.client, message)
+            if type(changed) is Deny:
+                self._refuse(packet, channel, DropReason.HOOK, changed.reason, changed.text)
+                return
+            message = changed
+        if qos == 2:
+            if self._awaiting_rel.receive(packet.packet_id, message, self.now) is Received.FULL:
+                self._too_many(packet, channel)
+                return
+            found = bool(services.pubsub.router.match(message.topic))
+        else:
+            found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound.deliver) > 0
+            if not found:
+                self._nobody(message, channel)
+        if qos:
+            self._acknowledge(channel, packet, Reason.SUCCESS if found else Reason.NO_MATCHING_SUBSCRIBERS)
+
+    def pubrel(self, packet: Pubrel, channel: Channel) -> None:
+        """The message that was taken over is routed now, once.  # [MQTT-4.3.3-12]"""
+        message = self._awaiting_rel.release(packet.packet_id)
+        if message is Miss.NOT_FOUND:
+            reply = Pubcomp(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+        else:
+            reply = Pubcomp(packet.packet_id)  # [MQTT-4.3.3-11]
+            if isinstance(message, Message):
+                publish = self._services.pubsub.publish
+                if not publish(message, self.now, self._subscriber, self._outbound.deliver):
+                    self._nobody(message, channel)
+        self._outbound.pieces.append(encode(reply, channel.version))
+
+    def end_turn(self) -> None:
+        """What was acknowledged in this turn has gone out."""
+        self._unacknowledged = 0
+        if self.received:
+            self._services.metrics.messages_received += self.received
+            self.received = 0
+
+    def _read_properties(self, packet: Publish, channel: Channel) -> None:
+        """Topic alias and expiry; what is left is for the subscribers.  # [MQTT-3.3.2-4] [MQTT-3.3.2-20]"""
+        properties = packet.properties
+        alias = properties.get("topic_alias")
+        if alias is not None:
+            if alias > channel.alias_maximum_in:  # [MQTT-3.3.2-9]
+                raise ProtocolError(
+                    f"topic alias {alias} is above {channel.alias_maximum_in}", Reason.TOPIC_ALIAS_INVALID
+                )
+            if packet.topic:
+                channel.aliases_in[alias] = packet.topic
+            elif alias in channel.aliases_in:
+                packet.topic = channel.aliases_in[alias]
+            else:
+                raise ProtocolError(f"topic alias {alias} was not set")
+            rest: Properties = {**properties}
+            del rest["topic_alias"]
+            packet.properties = rest or NO_PROPERTIES
+        interval = properties.get("message_expiry_interval")
+        if interval is not None:
+            packet.expires_at = self.now + interval
+
+    def _check_limits(self, packet: Publish, channel: Channel) -> None:
+        mqtt = self._services.config.mqtt
+        if packet.qos > mqtt.max_qos:
+            raise ProtocolError(f"QoS {packet.qos} is not offered", Reason.QOS_NOT_SUPPORTED)  # [MQTT-3.2.2-11]
+        if packet.retain and not mqtt.retain_available:
+            raise ProtocolError("retained messages are not offered", Reason.RETAIN_NOT_SUPPORTED)  # [MQTT-3.2.2-14]
+        if packet.qos and channel.version == Version.V5:
+            self._unacknowledged += 1
+            if (
+                self._unacknowledged + len(self._awaiting_rel) > mqtt.receive_maximum
+                and packet.packet_id not in self._awaiting_rel
+            ):
+                raise ProtocolError(  # [MQTT-3.3.4-7]
+                    f"more than {mqtt.receive_maximum} messages without acknowledgement",
+                    Reason.RECEIVE_MAXIMUM_EXCEEDED,
+                )
+
+    def _acknowledge(
+        self, channel: Channel, packet: Publish, reason: int, properties: Properties = NO_PROPERTIES
+    ) -> None:
+        pieces = self._outbound.pieces
+        if reason and channel.version == Version.V5:
+            kind = Puback if packet.qos == 1 else Pubrec
+            pieces.append(encode(kind(packet.packet_id, reason, properties), Version.V5))
+        else:
+            pieces += (b"\x40\x02" if packet.qos == 1 else b"\x50\x02", PACKET_ID[packet.packet_id])
+        if packet.qos == 2:
+            self._unacknowledged -= 1  # it counts as long as its PUBREL is missing
+
+    def _refuse(self, packet: Publish, channel: Channel, drop: DropReason, reason: Reason, text: str = "") -> None:
+        """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""
+        self._dropped(packet, channel, drop)
+        if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
+            raise ProtocolError(f"not allowed to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
+        if packet.qos:
+            if packet.qos == 2 and channel.version != Version.V5:
+                self._awaiting_rel.receive(packet.packet_id, None, self.now)
+            properties: Properties = {"reason_string": text} if text and channel.problem_information else NO_PROPERTIES
+            self._acknowledge(channel, packet, reason, properties)
+
+    def _too_many(self, packet: Publish, channel: Channel) -> None:
+        """More QoS 2 messages are open than `max_awaiting_rel` allows."""
+        self._dropped(packet, channel, DropReason.RECEIVE_MAXIMUM)
+        if channel.version != Version.V5:
+            raise ProtocolError("too many QoS 2 messages without PUBREL", Reason.QUOTA_EXCEEDED)
+        self._acknowledge(channel, packet, Reason.QUOTA_EXCEEDED)
+
+    def _nobody(self, message: Message, channel: Channel) -> None:
+        self._dropped(message, channel, DropReason.NO_SUBSCRIBERS)
+
+    def _dropped(self, message: Message, channel: Channel, reason: DropReason) -> None:
+        services = self._services
+        services.metrics.drop(reason)
+        if services.hooks.message_dropped:
+            services.hooks.notify(MESSAGE_DROPPED, channel.client, message, reason.name.lower())

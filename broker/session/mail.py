@@ -1,0 +1,155 @@
+"""What goes through the mailboxes of sessions and connections.
+
+A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, and the types
+below. Nothing that was sent is changed afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.pubsub import Grant
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.subscribing import Answer
+    from trunkline.mqtt.errors import ProtocolError
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import Packet
+    from trunkline.mqtt.reasons import Reason
+    from trunkline.router.target import Target
+
+
+@dataclass(slots=True, eq=False)
+class Attach:
+    """A connection gets this session: a new one, one that slept, or one that another connection has until now."""
+
+    channel: Channel
+    #: Was the session there before?
+    present: bool
+
+
+@dataclass(slots=True, eq=False)
+class Received:
+    """The packets of one read, in order, and the error that ended them."""
+
+    channel: Channel
+    packets: list[Packet]
+    error: ProtocolError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Lost:
+    """The network connection is gone, and why."""
+
+    channel: Channel
+    reason: Reason
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Congested:
+    """The socket takes no more: nothing goes out until `Writable`."""
+
+    channel: Channel
+
+
+@dataclass(slots=True, eq=False)
+class Writable:
+    """All that was sent has left."""
+
+    channel: Channel
+
+
+@dataclass(slots=True, eq=False)
+class Subscribed:
+    """The router has made the subscriptions of one SUBSCRIBE."""
+
+    answer: Answer
+    grants: list[Grant]
+
+
+@dataclass(slots=True, eq=False)
+class Unsubscribed:
+    """The router has removed the subscriptions of one UNSUBSCRIBE, or all of a session that ends (no answer then)."""
+
+    answer: Answer | None
+    #: Was each of them there?
+    existed: list[bool]
+
+
+@dataclass(slots=True, eq=False)
+class Answered:
+    """Something that this client had to wait for is there: `proceed` goes on with it."""
+
+    channel: Channel
+    proceed: Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """The session is over."""
+
+    reason: Reason
+    #: For hooks and logs: `discarded` by a clean start, `kicked` by an operator, `shutdown` of the node.
+    word: str
+
+
+@dataclass(slots=True, eq=False)
+class Kick:
+    """The connection is to be ended from our side; the session stays for as long as it was to stay."""
+
+    reason: Reason
+    text: str
+    #: Only this connection; None is whichever there is.
+    channel: Channel | None = None
+
+
+@dataclass(slots=True, eq=False)
+class PublishWill:
+    """The node is about to stop: publish the client's will while there is somebody to get it."""
+
+
+@dataclass(slots=True, eq=False)
+class RulesChanged:
+    """The access rules were read again, so decisions that were remembered no longer hold."""
+
+
+@dataclass(slots=True, eq=False)
+class Timeout:
+    """One of the session's own timers. A timer that was replaced is known by its identity and ignored."""
+
+    action: Callable[[], None]
+
+
+ToSession: TypeAlias = (
+    "tuple[Message, Target] | Attach | Received | Lost | Congested | Writable | Subscribed | Unsubscribed"
+    " | Answered | End | Kick | RulesChanged | Timeout"
+)
+
+
+@dataclass(slots=True, eq=False)
+class Close:
+    """Send these last bytes, then close."""
+
+    farewell: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Pause:
+    """Read no more, on behalf of `holder`, until it resumes."""
+
+    holder: object
+
+
+@dataclass(slots=True, eq=False)
+class Resume:
+    """`holder` no longer asks for a pause."""
+
+    holder: object
+
+
+#: Wire bytes in the order in which they are to leave, or a request.
+ToConnection: TypeAlias = "list[bytes] | Close | Pause | Resume"

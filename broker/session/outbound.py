@@ -1,0 +1,324 @@
+"""From the broker to one client: the window, the queue behind it, redelivery, and retained messages.
+
+A message goes straight to the wire while nothing is ahead of it: the client is there, its socket takes more, the queue
+is empty and the window has room. Otherwise it waits in the queue, so that order is kept. What is to be sent is
+collected in `pieces` and leaves in one go at the end of the session's turn.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.inflight import Entry, Miss, State
+from trunkline.broker.session.mqueue import MESSAGE_OVERHEAD
+from trunkline.broker.session.replay import Replay
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED, MESSAGE_DELIVER, MESSAGE_DROPPED
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
+from trunkline.mqtt.packets import Packet, Puback, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from trunkline.broker.pubsub import Grant, Subscriber
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.mqueue import Queued
+    from trunkline.broker.session.pressure import Pressure
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Session
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.message import Message
+    from trunkline.router import Target
+
+#: Bytes that leave the queue in one turn. More would only wait in front of the socket.
+BURST: Final = 262_144
+
+
+class Outbound:
+    __slots__ = (
+        "_client",
+        "_pressure",
+        "_queue",
+        "_replays",
+        "_services",
+        "_upgrade_qos",
+        "_window",
+        "_writable",
+        "channel",
+        "direct",
+        "now",
+        "pieces",
+        "sent",
+    )
+
+    def __init__(self, session: Session, services: Services, pressure: Pressure, client: ClientInfo) -> None:
+        self._services = services
+        self._queue = session.queue
+        self._window = session.inflight
+        self._pressure = pressure
+        self._replays: list[Replay] = []
+        self._upgrade_qos = services.config.session.upgrade_qos
+        self._writable = False
+        #: Who it is for; while nobody is connected, who it was.
+        self._client = client
+        self.channel: Channel | None = None
+        #: Is nothing ahead of the next message?
+        self.direct = False
+        #: The node's time in this turn.
+        self.now = 0.0
+        #: Wire bytes of this turn.
+        self.pieces: list[bytes] = []
+        #: Messages in them.
+        self.sent = 0
+
+    # A message comes
+
+    def deliver(self, message: Message, target: Target[Subscriber]) -> None:
+        qos = message.qos
+        if target.qos != qos and (target.qos < qos or self._upgrade_qos):
+            qos = target.qos  # [MQTT-3.8.4-8]
+        if self.direct:
+            self._send(message, target, qos)
+            return
+        for replay in self._replays:
+            # N84: what was retained before this message must not come after it
+            earlier = replay.overtaken_by(message)
+            if earlier is not None:
+                self._enqueue(earlier, replay.target, min(earlier.qos, replay.target.qos))
+        self._enqueue(message, target, qos)
+
+    def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
+        for gone, _, _, reason in self._queue.push(message, target, qos):
+            self._drop(gone, reason)
+        self.direct = False
+        if self.channel is not None and (
+            self._queue.length >= self._pressure.high or self._queue.byte_size >= self._pressure.high_bytes
+        ):
+            self._pressure.hold(message.publisher)
+
+    def _send(self, message: Message, target: Target[Subscriber], qos: int) -> None:
+        channel = self.channel
+        assert channel is not None
+        allowed = channel.may_read.get(message.topic)
+        if allowed is None:
+            allowed = self._services.access.may_read(channel, message.topic)
+        if not allowed:
+            self._drop(message, DropReason.READ_NOT_AUTHORIZED)
+            return
+        if self._services.hooks.message_deliver:
+            changed = self._services.hooks.transform(MESSAGE_DELIVER, self._client, message)
+            if type(changed) is Deny:
+                self._drop(message, DropReason.DELIVERY_HOOK)
+                return
+            message = changed
+        if message.expires_at <= self.now:
+            self._drop(message, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
+            return
+        if qos:
+            packet_id = self._window.insert(message, target, qos, self.now)
+            if not packet_id:
+                self._enqueue(message, target, qos)
+                return
+            if channel.plain and not target.identifiers and message.expires_at == inf:
+                head, tail = publish_pieces(
+                    message, channel.version, qos, message.retain and target.retain_as_published
+                )
+                self.pieces += (head, PACKET_ID[packet_id], tail)
+            elif not self._encode(channel, message, target, qos, packet_id):
+                # as if it had been sent and acknowledged  [MQTT-3.1.2-25]
+                self._window.forget(packet_id)
+                self._drop(message, DropReason.TOO_LARGE)
+                return
+        elif channel.plain and not target.identifiers and message.expires_at == inf:
+            self.pieces.append(
+                publish_pieces(message, channel.version, 0, message.retain and target.retain_as_published)[0]
+            )
+        elif not self._encode(channel, message, target, 0, 0):
+            self._drop(message, DropReason.TOO_LARGE)
+            return
+        self.sent += 1
+        if not qos and self._services.hooks.delivery_completed:
+            self._services.hooks.notify(DELIVERY_COMPLETED, self._client, message)
+
+    def _encode(
+        self,
+        channel: Channel,
+        message: Message,
+        target: Target[Subscriber],
+        qos: int,
+        packet_id: int,
+        dup: bool = False,
+    ) -> bool:
+        """The uncommon ways to write a PUBLISH: for this client alone. False when the client takes none so large."""
+        alias = 0
+        omit_topic = False
+        if channel.alias_maximum_out and not dup:
+            alias = channel.aliases_out.get(message.topic, 0)
+            omit_topic = alias != 0
+            if not alias and len(channel.aliases_out) < channel.alias_maximum_out:
+                alias = len(channel.aliases_out) + 1
+        wire = encode_publish(
+            message,
+            channel.version,
+            qos=qos,
+            retain=message.retain and target.retain_as_published,  # [MQTT-3.3.1-12] [MQTT-3.3.1-13]
+            dup=dup,
+            packet_id=packet_id,
+            subscription_ids=target.identifiers,  # [MQTT-3.3.4-3]
+            topic_alias=alias,
+            omit_topic=omit_topic,
+            # [MQTT-3.3.2-6] whole seconds that are left, never fewer
+            expiry_interval=None if message.expires_at == inf else max(0, ceil(message.expires_at - self.now)),
+        )
+        if 0 < channel.max_packet_size < len(wire):
+            return False  # [MQTT-3.1.2-24]
+        if alias and not omit_topic:
+            channel.aliases_out[message.topic] = alias
+        self.pieces.append(wire)
+        return True
+
+    # The client answers
+
+    def puback(self, packet: Puback) -> None:
+        entry = self._window.puback(packet.packet_id)
+        if type(entry) is Entry:
+            hooks = self._services.hooks
+            if hooks.message_acked:
+                hooks.notify(MESSAGE_ACKED, self._client, entry.message)
+            if hooks.delivery_completed:
+                hooks.notify(DELIVERY_COMPLETED, self._client, entry.message)
+
+    def pubrec(self, packet: Pubrec) -> None:
+        if packet.reason >= Reason.UNSPECIFIED_ERROR:
+            self._window.refuse(packet.packet_id)
+            return
+        entry = self._window.pubrec(packet.packet_id, self.now)
+        if entry is Miss.NOT_FOUND:
+            self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+        elif entry is Miss.WRONG_STATE:
+            self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_IN_USE))
+        else:
+            self.write(Pubrel(packet.packet_id))  # [MQTT-4.3.3-3]
+            if type(entry) is Entry and self._services.hooks.message_acked:
+                self._services.hooks.notify(MESSAGE_ACKED, self._client, entry.message)
+
+    def pubcomp(self, packet: Pubcomp) -> None:
+        entry = self._window.pubcomp(packet.packet_id)
+        if type(entry) is Entry and self._services.hooks.delivery_completed:
+            self._services.hooks.notify(DELIVERY_COMPLETED, self._client, entry.message)
+
+    def write(self, packet: Packet) -> None:
+        """Put a packet behind what goes out in this turn."""
+        if self.channel is not None:
+            self.pieces.append(encode(packet, self.channel.version))
+
+    # The connection comes and goes
+
+    def attach(self, channel: Channel) -> None:
+        """A client is there. What it had not acknowledged is sent again, before anything else.  # [MQTT-4.4.0-1]"""
+        self.channel = channel
+        self._client = channel.client
+        self._writable = True
+        self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
+        self.fill()
+
+    def detach(self) -> None:
+        self.channel = None
+        self.direct = self._writable = False
+        self._replays.clear()
+        self._pressure.release()
+        self.pieces = []
+
+    def congested(self) -> None:
+        self.direct = self._writable = False
+
+    def writable(self) -> None:
+        self._writable = True
+
+    def replay(self, grant: Grant, target: Target[Subscriber]) -> None:
+        """Send the retained messages that match a new subscription."""
+        access, client = self._services.access, self._client
+        self._replays.append(
+            Replay(
+                grant,
+                target,
+                self._services.pubsub.retained,
+                lambda topic: access.may_read_retained(client, topic),
+                self.now,
+            )
+        )
+        self.direct = False
+
+    def fill(self) -> bool:
+        """Send what waits, as far as window and socket take it. True when it stopped only to let others have a turn."""
+        channel = self.channel
+        if channel is None or not self._writable:
+            return False
+        window, queue = self._window, self._queue
+        for packet_id, open_entry in window.redelivery(self.now):
+            self._resend(channel, packet_id, open_entry)
+        room = BURST
+        expired: list[Queued[Target[Subscriber]]] = []
+        while queue.length and room > 0:
+            entry = queue.pop(self.now, expired, 2 if window.room else 0)
+            if entry is None:
+                break
+            room -= len(entry[0].payload) + MESSAGE_OVERHEAD
+            self._send(*entry[:3])
+        for gone in expired:
+            self._drop(gone[0], DropReason.EXPIRED)
+        if not queue.length and room > 0:
+            room = self._send_retained()
+        self.direct = not queue.length and not self._replays
+        if self._pressure.on and queue.length <= self._pressure.low:
+            self._pressure.release()
+        return room <= 0
+
+    def _send_retained(self) -> int:
+        """One batch of retained messages; how many fewer than a batch it was."""
+        room: int = self._services.config.retained.replay_batch
+        while self._replays and room > 0 and not self._queue.length:
+            replay = self._replays[0]
+            message = replay.next()
+            if message is None:
+                del self._replays[0]
+                continue
+            room -= 1
+            self._send(message, replay.target, min(message.qos, replay.target.qos))
+        return room
+
+    def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
+        if entry.state is State.WAIT_PUBCOMP:
+            self.pieces.append(encode(Pubrel(packet_id), channel.version))
+        elif self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True):  # [MQTT-3.3.1-1]
+            self.sent += 1
+        else:
+            self._window.forget(packet_id)
+            self._drop(entry.message, DropReason.TOO_LARGE)
+
+    def retry(self, interval: float) -> None:
+        """Send again what a 3.x client has not acknowledged for that long."""
+        if self.channel is not None and self._writable:
+            for packet_id, entry in self._window.due(self.now, interval):
+                self._resend(self.channel, packet_id, entry)
+
+    def hand_over(self, leaving: Subscriber) -> None:
+        """The session is over: what a shared group gave it and it did not finish goes to other members."""
+        orphans = [(entry.message, entry.target) for entry in self._window.redispatchable(_is_shared)]
+        orphans += [(entry[0], entry[1]) for entry in self._queue.remove(lambda entry: _is_shared(entry[1]))]
+        for message, target in orphans:
+            assert target.group is not None
+            member = target.group.pick(message.publisher, message.topic, (leaving,))
+            if member is not None:
+                member.subscriber.cast((message, member))
+
+    def _drop(self, message: Message, reason: DropReason) -> None:
+        self._services.metrics.drop(reason)
+        if self._services.hooks.message_dropped:
+            self._services.hooks.notify(MESSAGE_DROPPED, self._client, message, reason.name.lower())
+
+
+def _is_shared(target: Target[Subscriber]) -> bool:
+    return target.group is not None

@@ -1,0 +1,63 @@
+"""A connected client proves itself again (MQTT 5.0, section 4.12.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.exchange import Continue, Exchange, Success
+from trunkline.hooks.points import CLIENT_ENHANCED_AUTHENTICATE
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packets import Auth
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from trunkline.broker.session.actor import SessionActor
+    from trunkline.broker.session.channel import Channel
+    from trunkline.hooks.chain import Hooks
+
+
+def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) -> None:
+    """Answer one AUTH packet.
+
+    Raises:
+        ProtocolError: the client must go, by its own fault or because it is not who it says.
+    """
+    method = packet.properties.get("authentication_method")
+    if channel.authentication_method is None or method != channel.authentication_method:  # [MQTT-4.12.1-1]
+        raise ProtocolError("AUTH with another method than the CONNECT's", Reason.BAD_AUTHENTICATION_METHOD)
+    data = packet.properties.get("authentication_data", b"")
+    if packet.reason == Reason.REAUTHENTICATE:
+        exchange = channel.exchange = Exchange(method, data, again=True)
+    elif channel.exchange is not None and packet.reason == Reason.CONTINUE_AUTHENTICATION:
+        exchange = channel.exchange
+        exchange.data = data
+        exchange.first = False
+    else:
+        raise ProtocolError("AUTH without a re-authentication that it belongs to")
+
+    def decided(decision: Any) -> None:
+        if isinstance(decision, Continue):
+            session.write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
+            return
+        channel.exchange = None
+        if not isinstance(decision, Success):  # [MQTT-4.12.1-2]
+            denial = decision if isinstance(decision, Deny) else Deny()
+            raise ProtocolError(denial.text or "re-authentication failed", denial.reason)
+        if decision.username is not None and decision.username != channel.client.username:
+            channel.client.username = decision.username
+            channel.may_publish.clear()
+            channel.may_read.clear()
+        session.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
+
+    if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):
+        session.wait_for(lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange), decided)
+    else:
+        decided(hooks.decide(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange))
+
+
+def _auth(reason: Reason, method: str, data: bytes) -> Auth:
+    packet = Auth(reason, {"authentication_method": method})
+    if data:
+        packet.properties["authentication_data"] = data
+    return packet

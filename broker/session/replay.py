@@ -1,0 +1,58 @@
+"""Retained messages on their way to one new subscription, taken from the store as the client can take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.mqtt.topics import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.pubsub import Grant, Subscriber
+    from trunkline.mqtt.message import Message
+    from trunkline.router import RetainedStore, Target
+
+
+class Replay:
+    """Never sends what was stored after the subscription was made: that comes live. So nothing comes twice."""
+
+    __slots__ = ("_allowed", "_filter", "_matches", "_now", "_sent", "_since", "_store", "target")
+
+    def __init__(
+        self,
+        grant: Grant,
+        target: Target[Subscriber],
+        store: RetainedStore,
+        allowed: Callable[[str], bool],
+        now: float,
+    ) -> None:
+        """`allowed` says of which topics the client may have what was retained."""
+        self.target = target
+        self._allowed = allowed
+        self._filter = grant.filter
+        self._since = grant.since
+        self._store = store
+        self._now = now
+        self._matches = store.match(grant.filter, now)
+        #: Topics that were sent.
+        self._sent: set[str] = set()
+
+    def next(self) -> Message | None:
+        """The next message; None when that was all."""
+        for message in self._matches:
+            if message.guid <= self._since and message.topic not in self._sent:
+                self._sent.add(message.topic)
+                if self._allowed(message.topic):
+                    return message
+        return None
+
+    def overtaken_by(self, live: Message) -> Message | None:
+        """The retained message that has to come before this live one, if it was not sent yet."""
+        if live.topic in self._sent or not matches(self._filter, live.topic):
+            return None
+        self._sent.add(live.topic)
+        retained = self._store.get(live.topic, self._now)
+        if retained is None or retained.guid > self._since or not self._allowed(retained.topic):
+            return None
+        return retained

@@ -1,0 +1,43 @@
+"""What a session may ask of its node. Handed in, so that a session can be tested with nothing else around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.broker.access import Access
+    from trunkline.broker.config import Config
+    from trunkline.broker.guid import Guids
+    from trunkline.broker.metrics import Metrics
+    from trunkline.broker.pubsub import PubSub
+    from trunkline.broker.session.channel import Channel
+    from trunkline.hooks.chain import Hooks
+
+#: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
+FOR_EVER: Final = 0xFFFF_FFFF
+
+
+@dataclass(slots=True, eq=False)
+class Services:
+    config: Config
+    hooks: Hooks
+    metrics: Metrics
+    access: Access
+    pubsub: PubSub
+    guids: Guids
+    #: Seconds to add to the node's monotonic time for seconds since the epoch.
+    epoch: float
+    #: Gives a connection the session of its client id.
+    open_session: Callable[[Channel], None]
+    #: Asks the publisher with this client id to send nothing until `release(holder)`; False when it is not here.
+    hold_publisher: Callable[[str, object], bool]
+    release_publisher: Callable[[str, object], None]
+
+    def bounded_expiry(self, asked: int) -> float:
+        """The session expiry that a client gets, in seconds: what it asks for, up to the configured maximum."""
+        expiry = inf if asked == FOR_EVER else float(asked)
+        return min(expiry, self.config.session.max_expiry_interval or inf)

@@ -1,0 +1,215 @@
+"""SUBSCRIBE and UNSUBSCRIBE: what is granted, what the routes are asked for, and the answer.
+
+The routes have one writer, so the client waits for its reply before the session goes on with its packets. Hooks at
+these points may be async; then it waits for them too. Nobody else waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.pubsub import MakeRoutes, RemoveRoutes
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import CLIENT_SUBSCRIBE, CLIENT_UNSUBSCRIBE, SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import parse_shared, validate_filter
+from trunkline.router import Options, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.mail import Subscribed, Unsubscribed
+    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Session
+
+SEND_RETAINED: Final = 0
+SEND_RETAINED_IF_NEW: Final = 1
+
+
+class Answer:
+    """The SUBACK or UNSUBACK that is being made: a reason for each filter, and the filters to act on."""
+
+    __slots__ = ("channel", "filters", "packet_id", "places", "reasons", "text")
+
+    def __init__(self, channel: Channel, packet_id: int, length: int) -> None:
+        self.channel = channel
+        self.packet_id = packet_id
+        self.reasons: list[int] = [Reason.SUCCESS] * length
+        #: The filters that were accepted, and where each stands in the answer.
+        self.filters: list[str] = []
+        self.places: list[int] = []
+        self.text = ""
+
+    def accept(self, place: int, filter: str) -> None:
+        self.filters.append(filter)
+        self.places.append(place)
+
+    def refuse(self, place: int, reason: int, text: str = "") -> None:
+        self.reasons[place] = reason
+        self.text = self.text or text
+
+    @property
+    def properties(self) -> Properties:
+        return {"reason_string": self.text} if self.text and self.channel.problem_information else NO_PROPERTIES
+
+
+class Subscribing:
+    __slots__ = ("_outbound", "_services", "_session", "_subscriber")
+
+    def __init__(self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber) -> None:
+        self._session = session
+        self._services = services
+        self._outbound = outbound
+        self._subscriber = subscriber
+
+    # What the hooks make of the packet
+
+    def is_async(self, packet: Subscribe | Unsubscribe) -> bool:
+        """Is there a hook that must be awaited?"""
+        return self._services.hooks.is_async(CLIENT_SUBSCRIBE if type(packet) is Subscribe else CLIENT_UNSUBSCRIBE)
+
+    def requests(self, packet: Subscribe, channel: Channel) -> Sequence[SubscriptionRequest | Deny]:
+        hooks = self._services.hooks
+        if not hooks.client_subscribe:
+            return packet.requests
+        asked: list[SubscriptionRequest | Deny] = []
+        for request in packet.requests:
+            changed = hooks.transform(CLIENT_SUBSCRIBE, channel.client, request, packet.properties)
+            asked.append(changed)
+        return asked
+
+    async def requests_async(self, packet: Subscribe, channel: Channel) -> Sequence[SubscriptionRequest | Deny]:
+        hooks, asked = self._services.hooks, list[SubscriptionRequest | Deny]()
+        for request in packet.requests:
+            answer = await hooks.transform_async(CLIENT_SUBSCRIBE, channel.client, request, packet.properties)
+            asked.append(answer)
+        return asked
+
+    def filters(self, packet: Unsubscribe, channel: Channel) -> Sequence[str | Deny]:
+        hooks = self._services.hooks
+        if not hooks.client_unsubscribe:
+            return packet.filters
+        named: list[str | Deny] = []
+        for filter in packet.filters:
+            changed = hooks.transform(CLIENT_UNSUBSCRIBE, channel.client, filter, packet.properties)
+            named.append(changed)
+        return named
+
+    async def filters_async(self, packet: Unsubscribe, channel: Channel) -> Sequence[str | Deny]:
+        hooks, named = self._services.hooks, list[str | Deny]()
+        for filter in packet.filters:
+            answer = await hooks.transform_async(CLIENT_UNSUBSCRIBE, channel.client, filter, packet.properties)
+            named.append(answer)
+        return named
+
+    # What is asked of the routes
+
+    def subscribe(self, packet: Subscribe, requests: Sequence[SubscriptionRequest | Deny], channel: Channel) -> None:
+        """Decide on each request, and have the routes made.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
+        answer = Answer(channel, packet.packet_id, len(requests))
+        identifiers = packet.properties.get("subscription_identifier")
+        identifier = identifiers[0] if identifiers else None
+        known = self._session.subscriptions
+        room = (self._services.config.session.max_subscriptions or len(known) + len(requests)) - len(known)
+        wanted: list[tuple[str, Options]] = []
+        for place, request in enumerate(requests):
+            if type(request) is Deny:
+                answer.refuse(place, request.reason, request.text)
+                continue
+            assert isinstance(request, SubscriptionRequest)
+            refusal = self._refusal(request, channel)
+            if refusal is not None:
+                answer.refuse(place, refusal)
+                continue
+            if request.filter not in known:
+                if room <= 0:
+                    answer.refuse(place, Reason.QUOTA_EXCEEDED, "too many subscriptions")
+                    continue
+                room -= 1
+            qos = min(request.qos, self._services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+            answer.reasons[place] = qos
+            answer.accept(place, request.filter)
+            wanted.append(
+                (
+                    request.filter,
+                    Options(qos, request.no_local, request.retain_as_published, request.retain_handling, identifier),
+                )
+            )
+        self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
+
+    def _refusal(self, request: SubscriptionRequest, channel: Channel) -> Reason | None:
+        mqtt = self._services.config.mqtt
+        try:
+            validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
+        except ProtocolError as error:
+            return error.reason
+        shared = parse_shared(request.filter)
+        if shared is not None and not mqtt.shared_subscriptions:
+            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        filter = request.filter if shared is None else shared[1]
+        if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
+            return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+        if mqtt.subscribe_denied == "refuse" and not self._services.access.decide(
+            channel.client, "subscribe", filter, request.qos
+        ):
+            return Reason.NOT_AUTHORIZED
+        return None
+
+    def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny], channel: Channel) -> None:
+        answer = Answer(channel, packet.packet_id, len(filters))
+        for place, filter in enumerate(filters):
+            if isinstance(filter, Deny):
+                answer.refuse(place, filter.reason, filter.text)
+            else:
+                answer.accept(place, filter)
+        self._services.pubsub.ref.cast(RemoveRoutes(self._subscriber, answer.filters, answer))
+
+    # What came of it
+
+    def subscribed(self, done: Subscribed) -> None:
+        """The routes are there: SUBACK first, then what was retained."""
+        hooks, answer = self._services.hooks, done.answer
+        for grant in done.grants:
+            self._session.subscriptions[grant.filter] = grant.options
+        if answer.channel is not self._outbound.channel:
+            return  # the connection that asked is gone
+        self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
+        for grant in done.grants:
+            options = grant.options
+            if hooks.session_subscribed:
+                request = SubscriptionRequest(
+                    grant.filter,
+                    options.qos,
+                    options.no_local,
+                    options.retain_as_published,
+                    options.retain_handling,
+                )
+                hooks.notify(SESSION_SUBSCRIBED, answer.channel.client, request)
+            # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
+            wanted = options.retain_handling == SEND_RETAINED or (
+                options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
+            )
+            if wanted and parse_shared(grant.filter) is None:
+                self._outbound.replay(grant, self._as_retained(options))
+
+    def _as_retained(self, options: Options) -> Target[Subscriber]:
+        """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
+        return Target(self._subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
+
+    def unsubscribed(self, done: Unsubscribed) -> None:
+        hooks, answer = self._services.hooks, done.answer
+        assert answer is not None
+        for place, filter, existed in zip(answer.places, answer.filters, done.existed, strict=True):
+            self._session.subscriptions.pop(filter, None)
+            if not existed:
+                answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
+            elif hooks.session_unsubscribed:
+                hooks.notify(SESSION_UNSUBSCRIBED, answer.channel.client, filter)
+        if answer.channel is self._outbound.channel:
+            self._outbound.write(Unsuback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.10.4-4]

@@ -1,0 +1,49 @@
+"""The will: what the broker publishes for a client that is gone without a word (MQTT 5.0, section 3.1.2.5)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import MESSAGE_PUBLISH
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+
+if TYPE_CHECKING:
+    from trunkline.broker.session.services import Services
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.packets import Will
+
+
+def delay(will: Will) -> int:
+    """Seconds between the end of the connection and the publication, if the session lasts that long."""
+    return will.properties.get("will_delay_interval", 0)
+
+
+def publish(will: Will, client: ClientInfo, services: Services, now: float) -> None:
+    """Publish it as the client would have: the access rules are asked now, not when it connected."""
+    if will.topic[:5] == "$SYS/" or not services.access.decide(client, "publish", will.topic, will.qos, will.retain):
+        return
+    properties: Properties = {**will.properties}
+    properties.pop("will_delay_interval", None)
+    interval = properties.get("message_expiry_interval")
+    wall = now + services.epoch
+    message = Message(
+        will.topic,
+        will.payload,
+        will.qos,
+        will.retain,  # [MQTT-3.1.2-14] [MQTT-3.1.2-15]
+        properties or NO_PROPERTIES,
+        publisher=client.client_id,
+        username=client.username,
+        guid=services.guids.next(wall),
+        timestamp=wall,
+        expires_at=inf if interval is None else now + interval,
+    )
+    if services.hooks.message_publish:
+        changed = services.hooks.transform(MESSAGE_PUBLISH, client, message)
+        if type(changed) is Deny:
+            return
+        message = changed
+    services.pubsub.publish(message, now)
