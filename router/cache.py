@@ -36,6 +36,11 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
         self.capacity = capacity
         self.cost = 0
 
+    @property
+    def indexed(self) -> int:
+        """Number of topics in the index: as many as routes."""
+        return len(self._index)
+
     def __missing__(self, topic: str) -> Route[S]:
         route = self._resolve(topic)
         cost = _cost(topic)
@@ -50,7 +55,7 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
             self._asked.discard(key)
             if cost * 64 > self.capacity:
                 return route
-            while self.cost + cost > self.capacity:
+            while self and self.cost + cost > self.capacity:
                 for old in list(islice(self, _BATCH)):
                     self.drop(old)
         self.cost += cost

@@ -54,7 +54,8 @@ def test_a_wildcard_drops_what_it_matches(resolve: Counting, filter: str, kept: 
 
 def test_a_topic_is_dropped_alone(resolve: Counting) -> None:
     cache: RouteCache[Client] = RouteCache(resolve, 1000)
-    cache["a"], cache["b"]
+    cache["a"]
+    cache["b"]
     cache.drop("a")
     cache.drop("unknown")
     assert list(cache) == ["b"]
@@ -93,6 +94,16 @@ def test_topics_that_are_used_once_do_not_push_out_others(resolve: Counting) -> 
         cache[f"once/{number}"]
         cache[f"hot/{number % 500}"]
     assert [topic for topic in resolve.asked if topic.startswith("hot")] == []
+
+
+def test_the_index_forgets_what_the_cache_forgets(resolve: Counting) -> None:
+    cache: RouteCache[Client] = RouteCache(resolve, 1000)
+    for number in range(100):
+        cache[f"{number}/a/b"]
+    assert cache.indexed == 100
+    for number in range(100):
+        cache.drop(f"{number}/a/b")
+    assert (len(cache), cache.cost, cache.indexed) == (0, 0, 0)
 
 
 def test_long_and_deep_names_weigh_more(resolve: Counting) -> None:

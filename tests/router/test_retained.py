@@ -88,7 +88,8 @@ def test_like_a_dict(stored: list[tuple[str, bytes, float]], asked: list[str], n
     for topic in {each for each, _, _ in stored}:
         kept = model.get(topic)
         assert store.get(topic, now) is (kept if kept is not None and kept.expires_at > now else None)
-    listed, after = [], ""
+    listed: list[str] = []
+    after: str | None = ""
     while after is not None:
         page, after = store.page(now, after=after, limit=2)
         listed += [each.topic for each in page]
@@ -288,7 +289,7 @@ def test_export_and_load() -> None:
     copy = other.get("a/b", 1000.0)
     assert copy is not None
     assert (copy.payload, copy.qos, copy.retain, copy.guid) == (b"\x00\xff", 2, True, 1 << 127 | 5)
-    assert copy.properties["user_property"] == (("k", "v"), ("k", "w"))
+    assert copy.properties.get("user_property") == (("k", "v"), ("k", "w"))
     assert (copy.publisher, copy.username, copy.timestamp, copy.expires_at) == ("p", "u", 123.5, 1030.0)
     kept = other.get("$c", 1000.0)
     assert kept is not None
