@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from base64 import b64decode, b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
@@ -216,7 +217,7 @@ def password_file(tmp_path: Path) -> str:
     ],
 )
 async def test_credentials_that_are_wrong(
-    password_file: str, credentials: dict[str, str], v3: set[int], v5: set[int]
+    password_file: str, credentials: dict[str, Any], v3: set[int], v5: set[int]
 ) -> None:
     async with laboratory(auth={"password_file": password_file}) as lab:
         for version, codes in ((3, v3), (4, v3), (5, v5)):
@@ -241,7 +242,7 @@ async def test_credentials_that_are_right(password_file: str, version: int) -> N
 @pytest.mark.parametrize("version", [4, 5])
 async def test_a_wrong_password_leaves_the_session_with_its_client_id_alone(password_file: str, version: int) -> None:
     async with laboratory(auth={"password_file": password_file}) as lab:
-        right = {"username": "ada", "password": PASSWORD}
+        right: dict[str, Any] = {"username": "ada", "password": PASSWORD}
         watcher = await lab.client("w", **right)
         await watcher.subscribe(lab.topic("#"))
         live = await lab.client("a", version=version, will=raw.Will(lab.topic("will")), **right)

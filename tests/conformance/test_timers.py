@@ -31,7 +31,7 @@ class Room:
         self._opened: list[Wire] = []
 
     async def wire(self, *, version: int = 5) -> Wire:
-        wire = Wire(await self._broker.connect(), version=version, patience=DAY)
+        wire = Wire(self._broker.connect(), version=version, patience=DAY)
         self._opened.append(wire)
         return wire
 

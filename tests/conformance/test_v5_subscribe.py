@@ -129,7 +129,8 @@ async def test_no_message_is_lost_while_a_subscription_is_replaced(lab: Lab) -> 
         await publisher.send(packet)
         await client.send(raw.subscribe(number + 1, (topic, raw.options(0, handling=2))))
     await publisher.ping()
-    got, subacks = [], 0
+    got: list[bytes] = []
+    subacks = 0
     while len(got) < 50 or subacks < 50:
         received = await client.receive()
         if received.type == raw.SUBACK:
