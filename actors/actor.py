@@ -63,6 +63,9 @@ class Actor(Generic[M]):
         """Returns the reply, or `LATER` after taking `reply_later()`."""
         raise NotImplementedError(f"{type(self).__name__} takes no calls, but got {request!r}")
 
+    def terminate(self, reason: Reason) -> None:
+        """Runs at the end, whatever the reason, before its tasks are cancelled: for what needs no await."""
+
     async def teardown(self, reason: Reason) -> None:
         """Runs at the end, when the actor's tasks are over; shielded, and cancelled after the child's `shutdown`."""
 

@@ -289,6 +289,10 @@ class Ref(Generic[M_contra]):
             bonds.setup.cancel()  # who runs the setup takes it from there
             return
         self._actor = None
+        try:
+            actor.terminate(self._reason)
+        except Exception:
+            logger.exception("%s: terminate raised", self._name)
         if actor.tears_down or (bonds is not None and bonds.scopes):
             self._spawn_finish(actor.teardown if actor.tears_down else None)
         else:

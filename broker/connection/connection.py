@@ -190,7 +190,7 @@ class Connection(Actor[Any]):
             channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, error or "the client closed the connection"))
         self.stop()
 
-    def ended(self, reason: BaseException | None) -> None:
+    def terminate(self, reason: BaseException | None) -> None:
         self._timer.cancel()
         self._transport.close()
         if self._channel is not None:

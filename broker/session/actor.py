@@ -483,7 +483,7 @@ class SessionActor(Actor[Any]):
         self._outbound.hand_over(self.subscriber)
         self.stop()
 
-    def ended(self, reason: BaseException | None) -> None:
+    def terminate(self, reason: BaseException | None) -> None:
         """The actor is gone. After a crash the client must not wait for an answer, nor its client id be lost."""
         if not self._ended:
             self._ended = True
