@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.node")
 
-#: Seconds between two rounds of the node's housekeeping: expired retained messages, forgotten flapping.
-HOUSEKEEPING: Final = 1.0
 #: Sessions that are looked at without giving others their turn, when figures are collected.
 SESSIONS_AT_ONCE: Final = 500
 
@@ -166,7 +164,6 @@ class Node:
                         if self._poller is not None:
                             nursery.start_soon(self._poller.run)
                         await self._open_listeners(nursery)
-                        nursery.start_soon(self._keep_house)
                         if self.config.sys.interval:
                             nursery.start_soon(self._publish_figures)
                         task_status.started(scope)
@@ -222,15 +219,6 @@ class Node:
         """Wait until the actors have handled what they were sent."""
         while self.scheduler.step():
             await trio.lowlevel.checkpoint()
-
-    async def _keep_house(self) -> None:
-        while True:
-            await trio.sleep(HOUSEKEEPING)
-            now = trio.current_time()
-            self.retained.sweep(now)
-            self.sessions.sweep_flapping(now)
-            # the wall clock may be set while we run
-            self._services.epoch = time.time() - now
 
     # Figures
 

@@ -76,6 +76,9 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         #: Id of the newest message that was routed.
         self.newest = 0
 
+    def init(self) -> None:
+        self._sweep_timer = self.scheduler.call_at(self.retained.next_deadline, self._sweep)
+
     def handle(self, message: MakeRoutes | RemoveRoutes) -> None:
         subscriber = message.subscriber
         if isinstance(message, MakeRoutes):
@@ -130,3 +133,10 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                 self._metrics.messages_retained_refused += 1
             elif message.payload:
                 self._metrics.messages_retained += 1
+                if self.retained.next_deadline < self._sweep_timer.deadline:
+                    self._sweep_timer.restart_at(self.retained.next_deadline)
+
+    def _sweep(self) -> None:
+        """Delete what has expired, a part of it in each turn."""
+        self.retained.sweep(self.scheduler.now)
+        self._sweep_timer.restart_at(self.retained.next_deadline)

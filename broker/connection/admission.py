@@ -19,6 +19,7 @@ from trunkline.hooks.points import (
     CLIENT_CONNECT,
     CLIENT_ENHANCED_AUTHENTICATE,
 )
+from trunkline.mqtt.decoder import MAX_PACKET_SIZE
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Auth, Connack, Connect
 from trunkline.mqtt.properties import Properties
@@ -231,6 +232,9 @@ class Admission:
             if services.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
                 properties["server_reference"] = services.config.mqtt.server_reference
         connack = Connack(False, reason, properties)  # [MQTT-3.2.2-6]
+        largest = connect.properties.get("maximum_packet_size", MAX_PACKET_SIZE)
+        if len(encode(connack, connect.version)) > largest:
+            connack = Connack(False, reason)  # [MQTT-3.2.2-19]
         services.metrics.packets_connack_error += 1
         services.hooks.notify(CLIENT_CONNACK, self._client, connack)
         self._connection.close(encode(connack, connect.version), text or Reason(reason).name.lower())  # [MQTT-3.2.2-7]

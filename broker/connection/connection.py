@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import trio
+
 from trunkline.actors import Actor
 from trunkline.broker.connection.admission import Admission, Entrance
 from trunkline.broker.connection.transport import Drained, Ended
@@ -65,7 +67,7 @@ class Connection(Actor[Any]):
         self._silence = mqtt.connect_timeout
 
     def init(self) -> None:
-        self._heard = self.scheduler.now
+        self._heard = trio.current_time()  # a start may be outside of the scheduler's turns
         self._timer: Timer = self.scheduler.call_at(self._heard + self._silence, self._check_silence)
         self._transport.start(self.ref.cast, self.start_task)
 

@@ -90,7 +90,7 @@ class SessionActor(Actor[Any]):
         self.channel: Channel | None = None
         self._services = services
         self._on_end = on_end
-        #: What the client sent while it waits for an answer; None when it does not wait or sent nothing.
+        #: What the client sent while it waits for an answer. Its connection is paused as long as this is not None.
         self._held: list[mail.Received | mail.Lost] | None = None
         self._waiting = False
         #: A will that waits for its delay.
@@ -173,7 +173,7 @@ class SessionActor(Actor[Any]):
                     if self._waiting:
                         rest = message.packets[index + 1 :]
                         if rest or message.error is not None:
-                            self._hold(mail.Received(channel, rest, message.error))
+                            self._hold(mail.Received(channel, rest, message.error), first=True)
                         return
             if message.error is not None:
                 raise message.error
@@ -183,12 +183,12 @@ class SessionActor(Actor[Any]):
         if acknowledged:
             self._fill()
 
-    def _hold(self, message: mail.Received | mail.Lost) -> None:
+    def _hold(self, message: mail.Received | mail.Lost, *, first: bool = False) -> None:
         """The client waits: what it sent is kept in order, and its connection reads no more."""
         if self._held is None:
             self._held = []
             message.channel.cast(mail.Pause(self))
-        self._held.append(message)
+        self._held.insert(0 if first else len(self._held), message)
 
     def wait_for(self, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
         """Ask something that takes time. This client waits for the answer, everybody else goes on."""
@@ -214,17 +214,15 @@ class SessionActor(Actor[Any]):
         self._go_on()
 
     def _go_on(self) -> None:
-        """With what the client sent while it had to wait, unless it has to wait again."""
-        if self._waiting or self._held is None:
-            return
-        held, self._held = self._held, None
-        channel = held[0].channel
-        for index, message in enumerate(held):
+        """With what the client sent while it had to wait, up to where it has to wait again."""
+        held = self._held
+        while held and not self._waiting and self._held is held:
+            message = held.pop(0)
             _MAIL[type(message)](self, message)
-            if self._waiting:
-                self._held = [*(self._held or ()), *held[index + 1 :]]
-                return
-        channel.cast(mail.Resume(self))
+        if held is not None and self._held is held and not self._waiting:
+            self._held = None
+            if self.channel is not None:
+                self.channel.cast(mail.Resume(self))
 
     def _on_pubrec(self, packet: Pubrec) -> None:
         self._outbound.pubrec(packet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
 
+#: Client ids that it is not worth looking through for those that can be forgotten.
+FEW: Final = 1024
+
 
 class Directory:
-    __slots__ = ("_flapping", "_priority", "_services", "_sessions", "_supervisor")
+    __slots__ = ("_flapping", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
         self._supervisor = supervisor
         self._sessions: dict[str, SessionActor] = {}
+        #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
+        self._sweep_at = FEW
         self._priority = _priorities(services.config.session.priorities)
 
     def __len__(self) -> int:
@@ -98,6 +103,8 @@ class Directory:
         if not settings.max_takeovers or known is None or known.channel is None:
             return False
         if takeovers is None:
+            if len(self._flapping) >= self._sweep_at:
+                self._sweep_flapping(now)
             takeovers = self._flapping[client_id] = deque()
         takeovers.append(now)
         while takeovers[0] <= now - settings.window:
@@ -107,12 +114,13 @@ class Directory:
         takeovers.append(now + settings.jail)
         return True
 
-    def sweep_flapping(self, now: float) -> None:
+    def _sweep_flapping(self, now: float) -> None:
         """Forget what lies too far back to count."""
         window = self._services.config.flapping.window
         self._flapping = {
             client_id: takeovers for client_id, takeovers in self._flapping.items() if takeovers[-1] > now - window
         }
+        self._sweep_at = max(FEW, 2 * len(self._flapping))
 
     # Back-pressure, see `trunkline.broker.session.pressure`
 

@@ -25,7 +25,7 @@ def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) ->
     """
     method = packet.properties.get("authentication_method")
     if channel.authentication_method is None or method != channel.authentication_method:  # [MQTT-4.12.1-1]
-        raise ProtocolError("AUTH with another method than the CONNECT's", Reason.BAD_AUTHENTICATION_METHOD)
+        raise ProtocolError("AUTH with another method than the CONNECT's")
     data = packet.properties.get("authentication_data", b"")
     if packet.reason == Reason.REAUTHENTICATE:
         exchange = channel.exchange = Exchange(method, data, again=True)
