@@ -37,6 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--flows", type=int, help="at most so many pairs, subscribers or connections")
     parser.add_argument("--window", type=int, help="at most so many messages on their way")
     parser.add_argument("--topics", type=int, help="at most so many topics a publisher")
+    parser.add_argument("--unpinned", action="store_true", help="leave it to the system which core runs what")
     parser.add_argument("--config", type=Path, help="configuration file for trunkline")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--profile", action="store_true", help="run trunkline under cProfile and show where time goes")
@@ -77,7 +78,7 @@ def main() -> int:
     ]
     versions = options.version or ["3.1.1"]
     peers = chosen_peers(options)
-    broker_core, cores = generator_cores()
+    broker_core, cores = (None, []) if options.unpinned else generator_cores()
     generators = options.generators or min(3, max(1, len(cores)))
     folder = Path(tempfile.mkdtemp(prefix="bench-profile-")) if options.profile else None
 

@@ -31,9 +31,9 @@ def _node() -> None:
         pytest.skip(reason)
 
 
-def play(broker: Broker, scenario: str, name: str, version: int) -> Any:
+def play(broker: Broker, scenario: str, name: str, version: int, *numbers: int) -> Any:
     done = subprocess.run(
-        ["node", str(NODE / "scenarios.mjs"), scenario, str(broker.port), name, str(version)],
+        ["node", str(NODE / "scenarios.mjs"), scenario, str(broker.port), name, str(version), *map(str, numbers)],
         capture_output=True,
         text=True,
         timeout=30,
@@ -85,9 +85,15 @@ def test_takeover(broker: Broker, name: str, version: int) -> None:
 
 @every_version
 def test_burst(broker: Broker, name: str, version: int) -> None:
-    if version < 5:
-        differs(broker, "drops QoS 2 messages beyond its window")
-    assert play(broker, "burst", name, version) == [list(range(qos, 600, 3)) for qos in range(3)]
+    assert play(broker, "burst", name, version, 600, 60) == [list(range(qos, 600, 3)) for qos in range(3)]
+
+
+@pytest.mark.xfail(strict=True, reason="a 3.x client with more than max_awaiting_rel QoS 2 messages open is cut off")
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_burst_without_limit(broker: Broker, name: str, version: int) -> None:
+    """MQTT.js sends all that it is given at once, and a 3.x broker has no way to tell it a limit."""
+    differs(broker, "drops QoS 2 messages beyond its window")
+    assert play(broker, "burst", name, version, 600, 600) == [list(range(qos, 600, 3)) for qos in range(3)]
 
 
 @every_version

@@ -1,7 +1,7 @@
-// One scenario a run: node scenarios.mjs NAME PORT PREFIX VERSION. Prints what happened as JSON; the Python side judges.
+// One scenario a run: node scenarios.mjs NAME PORT PREFIX VERSION NUMBER…. Prints what happened as JSON; the Python side judges.
 import mqtt from "mqtt";
 
-const [scenario, port, prefix, version] = process.argv.slice(2);
+const [scenario, port, prefix, version, ...numbers] = process.argv.slice(2);
 const url = `mqtt://127.0.0.1:${port}`;
 const protocol = {
   3: { protocolId: "MQIsdp", protocolVersion: 3 },
@@ -115,26 +115,28 @@ const scenarios = {
     return { reason };
   },
 
-  // A burst with acknowledgements of both sides crossing. MQTT.js doesn't keep to the receive maximum of the broker, so
-  // with 5.0 the burst has to; a 3.x broker can name no limit.
-  async burst() {
+  // With acknowledgements of both sides crossing. MQTT.js doesn't keep to the receive maximum of the broker, so the
+  // caller has to.
+  async burst(number, atOnce) {
     const client = await open("");
+    const closed = once(client, "close").then(() => {
+      throw new Error("closed by the broker");
+    });
+    closed.catch(() => {});
     const messages = inbox(client);
     await client.subscribeAsync(`${prefix}/#`, { qos: 2 });
-    const number = 600;
-    const atOnce = version === "5" ? 60 : number;
     for (let start = 0; start < number; start += atOnce) {
       const sent = [];
       for (let index = start; index < start + atOnce; index++) {
         sent.push(client.publishAsync(`${prefix}/${index % 3}`, `${index}`, { qos: index % 3 }));
       }
-      await Promise.all(sent);
+      await Promise.race([Promise.all(sent), closed]);
     }
-    const got = await messages.take(number);
+    const got = await Promise.race([messages.take(number), closed]);
     await client.endAsync();
-    const by_qos = [[], [], []];
-    for (const message of got) by_qos[message.qos].push(Number(message.payload));
-    return by_qos;
+    const byQos = [[], [], []];
+    for (const message of got) byQos[message.qos].push(Number(message.payload));
+    return byQos;
   },
 
   async large() {
@@ -250,7 +252,7 @@ const timer = setTimeout(() => {
   process.exit(2);
 }, 20_000);
 try {
-  console.log(JSON.stringify(await scenarios[scenario]()));
+  console.log(JSON.stringify(await scenarios[scenario](...numbers.map(Number))));
 } catch (error) {
   console.error(error);
   process.exitCode = 1;
