@@ -173,8 +173,7 @@ class FilterTrie(Generic[V]):
                 path.pop()
                 value = branch.value
                 self.nodes -= 1
-                if not node.detach(level):
-                    path.clear()
+                node.detach(level)
                 break
             node = branch
         else:
