@@ -80,7 +80,7 @@ def _property_block(
     properties = message.properties
     if expiry_interval is not None and "message_expiry_interval" in properties:
         properties = properties | {"message_expiry_interval": expiry_interval}  # [MQTT-3.3.2-6]
-    block = property_bytes(properties, _ONE_HOP)
+    block = property_bytes(properties, _ONE_HOP) if properties else b""
     if topic_alias:
         block += b"\x23" + PACKET_ID[topic_alias]
     for identifier in subscription_ids:

@@ -5,7 +5,7 @@ What a version does not have stays at its default: 3.x packets carry no properti
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -182,3 +182,21 @@ Packet: TypeAlias = (
     | Disconnect
     | Auth
 )
+
+TYPE_OF: Final[dict[type, PacketType]] = {
+    Connect: PacketType.CONNECT,
+    Connack: PacketType.CONNACK,
+    Publish: PacketType.PUBLISH,
+    Puback: PacketType.PUBACK,
+    Pubrec: PacketType.PUBREC,
+    Pubrel: PacketType.PUBREL,
+    Pubcomp: PacketType.PUBCOMP,
+    Subscribe: PacketType.SUBSCRIBE,
+    Suback: PacketType.SUBACK,
+    Unsubscribe: PacketType.UNSUBSCRIBE,
+    Unsuback: PacketType.UNSUBACK,
+    Pingreq: PacketType.PINGREQ,
+    Pingresp: PacketType.PINGRESP,
+    Disconnect: PacketType.DISCONNECT,
+    Auth: PacketType.AUTH,
+}

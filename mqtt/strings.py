@@ -18,8 +18,11 @@ _NONCHARACTERS: Final = "\ufdd0-\ufdef" + "".join(
 #: What `strict` refuses, NUL apart.
 _DISCOURAGED: Final = re.compile(f"[\x01-\x1f\x7f-\x9f{_NONCHARACTERS}]")
 
-#: The same outside of ASCII only, for text whose ASCII part was judged already.
-DISCOURAGED_BEYOND_ASCII: Final = re.compile(f"[\x80-\x9f{_NONCHARACTERS}]")
+#: The same outside of ASCII only, in text that is still encoded (and known to be UTF-8): the controls U+0080 to U+009F,
+#: U+FDD0 to U+FDEF, U+FFFE and U+FFFF, and their like in the planes above.
+DISCOURAGED_BEYOND_ASCII: Final = re.compile(
+    rb"\xc2[\x80-\x9f]|\xef\xb7[\x90-\xaf]|\xef\xbf[\xbe\xbf]|[\xf0-\xf4][\x8f\x9f\xaf\xbf]\xbf[\xbe\xbf]"
+)
 
 MAX_STRING: Final = 65_535
 

@@ -52,11 +52,11 @@ def skip_user_properties(reader: Reader) -> bytes:
     raw = reader.data[start:end]
     if not raw.isascii():
         try:
-            text = raw.decode()  # [MQTT-1.5.4-1]
+            raw.decode()  # [MQTT-1.5.4-1] [MQTT-1.5.7-1]
         except UnicodeDecodeError as error:
             raise MalformedPacket(f"a user property is not UTF-8: {error.reason}") from None
-        if reader.strict and (refused := DISCOURAGED_BEYOND_ASCII.search(text)) is not None:
-            raise MalformedPacket(f"a user property holds U+{ord(refused[0]):04X}")
+        if reader.strict and (refused := DISCOURAGED_BEYOND_ASCII.search(raw)) is not None:
+            raise MalformedPacket(f"a user property holds U+{ord(refused[0].decode()):04X}")
     return raw
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from trunkline.mqtt.errors import MalformedPacket
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.strings import decode_string, encode_binary, encode_string
+from trunkline.mqtt.strings import DISCOURAGED_BEYOND_ASCII, decode_string, encode_binary, encode_string
 
 NONCHARACTERS = {*range(0xFDD0, 0xFDF0), *(plane * 0x10000 + last for plane in range(17) for last in (0xFFFE, 0xFFFF))}
 
@@ -19,6 +19,7 @@ def test_every_code_point() -> None:
             continue
         raw = character.encode()
         refused = unicodedata.category(character) == "Cc" or number in NONCHARACTERS
+        assert (DISCOURAGED_BEYOND_ASCII.search(raw) is not None) == (refused and number > 127), f"U+{number:04X}"
         try:
             taken = decode_string(raw) == character
         except MalformedPacket:
