@@ -104,6 +104,7 @@ def main() -> int:
                             series.outcomes.append(outcome)
                     except (RunFailed, NotStarted, Refused, OSError) as error:
                         series.failures.append(str(error))
+                        print(f"{peer.name}: {error}", file=sys.stderr)
             for series in group:
                 print(line(series, group[0]), file=sys.stderr, flush=True)
             if folder:

@@ -89,7 +89,7 @@ def line(series: Series, first: Series | None) -> str:
     """The ratio is to the first peer of the run."""
     name = f"{series.workload.name:<15}{series.version:<7}{series.peer:<12}"
     if series.failures:
-        return f"{name}  failed: {series.failures[0]}"
+        return f"{name}  failed: {series.failures[0].strip().splitlines()[-1]}"
     if not series.outcomes:
         return f"{name}  not run"
     rates = [outcome.rate for outcome in series.outcomes]

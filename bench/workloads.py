@@ -83,7 +83,7 @@ class Slots:
 
     PHASE: Final = 0
     WIDTH: Final = 8
-    DELIVERED, LOW = 0, 1
+    DELIVERED, LOW, SENT = 0, 1, 2
 
     def __init__(self, workers: int) -> None:
         self._map = mmap.mmap(-1, 8 * self.WIDTH * (workers + 1))
@@ -204,6 +204,18 @@ class Part:
         for flow in self._mine():
             self.held.append(self._open(f"i-{flow}", [self.workload.topic(flow)]))
             self.slots.values[self.totals.slot] += 1
+
+    def complete(self) -> bool:
+        """Nothing is missing that this process waits for. Of a fan-out the publisher's process says how much that is."""
+        if not all(flow.idle() for flow in self.flows):
+            return False
+        if self.workload.kind != "fanout":
+            account = self.account()
+            return account["received"] >= account["sent"] + account["duplicates"]
+        values, sent = self.slots.values, self.slots.index(0, Slots.SENT)
+        if self.worker == 0:
+            values[sent] = self.publishers[0].messages
+        return values[sent] > 0 and all(receiver.messages >= values[sent] for receiver in self.receivers)
 
     def account(self) -> dict[str, int]:
         """Messages sent and had, by publisher times its subscribers; the parent adds the parts up."""
