@@ -9,6 +9,7 @@ from trunkline.hooks.points import CLIENT_CHECK_ACL
 
 if TYPE_CHECKING:
     from trunkline.broker.config import Config
+    from trunkline.broker.metrics import Metrics
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
@@ -21,10 +22,11 @@ K = TypeVar("K")
 class Access:
     """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a dict."""
 
-    __slots__ = ("_cache_size", "_default", "_hooks", "_read_as_subscribe")
+    __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe")
 
-    def __init__(self, hooks: Hooks, config: Config) -> None:
+    def __init__(self, hooks: Hooks, metrics: Metrics, config: Config) -> None:
         self._hooks = hooks
+        self._metrics = metrics
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
         # a subscription that should have been refused was granted, so each message is checked instead
@@ -33,12 +35,13 @@ class Access:
     def decide(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
         if client.superuser:
             return True
-        if not self._hooks.client_check_acl:
-            return self._default or action == "receive"
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
-        if decision is None:
-            return self._default or action == "receive"
-        return decision is ALLOW
+        allowed = decision is ALLOW if decision is not None else self._default or action == "receive"
+        if allowed:
+            self._metrics.authorization_allow += 1
+        else:
+            self._metrics.authorization_deny += 1
+        return allowed
 
     def may_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> bool:
         """A rule may depend on QoS and retain, so each combination is remembered apart."""

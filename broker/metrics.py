@@ -10,6 +10,8 @@ from enum import Enum
 from math import exp
 from typing import Final
 
+from trunkline.mqtt.packets import PacketType
+
 
 class DropReason(Enum):
     """Why a message did not go on. The value is the name of its counter: `messages.dropped.…` before it was routed,
@@ -18,19 +20,19 @@ class DropReason(Enum):
     NO_SUBSCRIBERS = "messages.dropped.no_subscribers"
     NOT_AUTHORIZED = "messages.dropped.not_authorized"
     HOOK = "messages.dropped.hook"
-    QUOTA = "messages.dropped.quota_exceeded"
     RECEIVE_MAXIMUM = "messages.dropped.receive_maximum"
-    AWAIT_PUBREL_TIMEOUT = "messages.dropped.await_pubrel_timeout"
 
-    NO_LOCAL = "delivery.dropped.no_local"
     READ_NOT_AUTHORIZED = "delivery.dropped.not_authorized"
     TOO_LARGE = "delivery.dropped.too_large"
     QOS0_NOT_STORED = "delivery.dropped.qos0_msg"
     QUEUE_FULL = "delivery.dropped.queue_full"
     EXPIRED = "delivery.dropped.expired"
-    NOT_CONNECTED = "delivery.dropped.not_connected"
-    SLOW_CONSUMER = "delivery.dropped.slow_consumer"
     DELIVERY_HOOK = "delivery.dropped.hook"
+
+    @property
+    def word(self) -> str:
+        """The reason alone, as hooks and logs give it."""
+        return self.value.rpartition(".")[2]
 
 
 def counted(name: str, text: str) -> int:
@@ -40,7 +42,14 @@ def counted(name: str, text: str) -> int:
 
 @dataclass(slots=True)
 class Metrics:
-    """All counters of a node."""
+    """All counters of a node. Those of packets and of messages by QoS are lists, for the hot path."""
+
+    #: Control packets by `PacketType`.
+    received: list[int] = field(default_factory=lambda: [0] * 16)
+    sent: list[int] = field(default_factory=lambda: [0] * 16)
+    #: Messages from and to clients by QoS.
+    messages_in: list[int] = field(default_factory=lambda: [0] * 3)
+    messages_out: list[int] = field(default_factory=lambda: [0] * 3)
 
     bytes_received: int = counted("bytes.received", "Bytes received on all connections.")
     bytes_sent: int = counted("bytes.sent", "Bytes sent on all connections.")
@@ -48,88 +57,16 @@ class Metrics:
     connections_refused: int = counted(
         "connections.refused", "Network connections closed at once: a limit was reached, or the address isn't allowed."
     )
-    packets_received: int = counted("packets.received", "Control packets received, of any type.")
-    packets_sent: int = counted("packets.sent", "Control packets sent, of any type.")
     packets_malformed: int = counted(
         "packets.malformed", "Packets that could not be decoded. Each ends its connection."
     )
-    packets_connect_received: int = counted("packets.connect.received", "CONNECT packets received.")
-    packets_connack_sent: int = counted("packets.connack.sent", "CONNACK packets sent.")
     packets_connack_error: int = counted("packets.connack.error", "CONNACK packets that refused the client.")
     packets_connack_auth_error: int = counted(
         "packets.connack.auth_error", "CONNACK packets that refused the client for its credentials."
     )
-    packets_publish_received: int = counted("packets.publish.received", "PUBLISH packets received.")
-    packets_publish_sent: int = counted("packets.publish.sent", "PUBLISH packets sent.")
-    packets_publish_error: int = counted(
-        "packets.publish.error", "PUBLISH packets received that could not be published."
-    )
-    packets_publish_auth_error: int = counted(
-        "packets.publish.auth_error", "PUBLISH packets received that the access rules denied."
-    )
-    packets_publish_inuse: int = counted(
-        "packets.publish.inuse", "PUBLISH packets received with a packet id that was in use."
-    )
-    packets_publish_dropped: int = counted(
-        "packets.publish.dropped", "QoS 2 PUBLISH packets received beyond the limit of open ones."
-    )
-    packets_puback_received: int = counted("packets.puback.received", "PUBACK packets received.")
-    packets_puback_sent: int = counted("packets.puback.sent", "PUBACK packets sent.")
-    packets_puback_inuse: int = counted(
-        "packets.puback.inuse", "PUBACK packets received for a packet id that waits for something else."
-    )
-    packets_puback_missed: int = counted("packets.puback.missed", "PUBACK packets received for an unknown packet id.")
-    packets_pubrec_received: int = counted("packets.pubrec.received", "PUBREC packets received.")
-    packets_pubrec_sent: int = counted("packets.pubrec.sent", "PUBREC packets sent.")
-    packets_pubrec_inuse: int = counted(
-        "packets.pubrec.inuse", "PUBREC packets received for a packet id that waits for something else."
-    )
-    packets_pubrec_missed: int = counted("packets.pubrec.missed", "PUBREC packets received for an unknown packet id.")
-    packets_pubrel_received: int = counted("packets.pubrel.received", "PUBREL packets received.")
-    packets_pubrel_sent: int = counted("packets.pubrel.sent", "PUBREL packets sent.")
-    packets_pubrel_missed: int = counted("packets.pubrel.missed", "PUBREL packets received for an unknown packet id.")
-    packets_pubcomp_received: int = counted("packets.pubcomp.received", "PUBCOMP packets received.")
-    packets_pubcomp_sent: int = counted("packets.pubcomp.sent", "PUBCOMP packets sent.")
-    packets_pubcomp_inuse: int = counted(
-        "packets.pubcomp.inuse", "PUBCOMP packets received for a packet id that waits for something else."
-    )
-    packets_pubcomp_missed: int = counted(
-        "packets.pubcomp.missed", "PUBCOMP packets received for an unknown packet id."
-    )
-    packets_subscribe_received: int = counted("packets.subscribe.received", "SUBSCRIBE packets received.")
-    packets_subscribe_error: int = counted(
-        "packets.subscribe.error", "SUBSCRIBE packets of which a filter was refused."
-    )
+    packets_subscribe_error: int = counted("packets.subscribe.error", "Filters of SUBSCRIBE packets that were refused.")
     packets_subscribe_auth_error: int = counted(
-        "packets.subscribe.auth_error", "SUBSCRIBE packets of which a filter was denied by the access rules."
-    )
-    packets_suback_sent: int = counted("packets.suback.sent", "SUBACK packets sent.")
-    packets_unsubscribe_received: int = counted("packets.unsubscribe.received", "UNSUBSCRIBE packets received.")
-    packets_unsubscribe_error: int = counted(
-        "packets.unsubscribe.error", "UNSUBSCRIBE packets of which a filter had no subscription."
-    )
-    packets_unsuback_sent: int = counted("packets.unsuback.sent", "UNSUBACK packets sent.")
-    packets_pingreq_received: int = counted("packets.pingreq.received", "PINGREQ packets received.")
-    packets_pingresp_sent: int = counted("packets.pingresp.sent", "PINGRESP packets sent.")
-    packets_disconnect_received: int = counted("packets.disconnect.received", "DISCONNECT packets received.")
-    packets_disconnect_sent: int = counted("packets.disconnect.sent", "DISCONNECT packets sent.")
-    packets_auth_received: int = counted("packets.auth.received", "AUTH packets received.")
-    packets_auth_sent: int = counted("packets.auth.sent", "AUTH packets sent.")
-    messages_received: int = counted("messages.received", "Messages received from clients.")
-    messages_sent: int = counted("messages.sent", "Messages sent to clients.")
-    messages_qos0_received: int = counted("messages.qos0.received", "QoS 0 messages received from clients.")
-    messages_qos0_sent: int = counted("messages.qos0.sent", "QoS 0 messages sent to clients.")
-    messages_qos1_received: int = counted("messages.qos1.received", "QoS 1 messages received from clients.")
-    messages_qos1_sent: int = counted("messages.qos1.sent", "QoS 1 messages sent to clients.")
-    messages_qos2_received: int = counted("messages.qos2.received", "QoS 2 messages received from clients.")
-    messages_qos2_sent: int = counted("messages.qos2.sent", "QoS 2 messages sent to clients.")
-    messages_bytes_received: int = counted(
-        "messages.bytes.received", "Payload bytes of the messages received from clients."
-    )
-    messages_bytes_sent: int = counted("messages.bytes.sent", "Payload bytes of the messages sent to clients.")
-    messages_publish: int = counted("messages.publish", "Messages routed, wills included and `$SYS` left out.")
-    messages_delivered: int = counted(
-        "messages.delivered", "Deliveries handed to sessions: a message counts once for each subscriber."
+        "packets.subscribe.auth_error", "Filters of SUBSCRIBE packets that the access rules denied."
     )
     messages_acked: int = counted("messages.acked", "Deliveries acknowledged by their client.")
     messages_retained: int = counted("messages.retained", "Messages stored as retained.")
@@ -146,20 +83,11 @@ class Metrics:
         "messages.dropped.not_authorized", "Messages that the access rules denied."
     )
     messages_dropped_hook: int = counted("messages.dropped.hook", "Messages that a hook withheld.")
-    messages_dropped_quota_exceeded: int = counted(
-        "messages.dropped.quota_exceeded", "Messages beyond their publisher's quota."
-    )
     messages_dropped_receive_maximum: int = counted(
-        "messages.dropped.receive_maximum", "Messages beyond the receive maximum or the limit of open QoS 2 messages."
-    )
-    messages_dropped_await_pubrel_timeout: int = counted(
-        "messages.dropped.await_pubrel_timeout", "QoS 2 messages whose PUBREL did not come in time."
+        "messages.dropped.receive_maximum", "QoS 2 messages beyond the limit of those without PUBREL."
     )
     delivery_dropped: int = counted(
         "delivery.dropped", "Deliveries dropped on the way to one subscriber, for any reason."
-    )
-    delivery_dropped_no_local: int = counted(
-        "delivery.dropped.no_local", "Deliveries to the publisher itself under a subscription with no local."
     )
     delivery_dropped_not_authorized: int = counted(
         "delivery.dropped.not_authorized", "Deliveries that the access rules denied."
@@ -174,20 +102,9 @@ class Metrics:
     delivery_dropped_expired: int = counted(
         "delivery.dropped.expired", "Deliveries that waited longer than their message expiry interval."
     )
-    delivery_dropped_not_connected: int = counted(
-        "delivery.dropped.not_connected", "Deliveries to a session that was ending."
-    )
-    delivery_dropped_slow_consumer: int = counted(
-        "delivery.dropped.slow_consumer", "Deliveries to a client that did not read fast enough."
-    )
     delivery_dropped_hook: int = counted("delivery.dropped.hook", "Deliveries that a hook withheld.")
-    client_connect: int = counted("client.connect", "CONNECT packets looked at.")
-    client_connack: int = counted("client.connack", "Clients answered with CONNACK.")
     client_connected: int = counted("client.connected", "Clients connected.")
     client_disconnected: int = counted("client.disconnected", "Clients disconnected, in whatever way.")
-    client_authenticate: int = counted("client.authenticate", "Authentications asked for.")
-    client_auth_anonymous: int = counted("client.auth.anonymous", "Clients connected without credentials.")
-    client_authorize: int = counted("client.authorize", "Access decisions asked for.")
     client_subscribe: int = counted("client.subscribe", "Filters subscribed to.")
     client_unsubscribe: int = counted("client.unsubscribe", "Filters unsubscribed from.")
     session_created: int = counted("session.created", "Sessions created.")
@@ -200,23 +117,15 @@ class Metrics:
     )
     session_expired: int = counted("session.expired", "Sessions that ended because their client stayed away too long.")
     session_terminated: int = counted("session.terminated", "Sessions ended, for any reason.")
-    authentication_success: int = counted("authentication.success", "Authentications that succeeded.")
+    authentication_success: int = counted("authentication.success", "Clients that proved who they are.")
     authentication_success_anonymous: int = counted(
-        "authentication.success.anonymous", "Authentications that succeeded without credentials."
+        "authentication.success.anonymous", "Clients that were let in without credentials."
     )
-    authentication_failure: int = counted("authentication.failure", "Authentications that failed.")
-    authorization_allow: int = counted("authorization.allow", "Access decisions that allowed.")
+    authentication_failure: int = counted("authentication.failure", "Clients refused for their credentials.")
+    authorization_allow: int = counted(
+        "authorization.allow", "Access decisions that allowed. What a connection remembers is not asked for again."
+    )
     authorization_deny: int = counted("authorization.deny", "Access decisions that denied.")
-    authorization_superuser: int = counted(
-        "authorization.superuser", "Access decisions that allowed a superuser without a look at the rules."
-    )
-    authorization_cache_hit: int = counted(
-        "authorization.cache_hit", "Access decisions answered from the connection's cache."
-    )
-    authorization_cache_miss: int = counted(
-        "authorization.cache_miss", "Access decisions that were not in the connection's cache."
-    )
-    hooks_failed: int = counted("hooks.failed", "Hook callbacks that raised an error.")
 
     def drop(self, reason: DropReason, count: int = 1) -> None:
         """Count dropped messages under their reason and in the total that it belongs to."""
@@ -225,7 +134,20 @@ class Metrics:
         setattr(self, total, getattr(self, total) + count)
 
     def snapshot(self) -> dict[str, int]:
-        return {name: getattr(self, attribute) for attribute, name in _COUNTERS.items()}
+        """Every counter by its name, totals included."""
+        # what the hot path counts by QoS need not be counted by packet type too
+        self.received[PacketType.PUBLISH] = sum(self.messages_in)
+        self.sent[PacketType.PUBLISH] = sum(self.messages_out)
+        figures = {"packets.received": sum(self.received), "packets.sent": sum(self.sent)}
+        for kind in PacketType:
+            if kind is not PacketType.WILL:
+                figures[f"packets.{kind.name.lower()}.received"] = self.received[kind]
+                figures[f"packets.{kind.name.lower()}.sent"] = self.sent[kind]
+        figures |= {"messages.received": sum(self.messages_in), "messages.sent": sum(self.messages_out)}
+        for qos in range(3):
+            figures[f"messages.qos{qos}.received"] = self.messages_in[qos]
+            figures[f"messages.qos{qos}.sent"] = self.messages_out[qos]
+        return figures | {name: getattr(self, attribute) for attribute, name in _COUNTERS.items()}
 
 
 @dataclass(slots=True)
@@ -257,10 +179,29 @@ class Gauges:
 
 def described(kind: type[Metrics] | type[Gauges]) -> dict[str, str]:
     """Every name of a kind, with what it counts."""
-    return {f.metadata["name"]: f.metadata["text"] for f in fields(kind)}
+    return (_LISTED if kind is Metrics else {}) | {
+        f.metadata["name"]: f.metadata["text"] for f in fields(kind) if f.metadata
+    }
 
 
-_COUNTERS: Final[dict[str, str]] = {f.name: f.metadata["name"] for f in fields(Metrics)}
+_LISTED: Final[dict[str, str]] = {
+    "packets.received": "Control packets received, of any type.",
+    "packets.sent": "Control packets sent, of any type.",
+    **{
+        f"packets.{kind.name.lower()}.{way}": f"{kind.name} packets {way}."
+        for kind in PacketType
+        if kind is not PacketType.WILL
+        for way in ("received", "sent")
+    },
+    "messages.received": "Messages received from clients.",
+    "messages.sent": "Messages sent to clients.",
+    **{
+        f"messages.qos{qos}.{way}": f"QoS {qos} messages {way} {whom} clients."
+        for qos in range(3)
+        for way, whom in (("received", "from"), ("sent", "to"))
+    },
+}
+_COUNTERS: Final[dict[str, str]] = {f.name: f.metadata["name"] for f in fields(Metrics) if f.metadata}
 _GAUGES: Final[dict[str, str]] = {f.name: f.metadata["name"] for f in fields(Gauges)}
 _DROP_FIELDS: Final = {
     reason: (reason.value.replace(".", "_"), "_".join(reason.value.split(".")[:2])) for reason in DropReason

@@ -67,7 +67,7 @@ class Node:
             config=config,
             hooks=self.hooks,
             metrics=self.metrics,
-            access=Access(self.hooks, config),
+            access=Access(self.hooks, self.metrics, config),
             pubsub=self._new_pubsub(),
             guids=Guids(random.getrandbits(16), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),

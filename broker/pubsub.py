@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.actors import Actor
-from trunkline.broker.session.mail import Subscribed, Unsubscribed
-from trunkline.router import Options, RetainedStore, Router, Target
 
 if TYPE_CHECKING:
+    from trunkline.router import Options, RetainedStore, Router, Target
     from collections.abc import Callable
 
     from trunkline.broker.metrics import Metrics
-    from trunkline.broker.session.subscribing import Answer
     from trunkline.broker.settings import RetainedSettings
     from trunkline.mqtt.message import Message
 
@@ -30,7 +28,7 @@ class Subscriber:
 
     def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
         self.client_id = client_id
-        #: Mail for the session: `(message, target)`, or one of `trunkline.broker.session.mail`.
+        #: Mail for the session: `(message, target)` or an answer.
         self.cast = cast
         #: Is a client there to be sent something? Shared groups prefer those.
         self.online = False
@@ -40,15 +38,16 @@ class Subscriber:
 class MakeRoutes:
     subscriber: Subscriber
     requests: list[tuple[str, Options]]
-    #: Comes back with the reply.
-    answer: Answer
+    #: Whatever the session wants back with `Subscribed`.
+    context: Any
 
 
 @dataclass(slots=True, eq=False)
 class RemoveRoutes:
     subscriber: Subscriber
     filters: list[str]
-    answer: Answer | None
+    #: Whatever the session wants back with `Unsubscribed`.
+    context: Any
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +60,23 @@ class Grant:
     fresh: bool
     #: Messages with a greater id were published after it was made, and come live.
     since: int
+
+
+@dataclass(slots=True, eq=False)
+class Subscribed:
+    """To the session: the routes are there."""
+
+    context: Any
+    grants: list[Grant]
+
+
+@dataclass(slots=True, eq=False)
+class Unsubscribed:
+    """To the session: the routes are gone."""
+
+    context: Any
+    #: Was each of them there?
+    existed: list[bool]
 
 
 class PubSub(Actor[MakeRoutes | RemoveRoutes]):
@@ -86,10 +102,10 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                 Grant(filter, options, self.router.subscribe(subscriber, filter, options), self.newest)
                 for filter, options in message.requests
             ]
-            subscriber.cast(Subscribed(message.answer, grants))
+            subscriber.cast(Subscribed(message.context, grants))
         else:
             existed = [self.router.unsubscribe(subscriber, filter) for filter in message.filters]
-            subscriber.cast(Unsubscribed(message.answer, existed))
+            subscriber.cast(Unsubscribed(message.context, existed))
 
     def publish(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -22,6 +21,7 @@ from trunkline.hooks.points import (
 from trunkline.hooks.scram import ScramAuthenticator, parse_scram
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from collections.abc import Callable
 
     from trunkline.broker.config import Config

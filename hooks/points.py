@@ -22,7 +22,7 @@ D = TypeVar("D")
 Ts = TypeVarTuple("Ts")
 
 #: What an access rule decides about.
-Action: TypeAlias = Literal["publish", "subscribe"]
+Action: TypeAlias = Literal["publish", "subscribe", "receive"]
 
 
 class Point:

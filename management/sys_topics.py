@@ -32,8 +32,6 @@ TOTALS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "publish/messages/received": (("packets.publish.received",), "PUBLISH packets received."),
     "publish/messages/sent": (("packets.publish.sent",), "PUBLISH packets sent."),
     "publish/messages/dropped": (("delivery.dropped",), "Deliveries dropped, for any reason."),
-    "publish/bytes/received": (("messages.bytes.received",), "Payload bytes of the messages received."),
-    "publish/bytes/sent": (("messages.bytes.sent",), "Payload bytes of the messages sent."),
     "bytes/received": (("bytes.received",), "Bytes received on all connections."),
     "bytes/sent": (("bytes.sent",), "Bytes sent on all connections."),
     "subscriptions/count": (("subscriptions.count",), "Subscriptions, shared ones included."),

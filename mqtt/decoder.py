@@ -31,7 +31,8 @@ MAX_LEVELS: Final = 128
 #: Topic names that a decoder remembers. When there are more it starts again with none.
 _REMEMBERED_TOPICS: Final = 1024
 
-#: Longer names (as encoded) are not remembered, so that a decoder's memory stays small.
+#: Longer names (as encoded, with their length) are not remembered, so that a decoder's memory stays small. The fast
+#: paths rely on it that the first byte of such a length is 0.
 _LONGEST_REMEMBERED: Final = 256
 
 #: Where a smaller packet is too large, every packet goes the general way, which judges its size. Below this no packet
@@ -149,7 +150,9 @@ class Decoder:
             if end > size:
                 break
             if first == 0x30:
-                after = body + 2 + (data[body] << 8 | data[body + 1])
+                # Of the two bytes of the topic's length one is enough: the names that are remembered are short, and begin
+                # with both.
+                after = body + 2 + data[body + 1]
                 topic = known(data[body:after])
                 if topic is not None:
                     if v5:
@@ -171,7 +174,7 @@ class Decoder:
                         continue
             elif 0x30 < first < 0x36:
                 # The others without DUP.
-                start = body + 2 + (data[body] << 8 | data[body + 1])
+                start = body + 2 + data[body + 1]
                 topic = known(data[body:start])
                 if topic is not None:
                     after = start if first == 0x31 else start + 2

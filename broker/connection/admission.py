@@ -21,12 +21,12 @@ from trunkline.hooks.points import (
 )
 from trunkline.mqtt.decoder import MAX_PACKET_SIZE
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.packets import Auth, Connack, Connect
-from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
     from collections.abc import Awaitable, Callable
 
     from trunkline.broker.connection.connection import Connection
@@ -88,6 +88,7 @@ class Admission:
 
     def _refuse_bytes(self, error: ProtocolError, version: Version | None) -> None:
         """No CONNECT could be read. What is told depends on whether it was one at all."""
+        self._entrance.services.metrics.packets_malformed += 1
         farewell = b""
         if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
             farewell = encode(Connack(False, error.reason), version)  # [MQTT-3.1.4-2]
@@ -99,7 +100,7 @@ class Admission:
         entrance, services = self._entrance, self._entrance.services
         now = self._connection.scheduler.now
         self._connect = connect
-        services.metrics.client_connect += 1
+        services.metrics.received[PacketType.CONNECT] += 1
         self._client = client = ClientInfo(
             connect.client_id,
             connect.username,
@@ -141,14 +142,24 @@ class Admission:
             self._decided(hooks.decide(CLIENT_AUTHENTICATE, client, password))
 
     def _decided(self, decision: Allow | Deny | None) -> None:
+        metrics = self._entrance.services.metrics
         if isinstance(decision, Deny):
-            self._refuse(decision.reason, decision.text)
-        elif decision is None and not self._entrance.allow_anonymous:
-            self._refuse(Reason.NOT_AUTHORIZED, "this listener takes no clients without credentials")
-        else:
-            if decision is None:
-                self._client.username = None  # nobody has proved it, and access rules go by it
+            self._deny(decision)
+        elif decision is not None:
+            metrics.authentication_success += 1
             self._admit()
+        elif self._entrance.allow_anonymous:
+            metrics.authentication_success_anonymous += 1
+            self._client.username = None  # nobody has proved it, and access rules go by it
+            self._admit()
+        else:
+            self._deny(Deny(text="this listener takes no clients without credentials"))
+
+    def _deny(self, decision: Deny) -> None:
+        metrics = self._entrance.services.metrics
+        metrics.authentication_failure += 1
+        metrics.packets_connack_auth_error += 1
+        self._refuse(decision.reason, decision.text)
 
     # Enhanced authentication
 
@@ -169,21 +180,21 @@ class Admission:
             properties: Properties = {"authentication_method": exchange.method}  # [MQTT-4.12.0-2]
             if decision.data:
                 properties["authentication_data"] = decision.data
+            self._entrance.services.metrics.sent[PacketType.AUTH] += 1
             self._connection.send([encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), Version.V5)])
             self._answered()
         elif isinstance(decision, Success):
             if decision.username is not None:
                 self._client.username = decision.username
+            self._entrance.services.metrics.authentication_success += 1
             self._client.superuser = self._client.superuser or decision.superuser
             told = self._terms.connack
             told["authentication_method"] = exchange.method  # [MQTT-4.12.0-5]
             if decision.data:
                 told["authentication_data"] = decision.data
             self._admit()
-        elif decision is None:
-            self._refuse(Reason.BAD_AUTHENTICATION_METHOD, "this server does not know the authentication method")
         else:
-            self._refuse(decision.reason, decision.text)
+            self._deny(decision or Deny(Reason.BAD_AUTHENTICATION_METHOD, "the authentication method is not known"))
 
     def _answered(self) -> None:
         """The client was asked to go on. What it said, if it said anything yet, must be the next AUTH."""
@@ -194,8 +205,9 @@ class Admission:
                 self._refuse(self._error.reason, str(self._error))
             return
         packet = self._early.pop(0)
+        self._entrance.services.metrics.received[TYPE_OF[type(packet)]] += 1
         if not isinstance(packet, Auth) or packet.reason != Reason.CONTINUE_AUTHENTICATION:
-            if type(packet).__name__ == "Disconnect":
+            if isinstance(packet, Disconnect):
                 self._connection.close(b"", "the client gave up")
                 return
             self._refuse(Reason.PROTOCOL_ERROR, "an AUTH was due")  # [MQTT-3.1.2-30]
@@ -233,11 +245,17 @@ class Admission:
                 properties["server_reference"] = services.config.mqtt.server_reference
         connack = Connack(False, reason, properties)  # [MQTT-3.2.2-6]
         largest = connect.properties.get("maximum_packet_size", MAX_PACKET_SIZE)
-        if len(encode(connack, connect.version)) > largest:
+        farewell = encode(connack, connect.version)
+        if len(farewell) > largest:
             connack = Connack(False, reason)  # [MQTT-3.2.2-19]
+            farewell = encode(connack, connect.version)
+        services.metrics.sent[PacketType.CONNACK] += 1
         services.metrics.packets_connack_error += 1
         services.hooks.notify(CLIENT_CONNACK, self._client, connack)
-        self._connection.close(encode(connack, connect.version), text or Reason(reason).name.lower())  # [MQTT-3.2.2-7]
+        why = text or Reason(reason).name.lower()
+        if len(farewell) > largest:
+            farewell = b""  # [MQTT-3.1.2-24]
+        self._connection.close(farewell, why, self._client.client_id)  # [MQTT-3.2.2-7]
 
     def _admit(self) -> None:
         connect, services = self._connect, self._entrance.services
@@ -249,6 +267,9 @@ class Admission:
             expiry = 0.0 if connect.clean_start else services.config.session.expiry_interval
         aliases = min(asked.get("topic_alias_maximum", 0), services.config.mqtt.max_topic_alias_out)
         largest = asked.get("maximum_packet_size", 0)
+        if 0 < largest < len(encode(Connack(True, Reason.SUCCESS, self._terms.connack), connect.version)):
+            self._refuse(Reason.PACKET_TOO_LARGE, "it takes no packet large enough for the CONNACK")
+            return
         channel = Channel(
             self._client,
             self._connection.ref.cast,

@@ -155,12 +155,14 @@ class Connection(Actor[Any]):
         else:
             self._timer.cancel()
 
-    def close(self, farewell: bytes, why: str = "") -> None:
-        """Send the last bytes, then let the peer close first, so that it can read them."""
+    def close(self, farewell: bytes, why: str = "", client_id: str = "") -> None:
+        """Send the last bytes, then let the peer close first, so that it can read them. `why` is for the log."""
         if self.closing:
             return
         if why:
-            _logger.info("connection refused: %s", why, extra={"peer": self.peer, "listener": self._entrance.name})
+            tags = {"client": client_id} if client_id else {}
+            peer = f"{self.peer[0]}:{self.peer[1]}" if self.peer else "this process"
+            _logger.info("refused the connection from %s by %s: %s", peer, self._entrance.name, why, extra=tags)
         if farewell:
             self.send([farewell])
         self.closing = True

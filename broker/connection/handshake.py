@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
     from trunkline.broker.config import Config
     from trunkline.mqtt.packets import Connect
 

@@ -6,12 +6,12 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.actors import Actor
-from trunkline.broker.pubsub import RemoveRoutes, Subscriber
+from trunkline.broker.pubsub import RemoveRoutes, Subscribed, Subscriber, Unsubscribed
 from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
@@ -30,9 +30,11 @@ from trunkline.hooks.points import (
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import (
+    TYPE_OF,
     Auth,
     Connack,
     Disconnect,
+    PacketType,
     Pingreq,
     Pingresp,
     Puback,
@@ -48,6 +50,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Awaitable
 
     from trunkline.actors import Timer
@@ -56,6 +59,10 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Packet, Will
+
+PUBACK: Final = PacketType.PUBACK
+
+_logger = logging.getLogger("trunkline.session")
 
 
 class SessionActor(Actor[Any]):
@@ -128,9 +135,6 @@ class SessionActor(Actor[Any]):
         if outbound.pieces and self.channel is not None:
             self.channel.cast(outbound.pieces)
             outbound.pieces = []
-        if outbound.sent:
-            self._services.metrics.messages_sent += outbound.sent
-            outbound.sent = 0
         self._inbound.end_turn()
 
     def _fill(self) -> None:
@@ -153,7 +157,7 @@ class SessionActor(Actor[Any]):
         if self._waiting:
             self._hold(message)
             return
-        inbound, outbound = self._inbound, self._outbound
+        inbound, outbound, counts = self._inbound, self._outbound, self._services.metrics.received
         acknowledged = False
         try:
             for index, packet in enumerate(message.packets):
@@ -161,8 +165,10 @@ class SessionActor(Actor[Any]):
                     inbound.publish(packet, channel)
                 elif type(packet) is Puback:
                     outbound.puback(packet)
+                    counts[PUBACK] += 1
                     acknowledged = True
                 else:
+                    counts[TYPE_OF[type(packet)]] += 1
                     handler = _PACKETS.get(type(packet))
                     if handler is None:  # [MQTT-3.1.0-2]
                         raise ProtocolError(f"a second {type(packet).__name__.upper()}")
@@ -176,6 +182,7 @@ class SessionActor(Actor[Any]):
                             self._hold(mail.Received(channel, rest, message.error), first=True)
                         return
             if message.error is not None:
+                self._services.metrics.packets_malformed += 1
                 raise message.error
         except ProtocolError as error:
             self._disconnect(error.reason, str(error))
@@ -260,16 +267,16 @@ class SessionActor(Actor[Any]):
         else:
             unsubscribe(subscribing.filters(packet, channel))
 
-    def _on_subscribed(self, message: mail.Subscribed) -> None:
+    def _on_subscribed(self, message: Subscribed) -> None:
         self._subscribing.subscribed(message)
-        self._routed(message.answer.channel)
+        self._routed(message.context.channel)
 
-    def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
-        if message.answer is None:
+    def _on_unsubscribed(self, message: Unsubscribed) -> None:
+        if message.context is None:
             self._finish()
             return
         self._subscribing.unsubscribed(message)
-        self._routed(message.answer.channel)
+        self._routed(message.context.channel)
 
     def _routed(self, channel: Channel) -> None:
         """The routes are as this connection asked for, and it may go on."""
@@ -331,8 +338,17 @@ class SessionActor(Actor[Any]):
             services.hooks.notify(SESSION_CREATED, self.client)
         services.hooks.notify(CLIENT_CONNACK, self.client, connack)
         self._outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
+        services.metrics.sent[PacketType.CONNACK] += 1
         self._outbound.attach(channel)
         self._fill()
+        _logger.info(
+            "connected from %s by %s, MQTT %s%s",
+            f"{self.client.peer[0]}:{self.client.peer[1]}" if self.client.peer else "this process",
+            self.client.listener,
+            channel.version,
+            ", session resumed" if message.present else "",
+            extra=self._tags,
+        )
         services.hooks.notify(CLIENT_CONNECTED, self.client)
         if services.config.session.retry_interval and channel.version != Version.V5:
             self._retry_later()
@@ -397,6 +413,7 @@ class SessionActor(Actor[Any]):
             farewell = encode(Disconnect(reason, properties), channel.version)
             if 0 < channel.max_packet_size < len(farewell):
                 farewell = encode(Disconnect(reason), channel.version)
+            self._services.metrics.sent[PacketType.DISCONNECT] += 1
         channel.cast(mail.Close(farewell))
 
     def _left(self, reason: Reason, text: str) -> None:
@@ -410,6 +427,7 @@ class SessionActor(Actor[Any]):
         self._outbound.detach()
         self._stop_timers()
         services.metrics.client_disconnected += 1
+        _logger.info("disconnected: %s (%s)", text, reason.name.lower(), extra=self._tags)
         services.hooks.notify(CLIENT_DISCONNECTED, channel.client, reason, text)
         self._will = channel.will
         if self._will is not None and not (will.delay(self._will) and self.session.expiry_interval):
@@ -437,6 +455,11 @@ class SessionActor(Actor[Any]):
         gone, self._will = self._will, None
         if gone is not None:  # [MQTT-3.1.2-8]
             will.publish(gone, self.client, self._services, self._outbound.now)
+
+    @property
+    def _tags(self) -> dict[str, str]:
+        """For log records."""
+        return {"client": self.session.client_id}
 
     def _stop_timers(self) -> None:
         """What they have sent already is told by its time to be out of date."""
@@ -497,8 +520,8 @@ _MAIL: Final[dict[type, Callable[[SessionActor, Any], None]]] = {
     mail.Lost: SessionActor._on_lost,
     mail.Congested: SessionActor._on_congested,
     mail.Writable: SessionActor._on_writable,
-    mail.Subscribed: SessionActor._on_subscribed,
-    mail.Unsubscribed: SessionActor._on_unsubscribed,
+    Subscribed: SessionActor._on_subscribed,
+    Unsubscribed: SessionActor._on_unsubscribed,
     mail.Answered: SessionActor._on_answered,
     mail.Timeout: SessionActor._on_timeout,
     mail.Kick: SessionActor._on_kick,

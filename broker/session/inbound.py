@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
-from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.frames import PACKET_ID
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
@@ -25,12 +24,27 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
 
+PUBACK: Final = PacketType.PUBACK
+PUBREC: Final = PacketType.PUBREC
+
 
 class Inbound:
-    __slots__ = ("_awaiting_rel", "_outbound", "_services", "_subscriber", "_unacknowledged", "now", "received")
+    __slots__ = (
+        "_awaiting_rel",
+        "_outbound",
+        "_received",
+        "_sent",
+        "_services",
+        "_subscriber",
+        "_unacknowledged",
+        "now",
+    )
 
     def __init__(self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber) -> None:
         self._services = services
+        #: Counts messages by QoS, and packets that acknowledge them.
+        self._received = services.metrics.messages_in
+        self._sent = services.metrics.sent
         self._outbound = outbound
         self._subscriber = subscriber
         self._awaiting_rel = session.awaiting_rel
@@ -38,8 +52,6 @@ class Inbound:
         self._unacknowledged = 0
         #: The node's time in this turn.
         self.now = 0.0
-        #: Messages since the counters were last brought up to date.
-        self.received = 0
 
     def publish(self, packet: Publish, channel: Channel) -> None:
         """
@@ -48,7 +60,7 @@ class Inbound:
         """
         services = self._services
         qos = packet.qos
-        self.received += 1
+        self._received[qos] += 1
         if packet.properties:
             self._read_properties(packet, channel)
         if qos or packet.retain:
@@ -97,14 +109,11 @@ class Inbound:
                 publish = self._services.pubsub.publish
                 if not publish(message, self.now, self._subscriber, self._outbound.deliver):
                     self._nobody(message, channel)
-        self._outbound.pieces.append(encode(reply, channel.version))
+        self._outbound.write(reply)
 
     def end_turn(self) -> None:
         """What was acknowledged in this turn has gone out."""
         self._unacknowledged = 0
-        if self.received:
-            self._services.metrics.messages_received += self.received
-            self.received = 0
 
     def _read_properties(self, packet: Publish, channel: Channel) -> None:
         """Topic alias and expiry; what is left is for the subscribers.  # [MQTT-3.3.2-4] [MQTT-3.3.2-20]"""
@@ -148,12 +157,15 @@ class Inbound:
     def _acknowledge(
         self, channel: Channel, packet: Publish, reason: int, properties: Properties = NO_PROPERTIES
     ) -> None:
-        pieces = self._outbound.pieces
         if reason and channel.version == Version.V5:
             kind = Puback if packet.qos == 1 else Pubrec
-            pieces.append(encode(kind(packet.packet_id, reason, properties), Version.V5))
+            self._outbound.write(kind(packet.packet_id, reason, properties))
+        elif packet.qos == 1:
+            self._outbound.pieces += (b"\x40\x02", PACKET_ID[packet.packet_id])
+            self._sent[PUBACK] += 1
         else:
-            pieces += (b"\x40\x02" if packet.qos == 1 else b"\x50\x02", PACKET_ID[packet.packet_id])
+            self._outbound.pieces += (b"\x50\x02", PACKET_ID[packet.packet_id])
+            self._sent[PUBREC] += 1
         if packet.qos == 2:
             self._unacknowledged -= 1  # it counts as long as its PUBREL is missing
 
@@ -182,4 +194,4 @@ class Inbound:
         services = self._services
         services.metrics.drop(reason)
         if services.hooks.message_dropped:
-            services.hooks.notify(MESSAGE_DROPPED, channel.client, message, reason.name.lower())
+            services.hooks.notify(MESSAGE_DROPPED, channel.client, message, reason.word)

@@ -1,7 +1,7 @@
 """What goes through the mailboxes of sessions and connections.
 
-A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, and the types
-below. Nothing that was sent is changed afterwards.
+A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, the answers of
+`trunkline.broker.pubsub`, and the types below. Nothing that was sent is changed afterwards.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.pubsub import Grant
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.subscribing import Answer
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import Packet
@@ -64,23 +62,6 @@ class Writable:
 
 
 @dataclass(slots=True, eq=False)
-class Subscribed:
-    """The router has made the subscriptions of one SUBSCRIBE."""
-
-    answer: Answer
-    grants: list[Grant]
-
-
-@dataclass(slots=True, eq=False)
-class Unsubscribed:
-    """The router has removed the subscriptions of one UNSUBSCRIBE, or all of a session that ends (no answer then)."""
-
-    answer: Answer | None
-    #: Was each of them there?
-    existed: list[bool]
-
-
-@dataclass(slots=True, eq=False)
 class Answered:
     """Something that this client had to wait for is there: `proceed` goes on with it."""
 
@@ -125,7 +106,7 @@ class Timeout:
 
 
 ToSession: TypeAlias = (
-    "tuple[Message, Target] | Attach | Received | Lost | Congested | Writable | Subscribed | Unsubscribed"
+    "tuple[Message, Target] | Attach | Received | Lost | Congested | Writable"
     " | Answered | End | Kick | RulesChanged | Timeout"
 )
 

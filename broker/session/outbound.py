@@ -18,7 +18,7 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED, MESSAGE_DELIVER, MESSAGE_DROPPED
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
-from trunkline.mqtt.packets import Packet, Puback, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.packets import TYPE_OF, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Outbound:
         "_pressure",
         "_queue",
         "_replays",
+        "_sent",
         "_services",
         "_upgrade_qos",
         "_window",
@@ -50,11 +51,12 @@ class Outbound:
         "direct",
         "now",
         "pieces",
-        "sent",
     )
 
     def __init__(self, session: Session, services: Services, pressure: Pressure, client: ClientInfo) -> None:
         self._services = services
+        #: Counts messages by QoS.
+        self._sent = services.metrics.messages_out
         self._queue = session.queue
         self._window = session.inflight
         self._pressure = pressure
@@ -70,8 +72,6 @@ class Outbound:
         self.now = 0.0
         #: Wire bytes of this turn.
         self.pieces: list[bytes] = []
-        #: Messages in them.
-        self.sent = 0
 
     # A message comes
 
@@ -138,7 +138,7 @@ class Outbound:
         elif not self._encode(channel, message, target, 0, 0):
             self._drop(message, DropReason.TOO_LARGE)
             return
-        self.sent += 1
+        self._sent[qos] += 1
         if not qos and self._services.hooks.delivery_completed:
             self._services.hooks.notify(DELIVERY_COMPLETED, self._client, message)
 
@@ -185,6 +185,7 @@ class Outbound:
         entry = self._window.puback(packet.packet_id)
         if type(entry) is Entry:
             hooks = self._services.hooks
+            self._services.metrics.messages_acked += 1
             if hooks.message_acked:
                 hooks.notify(MESSAGE_ACKED, self._client, entry.message)
             if hooks.delivery_completed:
@@ -201,8 +202,10 @@ class Outbound:
             self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_IN_USE))
         else:
             self.write(Pubrel(packet.packet_id))  # [MQTT-4.3.3-3]
-            if type(entry) is Entry and self._services.hooks.message_acked:
-                self._services.hooks.notify(MESSAGE_ACKED, self._client, entry.message)
+            if type(entry) is Entry:
+                self._services.metrics.messages_acked += 1
+                if self._services.hooks.message_acked:
+                    self._services.hooks.notify(MESSAGE_ACKED, self._client, entry.message)
 
     def pubcomp(self, packet: Pubcomp) -> None:
         entry = self._window.pubcomp(packet.packet_id)
@@ -213,6 +216,7 @@ class Outbound:
         """Put a packet behind what goes out in this turn."""
         if self.channel is not None:
             self.pieces.append(encode(packet, self.channel.version))
+            self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
 
     # The connection comes and goes
 
@@ -291,9 +295,9 @@ class Outbound:
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
         if entry.state is State.WAIT_PUBCOMP:
-            self.pieces.append(encode(Pubrel(packet_id), channel.version))
+            self.write(Pubrel(packet_id))
         elif self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True):  # [MQTT-3.3.1-1]
-            self.sent += 1
+            self._sent[entry.qos] += 1
         else:
             self._window.forget(packet_id)
             self._drop(entry.message, DropReason.TOO_LARGE)
@@ -317,7 +321,7 @@ class Outbound:
     def _drop(self, message: Message, reason: DropReason) -> None:
         self._services.metrics.drop(reason)
         if self._services.hooks.message_dropped:
-            self._services.hooks.notify(MESSAGE_DROPPED, self._client, message, reason.name.lower())
+            self._services.hooks.notify(MESSAGE_DROPPED, self._client, message, reason.word)
 
 
 def _is_shared(target: Target[Subscriber]) -> bool:

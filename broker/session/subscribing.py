@@ -21,9 +21,8 @@ from trunkline.router import Options, Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.pubsub import Subscribed, Subscriber, Unsubscribed
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.mail import Subscribed, Unsubscribed
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
@@ -115,20 +114,24 @@ class Subscribing:
         answer = Answer(channel, packet.packet_id, len(requests))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
-        known = self._session.subscriptions
+        known, metrics = self._session.subscriptions, self._services.metrics
         room = (self._services.config.session.max_subscriptions or len(known) + len(requests)) - len(known)
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(requests):
             if type(request) is Deny:
+                metrics.packets_subscribe_error += 1
                 answer.refuse(place, request.reason, request.text)
                 continue
             assert isinstance(request, SubscriptionRequest)
             refusal = self._refusal(request, channel)
             if refusal is not None:
+                metrics.packets_subscribe_error += 1
+                metrics.packets_subscribe_auth_error += refusal is Reason.NOT_AUTHORIZED
                 answer.refuse(place, refusal)
                 continue
             if request.filter not in known:
                 if room <= 0:
+                    metrics.packets_subscribe_error += 1
                     answer.refuse(place, Reason.QUOTA_EXCEEDED, "too many subscriptions")
                     continue
                 room -= 1
@@ -174,9 +177,11 @@ class Subscribing:
 
     def subscribed(self, done: Subscribed) -> None:
         """The routes are there: SUBACK first, then what was retained."""
-        hooks, answer = self._services.hooks, done.answer
+        hooks = self._services.hooks
+        answer: Answer = done.context
         for grant in done.grants:
             self._session.subscriptions[grant.filter] = grant.options
+        self._services.metrics.client_subscribe += len(done.grants)
         if answer.channel is not self._outbound.channel:
             return  # the connection that asked is gone
         self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
@@ -203,13 +208,15 @@ class Subscribing:
         return Target(self._subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
 
     def unsubscribed(self, done: Unsubscribed) -> None:
-        hooks, answer = self._services.hooks, done.answer
-        assert answer is not None
+        hooks = self._services.hooks
+        answer: Answer = done.context
         for place, filter, existed in zip(answer.places, answer.filters, done.existed, strict=True):
             self._session.subscriptions.pop(filter, None)
             if not existed:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
-            elif hooks.session_unsubscribed:
+                continue
+            self._services.metrics.client_unsubscribe += 1
+            if hooks.session_unsubscribed:
                 hooks.notify(SESSION_UNSUBSCRIBED, answer.channel.client, filter)
         if answer.channel is self._outbound.channel:
             self._outbound.write(Unsuback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.10.4-4]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trunkline.broker.metrics import DropReason, Gauges, Metrics, Rates, described
+from trunkline.mqtt.packets import PacketType
 
 
 def test_all_counters_begin_at_zero() -> None:
@@ -14,16 +15,30 @@ def test_all_counters_begin_at_zero() -> None:
 
 
 def test_a_snapshot_has_every_counter_under_its_name() -> None:
-    metrics = Metrics()
-    for number, f in enumerate(fields(metrics)):
+    metrics = Metrics(received=[2] * 16, sent=[3] * 16, messages_in=[1, 2, 3], messages_out=[2, 3, 4])
+    named = [f for f in fields(metrics) if f.metadata]
+    for number, f in enumerate(named):
         setattr(metrics, f.name, number)
-    assert list(metrics.snapshot().items()) == [(name, number) for number, name in enumerate(described(Metrics))]
+    snapshot = metrics.snapshot()
+    assert list(snapshot) == list(described(Metrics))
+    assert [snapshot[f.metadata["name"]] for f in named] == list(range(len(named)))
+    assert (snapshot["packets.puback.received"], snapshot["packets.suback.sent"]) == (2, 3)
+    assert (snapshot["messages.qos2.received"], snapshot["messages.received"]) == (3, 6)
+    assert (snapshot["messages.qos0.sent"], snapshot["messages.sent"]) == (2, 9)
+
+
+def test_packets_count_in_total_and_publish_counts_by_qos() -> None:
+    metrics = Metrics(messages_in=[1, 2, 3])
+    metrics.received[PacketType.SUBSCRIBE] = 5
+    snapshot = metrics.snapshot()
+    assert (snapshot["packets.publish.received"], snapshot["packets.received"]) == (6, 11)
 
 
 @pytest.mark.parametrize("kind", [Metrics, Gauges])
 def test_names_are_the_attributes_with_dots(kind: type[Metrics] | type[Gauges]) -> None:
     names = list(described(kind))
-    assert [name.replace(".", "_") for name in names] == [f.name for f in fields(kind)]
+    named = [f for f in fields(kind) if f.metadata]
+    assert [f.metadata["name"].replace(".", "_") for f in named] == [f.name for f in named]
     assert all(re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+)+", name) for name in names)
     assert all(text.endswith(".") for text in described(kind).values())
 

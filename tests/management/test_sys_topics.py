@@ -3,6 +3,7 @@ from pathlib import Path
 
 from trunkline.broker.metrics import WINDOWS, Gauges, Metrics, Rates, described
 from trunkline.management.sys_topics import DERIVED, LOADS, PREFIX, RATED, TOTALS, changed, sys_topics
+from trunkline.mqtt.packets import PacketType
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -71,7 +72,8 @@ def test_payloads_read_as_mosquittos_do() -> None:
 
 
 def test_figures_stand_under_their_topics() -> None:
-    metrics = Metrics(packets_received=7, packets_publish_received=5, bytes_sent=100, session_expired=2)
+    metrics = Metrics(messages_in=[2, 2, 1], bytes_sent=100, session_expired=2)
+    metrics.received[PacketType.PINGREQ] = 2
     gauges = Gauges(connections_count=3, sessions_count=8, sessions_max=9, retained_count=4, queue_count=10)
     published = topics(metrics, gauges)
     assert published["messages/received"] == "7"
@@ -87,7 +89,7 @@ def test_figures_stand_under_their_topics() -> None:
 
 
 def test_loads_are_events_a_minute() -> None:
-    published = topics(Metrics(packets_received=1000, connections_accepted=10))
+    published = topics(Metrics(messages_in=[1000, 0, 0], connections_accepted=10))
     assert published["load/messages/received/1min"] == "632.12"
     assert published["load/messages/received/5min"] == "181.27"
     assert published["load/messages/received/15min"] == "64.49"
