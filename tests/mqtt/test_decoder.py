@@ -356,3 +356,14 @@ def test_a_topic_that_runs_past_its_packet_is_refused_although_it_is_known() -> 
     decoder.feed(wire("30 04 0001 61 00"))
     assert decoder.feed(wire("30 03 0001 61")) == []
     assert decoder.error is not None
+
+
+def test_a_long_topic_is_not_taken_for_a_short_one_that_is_known() -> None:
+    """Its length ends like that of the known one, and so does its beginning."""
+    decoder = decoder_for(V311)
+    for known in ("aa", "\u0001\u0001aa"):
+        decoder.strict_utf8 = False
+        decoder.feed(encode(publish(known), V311))
+    for length in (0x0102, 0x0104, 0x0202):
+        [packet] = decoder.feed(encode(publish("a" * length, b"x"), V311))
+        assert same(packet, publish("a" * length, b"x"))
