@@ -306,6 +306,7 @@ class SessionActor(Actor[Any]):
             self.session.expiry_interval = self._services.bounded_expiry(expiry)
         if packet.reason == Reason.SUCCESS:
             channel.will = None  # [MQTT-3.14.4-3]
+        self._flush()  # what it was to be told before
         channel.cast(mail.Close(b""))
         self._detach(Reason(packet.reason), "the client said goodbye")
 

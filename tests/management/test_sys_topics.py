@@ -23,8 +23,6 @@ MOSQUITTO = [
     "messages/received",
     "messages/sent",
     "messages/stored",
-    "publish/bytes/received",
-    "publish/bytes/sent",
     "publish/messages/dropped",
     "publish/messages/received",
     "publish/messages/sent",
