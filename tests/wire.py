@@ -59,6 +59,12 @@ class Wire:
             for byte in data:
                 await self.stream.send_all(bytes([byte]))
 
+    async def end(self) -> None:
+        """Nothing more comes from this side, which still listens. The broker may have closed already."""
+        assert isinstance(self.stream, trio.abc.HalfCloseableStream)
+        with suppress(trio.BrokenResourceError):
+            await self.stream.send_eof()
+
     # Receiving
 
     async def receive_bytes(self) -> bytes:

@@ -1,5 +1,6 @@
 """A broker under test, and clients of one test that meet nobody else's: ids and topics have a prefix of their own."""
 
+import logging
 import os
 import shutil
 import socket
@@ -130,6 +131,27 @@ def mosquitto(settings: dict[str, dict[str, object]]) -> "Iterator[tuple[str, in
 OTHER = os.environ.get("CONFORMANCE_BROKER", "")
 
 
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@contextmanager
+def nothing_crashes() -> "Iterator[None]":
+    """A part of Trunkline that crashes closes the connection, just as a refusal does: its log tells them apart."""
+    errors, logger = _Errors(), logging.getLogger("trunkline")
+    logger.addHandler(errors)
+    try:
+        yield
+    finally:
+        logger.removeHandler(errors)
+    assert not errors.lines, "\n".join(errors.lines)
+
+
 @asynccontextmanager
 async def laboratory(**settings: dict[str, object]) -> AsyncIterator[Lab]:
     """A broker with settings of its own: Trunkline in this process, or what CONFORMANCE_BROKER names."""
@@ -140,8 +162,9 @@ async def laboratory(**settings: dict[str, object]) -> AsyncIterator[Lab]:
     else:
         from trunkline import testing
 
-        async with testing.broker(**settings) as broker, _lab(broker.host, broker.port) as lab:
-            yield lab
+        with nothing_crashes():
+            async with testing.broker(**settings) as broker, _lab(broker.host, broker.port) as lab:
+                yield lab
 
 
 @asynccontextmanager

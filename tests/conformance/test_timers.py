@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.conformance import raw
-from tests.conformance.lab import OTHER
+from tests.conformance.lab import OTHER, nothing_crashes
 from tests.conformance.raw import Will
 from tests.conformance.statements import shows
 from tests.wire import Wire
@@ -49,12 +49,13 @@ class Room:
 async def room(**settings: dict[str, object]) -> AsyncIterator[Room]:
     from trunkline import testing
 
-    async with testing.broker(**settings) as broker:
-        opened = Room(broker)
-        try:
-            yield opened
-        finally:
-            await opened.close()
+    with nothing_crashes():
+        async with testing.broker(**settings) as broker:
+            opened = Room(broker)
+            try:
+                yield opened
+            finally:
+                await opened.close()
 
 
 async def _closed_after(wire: Wire) -> float:

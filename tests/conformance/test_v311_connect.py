@@ -39,6 +39,21 @@ async def test_the_first_packet_is_connack_even_when_the_client_does_not_wait(la
     await client.expect("20 02 00 00", "90 03 00 01 00", raw.publish(topic, b"x", version=V311))
 
 
+@shows("MQTT3-3.1.4-4", "MQTT3-3.2.0-1", "MQTT3-4.5.0-1")
+async def test_a_client_that_says_all_it_has_to_say_at_once(lab: Lab) -> None:
+    watcher = await lab.client("w", version=V311)
+    await watcher.subscribe((lab.topic("t"), 0))
+    client = await lab.wire(version=V311)
+    await client.send(
+        raw.connect(lab.id("a"), version=V311),
+        raw.publish(lab.topic("t"), b"1", qos=1, packet_id=7, version=V311),
+        raw.disconnect(),
+    )
+    await client.expect("20 02 00 00", "40 02 00 07")
+    await client.expect_close()
+    await watcher.expect_publish(lab.topic("t"), b"1")
+
+
 @shows("MQTT3-3.1.0-1", "MQTT3-4.8.0-1")
 @pytest.mark.parametrize(
     "first",

@@ -32,6 +32,35 @@ async def test_one_connack_before_all_else_even_when_the_client_does_not_wait(la
     await client.expect_nothing()
 
 
+@shows("MQTT-3.1.4-5", "MQTT-3.2.0-1", "MQTT-3.3.4-1", "MQTT-4.5.0-1")
+async def test_a_client_that_says_all_it_has_to_say_at_once(lab: Lab) -> None:
+    watcher = await lab.client("w")
+    await watcher.subscribe((lab.topic("#"), 0))
+    client = await lab.wire()
+    topic = lab.topic("t")
+    will = Will(lab.topic("will"))
+    await client.send(
+        raw.connect(lab.id("a"), will=will),
+        raw.publish(topic, b"1"),
+        raw.publish(topic, b"2", qos=1, packet_id=7),
+        raw.disconnect(),
+    )
+    await client.expect_type(raw.CONNACK)
+    assert (await client.expect_type(raw.PUBACK)).packet_id == 7
+    await client.expect_close()
+    await watcher.expect_publish(topic, b"1")
+    await watcher.expect_publish(topic, b"2")
+    await watcher.expect_nothing()
+
+
+@shows("MQTT-3.1.4-5", "MQTT-3.2.0-1", "MQTT-4.13.1-1", "MQTT-3.14.0-1")
+async def test_connack_comes_before_the_disconnect_for_what_follows_connect(lab: Lab) -> None:
+    client = await lab.wire()
+    await client.send(raw.connect(lab.id("a")), "00 00")
+    await client.expect_type(raw.CONNACK)
+    await client.expect_disconnect(MALFORMED, PROTOCOL_ERROR)
+
+
 @shows("MQTT-3.1.0-1")
 @pytest.mark.parametrize(
     "first",
@@ -383,6 +412,22 @@ async def test_a_refusal_fits_into_the_clients_maximum_packet_size(lab: Lab) -> 
     await client.send(raw.connect(lab.id("a"), properties=properties))
     connack = await refused(client, 0x8C, 0x87)
     assert connack is None or len(connack.data) <= 5
+
+
+@shows("MQTT-3.1.2-24", "MQTT-3.2.2-19", "MQTT-3.2.2-20")
+@pytest.mark.parametrize("size", [1, 4, 5, 10, 15, 30, 100])
+@pytest.mark.parametrize("own_id", [True, False])
+async def test_a_connack_fits_into_the_clients_maximum_packet_size(lab: Lab, size: int, own_id: bool) -> None:
+    """What CONNACK has to tell may not fit: then the client cannot be served."""
+    client = await lab.wire()
+    await client.send(raw.connect(lab.id("a") if own_id else "", properties=raw.maximum_packet_size(size)))
+    try:
+        connack = await client.expect_type(raw.CONNACK)
+    except AssertionError:
+        assert size < 5, "there is room to say why"
+    else:
+        assert len(connack.data) <= size
+        assert connack.reason in (0, 0x95)
 
 
 @shows("MQTT-3.1.3-2")

@@ -72,6 +72,19 @@ async def test_nothing_comes_after_the_brokers_disconnect(lab: Lab) -> None:
     await client.expect_close()
 
 
+@shows("MQTT-3.14.2-1", "MQTT-3.1.4-3")
+async def test_the_short_form_of_the_brokers_disconnect(lab: Lab) -> None:
+    """Explanations are not asked for, so that nothing follows the reason."""
+    properties = raw.request_problem_information(0)
+    client = await lab.client("a", properties=properties)
+    other = await lab.client("a", properties=properties)
+    await client.expect("e0 01 8e")
+    await client.expect_close()
+    await other.send("00 00")
+    await other.expect("e0 01 81")
+    await other.expect_close()
+
+
 # Enhanced authentication: no method is configured
 
 

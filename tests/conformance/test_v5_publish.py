@@ -234,6 +234,29 @@ async def test_all_retained_messages_that_match_come_after_the_suback(lab: Lab) 
     await client.expect_nothing()
 
 
+@shows("MQTT-3.3.1-9", "MQTT-3.8.4-1", "MQTT-3.3.4-1")
+async def test_answers_come_in_the_order_of_what_they_answer(lab: Lab) -> None:
+    client = await lab.client("a")
+    topic = lab.topic("t")
+    await client.publish(topic, b"retained", retain=True)
+    await client.send(
+        raw.subscribe(1, (topic, 0)),
+        raw.publish(topic, b"own", qos=1, packet_id=2),
+        raw.subscribe(3, (lab.topic("u"), 0)),
+        raw.publish(lab.topic("v"), b"x", qos=2, packet_id=4),
+        raw.unsubscribe(5, topic),
+        raw.PINGREQ,
+    )
+    assert (await client.expect_type(raw.SUBACK)).packet_id == 1
+    await client.expect_publish(topic, b"retained")
+    await client.expect_publish(topic, b"own")
+    assert (await client.expect_type(raw.PUBACK)).packet_id == 2
+    assert (await client.expect_type(raw.SUBACK)).packet_id == 3
+    assert (await client.expect_type(raw.PUBREC)).packet_id == 4
+    assert (await client.expect_type(raw.UNSUBACK)).packet_id == 5
+    await client.expect(raw.PINGRESP)
+
+
 @shows("MQTT-3.3.1-9", "MQTT-3.3.4-3")
 async def test_a_retained_message_carries_the_subscription_identifier(lab: Lab) -> None:
     client = await lab.client("a")
