@@ -169,7 +169,12 @@ class SessionSettings(Section):
         "seconds",
     )
     max_awaiting_rel: Whole = key(
-        100, "QoS 2 messages from a client whose PUBREL is missing.", "messages", ge=1, le=65_535
+        10_000,
+        "QoS 2 messages from a client whose PUBREL is missing; together they may hold `max_queue_bytes`. A 5.0 client "
+        "is bound by `mqtt.receive_maximum` before that; a 3.x client cannot be told and is disconnected.",
+        "messages",
+        ge=1,
+        le=65_535,
     )
     upgrade_qos: Flag = key(
         False, "Deliver with the subscription's QoS even when the message was published with a lower one."

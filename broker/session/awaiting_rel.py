@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from itertools import islice
 from typing import Generic, TypeVar
 
 from trunkline.broker.session.inflight import Miss
@@ -19,14 +18,19 @@ class Received(Enum):
 
 
 class AwaitingRel(Generic[T]):
-    """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL."""
+    """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL.
 
-    __slots__ = ("_open", "maximum")
+    No id is forgotten before that, however long it takes: the message is not published yet.
+    """
 
-    def __init__(self, maximum: int = 0) -> None:
-        #: Ids that may be open at once; 0 is no bound.
+    __slots__ = ("_open", "byte_size", "max_bytes", "maximum")
+
+    def __init__(self, maximum: int = 0, max_bytes: int = 0) -> None:
+        #: Ids that may be open at once, and the bytes of what they hold; 0 is no bound.
         self.maximum = maximum
-        self._open: dict[int, tuple[float, T]] = {}
+        self.max_bytes = max_bytes
+        self.byte_size = 0
+        self._open: dict[int, tuple[int, T]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -34,37 +38,30 @@ class AwaitingRel(Generic[T]):
     def __contains__(self, packet_id: int) -> bool:
         return packet_id in self._open
 
-    def receive(self, packet_id: int, held: T, now: float) -> Received:
-        """A QoS 2 PUBLISH came. `held` is kept for its PUBREL: the message when it is routed only then."""
+    def receive(self, packet_id: int, held: T, size: int) -> Received:
+        """A QoS 2 PUBLISH came. `held`, of `size` bytes, is kept for its PUBREL: the message is routed only then."""
         is_open = self._open
         if packet_id in is_open:
             return Received.DUPLICATE
-        if 0 < self.maximum <= len(is_open):
+        if 0 < self.maximum <= len(is_open) or 0 < self.max_bytes < self.byte_size + size:
             return Received.FULL
-        is_open[packet_id] = (now, held)
+        is_open[packet_id] = (size, held)
+        self.byte_size += size
         return Received.NEW
 
     def release(self, packet_id: int) -> T | Miss:
-        """A PUBREL came, or the PUBLISH was refused after all. Returns what was held."""
+        """A PUBREL came. Returns what was held."""
         entry = self._open.pop(packet_id, None)
-        return Miss.NOT_FOUND if entry is None else entry[1]
+        if entry is None:
+            return Miss.NOT_FOUND
+        self.byte_size -= entry[0]
+        return entry[1]
 
-    def expire(self, now: float, timeout: float, limit: int) -> list[tuple[int, T]]:
-        """Forget ids that wait for `timeout` or longer, the oldest first and no more than `limit`."""
-        before = now - timeout
-        expired: list[tuple[int, T]] = []
-        for packet_id, (since, held) in islice(self._open.items(), limit):
-            if since > before:
-                break
-            expired.append((packet_id, held))
-        for packet_id, _ in expired:
-            del self._open[packet_id]
-        return expired
+    def export(self) -> list[tuple[int, int, T]]:
+        """The ids in order, with the size of what they hold and itself, for a store or another node."""
+        return [(packet_id, size, held) for packet_id, (size, held) in self._open.items()]
 
-    def export(self) -> list[tuple[int, T]]:
-        """The ids in order and what they hold, for a store or another node."""
-        return [(packet_id, held) for packet_id, (_, held) in self._open.items()]
-
-    def restore(self, entries: Iterable[tuple[int, T]], now: float) -> None:
-        """Take up what `export` gave; the timeout begins again."""
-        self._open = {packet_id: (now, held) for packet_id, held in entries}
+    def restore(self, entries: Iterable[tuple[int, int, T]]) -> None:
+        """Take up what `export` gave."""
+        self._open = {packet_id: (size, held) for packet_id, size, held in entries}
+        self.byte_size = sum(size for size, _ in self._open.values())

@@ -74,7 +74,7 @@ class Directory:
                 priority=self._priority,
                 default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
             ),
-            AwaitingRel(settings.max_awaiting_rel),
+            AwaitingRel(settings.max_awaiting_rel, settings.max_queue_bytes),
         )
         actor = SessionActor(session, client, self._services, self._forget)
         self._sessions[client.client_id] = actor

@@ -87,7 +87,7 @@ class Inbound:
                 return
             message = changed
         if qos == 2:
-            if self._awaiting_rel.receive(packet.packet_id, message, self.now) is Received.FULL:
+            if self._awaiting_rel.receive(packet.packet_id, message, len(message.payload)) is Received.FULL:
                 self._too_many(packet, channel)
                 return
             found = bool(services.pubsub.router.match(message.topic))
@@ -176,7 +176,7 @@ class Inbound:
             raise ProtocolError(f"not allowed to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
         if packet.qos:
             if packet.qos == 2 and channel.version != Version.V5:
-                self._awaiting_rel.receive(packet.packet_id, None, self.now)
+                self._awaiting_rel.receive(packet.packet_id, None, 0)
             properties: Properties = {"reason_string": text} if text and channel.problem_information else NO_PROPERTIES
             self._acknowledge(channel, packet, reason, properties)
 
