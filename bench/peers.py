@@ -55,7 +55,14 @@ def mosquitto() -> str:
 
 PEERS: Final = {
     "mosquitto": Peer("mosquitto", [mosquitto(), "-c", "{config}"], MOSQUITTO_CONF),
-    "trunkline": Peer("trunkline", ["{python}", "-m", "trunkline", "serve", "--listen", "tcp://127.0.0.1:{port}"]),
+    # two lines of log a connection otherwise, where Mosquitto writes none
+    "trunkline": Peer(
+        "trunkline",
+        [
+            *("{python}", "-m", "trunkline", "serve", "--log-level", "warning"),
+            *("--listen", "tcp://127.0.0.1:{port}"),
+        ],
+    ),
     "sink": Peer("sink", ["{python}", "-m", "bench.sink", "{port}"]),
 }
 
