@@ -142,6 +142,19 @@ async def test_a_keep_alive_of_the_brokers(autojump_clock: MockClock) -> None:
         await client.ping()
 
 
+@shows("MQTT-3.2.2-22", "MQTT-3.1.2-22")
+async def test_a_keep_alive_that_the_broker_sets_for_all(autojump_clock: MockClock) -> None:
+    async with room(mqtt={"server_keep_alive": 20}) as here:
+        for asked in (0, 5, 3600):
+            client = await here.wire()
+            connack = await client.connect("a", keep_alive=asked)
+            assert connack.get(raw.SERVER_KEEP_ALIVE) == 20
+            assert 30 <= await _closed_after(client) <= 31
+        client = await here.client("b", version=4, keep_alive=0)
+        await trio.sleep(DAY)
+        await client.ping()
+
+
 @shows("MQTT3-3.1.2-24")
 async def test_silence_of_a_3_1_1_client(autojump_clock: MockClock) -> None:
     async with room() as here:

@@ -355,6 +355,14 @@ async def test_no_response_information_unless_asked_for(lab: Lab, properties: by
     assert client.connack.get(raw.RESPONSE_INFORMATION) is None
 
 
+@shows("MQTT-3.1.2-28")
+async def test_response_information_for_those_who_ask() -> None:
+    async with laboratory(mqtt={"response_information": "answers/"}) as lab:
+        for name, asked, told in (("a", 1, "answers/"), ("b", 0, None)):
+            client = await lab.client(name, properties=raw.request_response_information(asked))
+            assert client.connack.get(raw.RESPONSE_INFORMATION) == told
+
+
 @shows("MQTT-3.2.2-9", "MQTT-3.2.2-10")
 @pytest.mark.parametrize("maximum", [0, 1])
 async def test_a_broker_short_of_qos_says_so_and_takes_subscriptions_of_all(maximum: int) -> None:
