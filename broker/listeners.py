@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 from functools import partial
 from ipaddress import ip_address
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.connection.admission import Entrance
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.poller import READ
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.settings import Listener as Settings
-
-_logger = logging.getLogger("trunkline.listener")
 
 #: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
 ACCEPTED_AT_ONCE: Final = 64
@@ -58,6 +56,12 @@ class Gate:
         self.connections.add(connection)
         self._entrance.services.metrics.connections_accepted += 1
         self._supervisor.start(connection, name="connection")
+
+    def turn_away(self) -> None:
+        """Close the connections that have not been admitted yet."""
+        for connection in list(self.connections):
+            if connection.unadmitted:
+                connection.ref.stop()
 
     async def empty(self) -> None:
         """Wait until the last connection is gone."""
@@ -120,13 +124,15 @@ class Listener:
                     self._pause(listening, error)
                     return
                 continue  # the client was gone before we came
+            self._services.alarms.deactivate(OUT_OF_DESCRIPTORS)
             if self._welcome(peer):
                 self.gate.admit(SocketTransport(sock, peer[:2], self._poller))
             else:
                 sock.close()
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        _logger.error("%s: no new connections for %s s: %s", self.settings.label, PAUSE, error.strerror)
+        text = f"{self.settings.label} takes no new connections: {error.strerror}"
+        self._services.alarms.activate(OUT_OF_DESCRIPTORS, text)
         assert self._poller is not None
         poller = self._poller
         poller.forget(listening)

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
-import trio.testing
 
 from trunkline import __version__
 from trunkline.actors import Child, Scheduler, Strategy, Supervisor
 from trunkline.actors.system import innermost
 from trunkline.broker.access import Access
+from trunkline.broker.alarms import Alarms
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.guid import Guids
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.node")
 
+#: Seconds that clients have, when the node stops, to read their last packet and to close.
+GRACE: Final = 1.0
 #: Sessions that are looked at without giving others their turn, when figures are collected.
 SESSIONS_AT_ONCE: Final = 500
 
@@ -46,8 +48,9 @@ SESSIONS_AT_ONCE: Final = 500
 class Node:
     """One broker in this process. Made by `open_node`."""
 
-    def __init__(self, config: Config, hooks: Hooks | None = None) -> None:
+    def __init__(self, config: Config, hooks: Hooks | None = None, grace: float = GRACE) -> None:
         self.config = config
+        self._grace = grace
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
         self.scheduler = Scheduler()
@@ -60,6 +63,7 @@ class Node:
         self.listeners: list[Listener] = []
         self._security = Security(config, self.hooks)
         self._gauges = Gauges()
+        self.alarms = Alarms(self.hooks, lambda: trio.current_time() + self._services.epoch)
         self._connections = Supervisor(name="connections")
         self._sessions = Supervisor(name="sessions")
         self._poller = polling.Poller(self.scheduler) if polling.available() else None
@@ -67,6 +71,7 @@ class Node:
             config=config,
             hooks=self.hooks,
             metrics=self.metrics,
+            alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=self._new_pubsub(),
             guids=Guids(random.getrandbits(16), random.getrandbits(32)),
@@ -81,7 +86,7 @@ class Node:
         self._started_at = trio.current_time()
 
     def _new_pubsub(self) -> PubSub:
-        return PubSub(self.router, self.retained, self.metrics, self.config.retained)
+        return PubSub(self.router, self.retained, self.metrics, self.alarms, self.config.retained)
 
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)
@@ -95,7 +100,9 @@ class Node:
 
     def connect(self) -> trio.abc.Stream:
         """A connection without a socket: the client's end of a pair of trio streams."""
-        ours, theirs = trio.testing.memory_stream_pair()
+        from trio.testing import memory_stream_pair  # brings pytest with it where that is installed
+
+        ours, theirs = memory_stream_pair()
         self._inside.admit_stream(ours)
         return theirs
 
@@ -207,11 +214,13 @@ class Node:
             listener.close()
         for session in self.sessions:
             session.ref.cast(mail.PublishWill())
+        for gate in self._gates:
+            gate.turn_away()
         await self._quiet()
         for session in self.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
         await self._quiet()
-        with trio.move_on_after(self.config.mqtt.linger):
+        with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
             for gate in self._gates:
                 await gate.empty()
 
@@ -262,14 +271,16 @@ class ListenError(Exception):
 
 
 @asynccontextmanager
-async def open_node(config: Config | None = None, hooks: Hooks | None = None) -> AsyncGenerator[Node, None]:
-    """Run a broker for the length of a block.
+async def open_node(
+    config: Config | None = None, hooks: Hooks | None = None, grace: float = GRACE
+) -> AsyncGenerator[Node, None]:
+    """Run a broker for the length of a block. At its end clients have `grace` seconds to close.
 
     Raises:
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
     """
-    node = Node(config if config is not None else Config(), hooks)
+    node = Node(config if config is not None else Config(), hooks, grace)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)

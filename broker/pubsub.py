@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trunkline.actors import Actor
+from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.router import Outcome
 
 if TYPE_CHECKING:
-    from trunkline.router import Options, RetainedStore, Router, Target
     from collections.abc import Callable
 
+    from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.settings import RetainedSettings
     from trunkline.mqtt.message import Message
+    from trunkline.router import Options, RetainedStore, Router, Target
 
 
 class Subscriber:
@@ -83,11 +86,17 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
     """The one writer of the routes, and the way through them."""
 
     def __init__(
-        self, router: Router[Subscriber], retained: RetainedStore, metrics: Metrics, settings: RetainedSettings
-    ):
+        self,
+        router: Router[Subscriber],
+        retained: RetainedStore,
+        metrics: Metrics,
+        alarms: Alarms,
+        settings: RetainedSettings,
+    ) -> None:
         self.router = router
         self.retained = retained
         self._metrics = metrics
+        self._alarms = alarms
         self._settings = settings
         #: Id of the newest message that was routed.
         self.newest = 0
@@ -147,6 +156,10 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             outcome = self.retained.store(message, now)
             if outcome.refused:
                 self._metrics.messages_retained_refused += 1
+                if outcome is Outcome.FULL:
+                    self._alarms.activate(RETAINED_FULL, f"{len(self.retained)} retained messages: no more are kept")
+            elif outcome is Outcome.DELETED:
+                self._alarms.deactivate(RETAINED_FULL)
             elif message.payload:
                 self._metrics.messages_retained += 1
                 if self.retained.next_deadline < self._sweep_timer.deadline:
@@ -154,5 +167,6 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
 
     def _sweep(self) -> None:
         """Delete what has expired, a part of it in each turn."""
-        self.retained.sweep(self.scheduler.now)
+        if self.retained.sweep(self.scheduler.now):
+            self._alarms.deactivate(RETAINED_FULL)
         self._sweep_timer.restart_at(self.retained.next_deadline)

@@ -18,11 +18,10 @@ from trunkline.hooks.points import (
     Action,
     Point,
 )
-from trunkline.hooks.scram import ScramAuthenticator, parse_scram
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Callable
+    from pathlib import Path
 
     from trunkline.broker.config import Config
     from trunkline.hooks.chain import Hooks
@@ -54,7 +53,7 @@ class Security:
         auth, problems = self._config.auth, list[str]()
         users = _read(auth.password_file, parse_passwords, problems)
         client_ids = _read(auth.client_id_file, parse_passwords, problems)
-        scram = _read(auth.scram_file, parse_scram, problems)
+        scram = _read(auth.scram_file, _parse_scram, problems)
         rules = _read(self._config.acl.file, lambda text, _: parse_rules(text), problems)
         if problems:
             raise SecurityError(problems)
@@ -65,7 +64,7 @@ class Security:
             authenticator = PasswordAuthenticator(users, client_ids)
             self._register(CLIENT_AUTHENTICATE, self._in_thread(authenticator), authenticator.concerns)
         if scram is not None:
-            self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramAuthenticator(scram))
+            self._register(CLIENT_ENHANCED_AUTHENTICATE, scram)
         if rules is None:
             rules = parse_rules(DEFAULT_RULES)
         self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=self._config.acl.no_match)))
@@ -83,6 +82,12 @@ class Security:
             )
 
         return check_password
+
+
+def _parse_scram(text: str, source: str) -> Callable[..., Any]:
+    from trunkline.hooks.scram import ScramAuthenticator, parse_scram  # few use it, and it takes long to load
+
+    return ScramAuthenticator(parse_scram(text, source))
 
 
 def _acl_callback(acl: Acl) -> Callable[..., Any]:

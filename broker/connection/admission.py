@@ -26,7 +26,6 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from trunkline.mqtt.properties import Properties
     from collections.abc import Awaitable, Callable
 
     from trunkline.broker.connection.connection import Connection
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.packets import Packet
+    from trunkline.mqtt.properties import Properties
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +131,7 @@ class Admission:
         directory = self._entrance.directory
         if directory.flaps(client_id, now):
             raise Refused(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
-        if directory.full and directory.get(client_id) is None:
+        if not directory.has_room(client_id):
             raise Refused(Reason.QUOTA_EXCEEDED, "the server has as many sessions as it may")
 
     def _ask_password(self, password: bytes | None) -> None:

@@ -143,6 +143,11 @@ class Connection(Actor[Any]):
 
     # Its life
 
+    @property
+    def unadmitted(self) -> bool:
+        """Its client has not got in yet."""
+        return self._admission is not None
+
     def open(self, channel: Channel, keep_alive: int, early: list[Packet], error: ProtocolError | None) -> None:
         """The client is admitted. What it sent meanwhile is for its session."""
         self._admission = None

@@ -10,9 +10,9 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from trunkline.mqtt.properties import Properties
     from trunkline.broker.config import Config
     from trunkline.mqtt.packets import Connect
+    from trunkline.mqtt.properties import Properties
 
 #: What the protocol means where a property is absent.
 ABSENT_RECEIVE_MAXIMUM: Final = 65_535

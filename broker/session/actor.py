@@ -50,8 +50,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from trunkline.actors import Timer
     from trunkline.broker.session.channel import Channel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.awaiting_rel import AwaitingRel
@@ -46,10 +47,13 @@ class Directory:
     def get(self, client_id: str) -> SessionActor | None:
         return self._sessions.get(client_id)
 
-    @property
-    def full(self) -> bool:
+    def has_room(self, client_id: str) -> bool:
+        """May this client id have a session? To be asked before each `open`."""
         limit: int = self._services.config.limits.max_sessions
-        return 0 < limit <= len(self._sessions)
+        if not 0 < limit <= len(self._sessions) or client_id in self._sessions:
+            return True
+        self._services.alarms.activate(SESSIONS_FULL, f"{limit} sessions: no further clients are taken")
+        return False
 
     def open(self, channel: Channel) -> None:
         """Give a connection the session of its client id: the one that is there, or a new one."""
@@ -90,6 +94,7 @@ class Directory:
     def _forget(self, actor: SessionActor) -> None:
         if self._sessions.get(actor.session.client_id) is actor:
             del self._sessions[actor.session.client_id]
+            self._services.alarms.deactivate(SESSIONS_FULL)
 
     # N91: two clients that share a client id disconnect each other for ever, unless somebody says no
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.broker.access import Access
+    from trunkline.broker.alarms import Alarms
     from trunkline.broker.config import Config
     from trunkline.broker.guid import Guids
     from trunkline.broker.metrics import Metrics
@@ -26,6 +27,7 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
+    alarms: Alarms
     access: Access
     pubsub: PubSub
     guids: Guids

@@ -8,7 +8,7 @@ async with trunkline.testing.broker() as b:
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.config import Config
 from trunkline.broker.node import Node, open_node
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
 
 __all__ = ["Broker", "broker"]
+
+#: Seconds that clients which a test left open have to close, at the end.
+GRACE: Final = 0.05
 
 
 class Broker:
@@ -52,12 +55,12 @@ class Broker:
 
 
 @asynccontextmanager
-async def broker(**settings: Any) -> AsyncGenerator[Broker, None]:
-    """Run a broker on a port of its own for the length of a block.
+async def broker(*, hooks: Hooks | None = None, **settings: Any) -> AsyncGenerator[Broker, None]:
+    """Run a broker on a port of its own for the length of a block. `hooks` may have callbacks already.
 
     `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
     by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise.
     """
     defaults: dict[str, Any] = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}}
-    async with open_node(Config.from_mapping({**defaults, **settings})) as node:
+    async with open_node(Config.from_mapping({**defaults, **settings}), hooks, GRACE) as node:
         yield Broker(node)

@@ -1,0 +1,58 @@
+"""Conditions that an operator should know of: which ones last, and the last ones that are over."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from trunkline.hooks.alarm import Alarm
+from trunkline.hooks.points import ALARM_ACTIVATED, ALARM_DEACTIVATED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.hooks.chain import Hooks
+
+_logger = logging.getLogger("trunkline.alarm")
+
+#: How many that are over are remembered.
+HISTORY: Final = 100
+
+#: The alarms that the broker itself raises, with what each means.
+OUT_OF_DESCRIPTORS: Final = "out_of_descriptors"
+RETAINED_FULL: Final = "retained_full"
+SESSIONS_FULL: Final = "sessions_full"
+
+
+class Alarms:
+    __slots__ = ("_active", "_hooks", "_wall", "history")
+
+    def __init__(self, hooks: Hooks, wall: Callable[[], float]) -> None:
+        """`wall` gives seconds since the epoch."""
+        self._hooks = hooks
+        self._wall = wall
+        self._active: dict[str, Alarm] = {}
+        self.history: deque[Alarm] = deque(maxlen=HISTORY)
+
+    @property
+    def active(self) -> list[Alarm]:
+        """In the order in which they began."""
+        return list(self._active.values())
+
+    def activate(self, name: str, text: str) -> None:
+        """Nothing happens when it lasts already."""
+        if name not in self._active:
+            alarm = self._active[name] = Alarm(name, text, self._wall())
+            _logger.warning("%s: %s", name, text)
+            self._hooks.notify(ALARM_ACTIVATED, alarm)
+
+    def deactivate(self, name: str) -> None:
+        """Nothing happens when it does not last."""
+        alarm = self._active.pop(name, None)
+        if alarm is not None:
+            alarm = replace(alarm, until=self._wall())
+            self.history.append(alarm)
+            _logger.info("%s: over", name)
+            self._hooks.notify(ALARM_DEACTIVATED, alarm)
