@@ -1,0 +1,74 @@
+"""What the README shows is what is in examples/, and it works."""
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+SHOWN = re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_every_block_of_python_is_an_example() -> None:
+    assert len(SHOWN) == README.count("```python")
+
+
+@pytest.mark.parametrize(("name", "block"), SHOWN)
+def test_block_is_its_example(name: str, block: str) -> None:
+    assert block == (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Of a broker that runs as the README says."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trunkline", "serve", "--listen", "tcp://127.0.0.1:0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    found = next(filter(None, (re.search(r"listening on .* port (\d+)", line) for line in process.stderr)))
+    yield int(found[1])
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_standalone(port: int) -> None:
+    command = [sys.executable, "examples/standalone.py", str(port)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "greetings/world hello\n"
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto_sub (Debian: mosquitto-clients)")
+def test_mosquittos_commands(port: int) -> None:
+    base = ["-h", "127.0.0.1", "-p", str(port)]
+    subscriber = subprocess.Popen(
+        ["mosquitto_sub", *base, "-t", "greetings/#", "-v", "-C", "1", "-W", "20"], stdout=subprocess.PIPE, text=True
+    )
+    # retained, because nobody knows when the other one has subscribed
+    subprocess.run(["mosquitto_pub", *base, "-t", "greetings/world", "-m", "hello", "-r"], timeout=30, check=True)
+    out, _ = subscriber.communicate(timeout=30)
+    assert out == "greetings/world hello\n"
+
+
+def test_in_process(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "in_process.py"), run_name="__main__")
+    assert capsys.readouterr().out == "greeted\n"
+
+
+def test_hook(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "hook.py"), run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == [
+        "welcome, mary",
+        "greetings/world b'hello' from mary went nowhere: no_subscribers",
+        "welcome, mary",
+        "admin/restart b'now' from mary went nowhere: hook",
+    ]
