@@ -7,12 +7,12 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 from __future__ import annotations
 
 import logging
-from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.actors import Actor
 from trunkline.broker.pubsub import RemoveRoutes, Subscribed, Subscriber, Unsubscribed
 from trunkline.broker.session import mail, reauthentication, will
+from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Pressure
@@ -64,11 +64,10 @@ PUBACK: Final = PacketType.PUBACK
 _logger = logging.getLogger("trunkline.session")
 
 
-class SessionActor(Actor[Any]):
+class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
+        "_absence",
         "_ended",
-        "_expires_at",
-        "_expiry",
         "_held",
         "_inbound",
         "_on_end",
@@ -77,9 +76,6 @@ class SessionActor(Actor[Any]):
         "_services",
         "_subscribing",
         "_waiting",
-        "_will",
-        "_will_due",
-        "_will_timer",
         "channel",
         "client",
         "session",
@@ -99,18 +95,13 @@ class SessionActor(Actor[Any]):
         #: What the client sent while it waits for an answer. Its connection is paused as long as this is not None.
         self._held: list[mail.Received | mail.Lost] | None = None
         self._waiting = False
-        #: A will that waits for its delay.
-        self._will: Will | None = None
-        self._will_timer: Timer | None = None
-        self._will_due = inf
-        self._expiry: Timer | None = None
-        self._expires_at = inf
         self._retry: Timer | None = None
         #: Is the client id free, and the actor only here until its routes are gone?
         self._ended = False
 
     def init(self) -> None:
         self.subscriber = Subscriber(self.session.client_id, self.ref.cast)
+        self._absence = Absence(self._after, self._publish_will, self._expire)
         pressure = Pressure(self.session.client_id, self._services, self._after)
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
         self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber)
@@ -118,7 +109,7 @@ class SessionActor(Actor[Any]):
 
     # A turn
 
-    def handle_many(self, messages: list[Any]) -> None:
+    def handle_many(self, messages: list[mail.ToSession]) -> None:
         outbound = self._outbound
         outbound.now = self._inbound.now = self.scheduler.now
         deliver = outbound.deliver
@@ -126,7 +117,7 @@ class SessionActor(Actor[Any]):
             if type(message) is tuple:
                 deliver(message[0], message[1])
             else:
-                _MAIL[type(message)](self, message)
+                self._mail[type(message)](self, message)
         self._flush()
 
     def _flush(self) -> None:
@@ -168,7 +159,7 @@ class SessionActor(Actor[Any]):
                     acknowledged = True
                 else:
                     counts[TYPE_OF[type(packet)]] += 1
-                    handler = _PACKETS.get(type(packet))
+                    handler = self._packets.get(type(packet))
                     if handler is None:  # [MQTT-3.1.0-2]
                         raise ProtocolError(f"a second {type(packet).__name__.upper()}")
                     handler(self, packet)
@@ -224,7 +215,7 @@ class SessionActor(Actor[Any]):
         held = self._held
         while held and not self._waiting and self._held is held:
             message = held.pop(0)
-            _MAIL[type(message)](self, message)
+            self._mail[type(message)](self, message)
         if held is not None and self._held is held and not self._waiting:
             self._held = None
             if self.channel is not None:
@@ -319,12 +310,9 @@ class SessionActor(Actor[Any]):
         if self.channel is not None:
             services.metrics.session_takenover += 1
             services.hooks.notify(SESSION_TAKEN_OVER, self.client)
-            if self.channel.will is not None and will.delay(self.channel.will):
-                self.channel.will = None  # [MQTT-3.1.3-9] the session is resumed before the delay has passed
             self._close(self.channel, Reason.SESSION_TAKEN_OVER, "another connection has this client id")
             self._left(Reason.SESSION_TAKEN_OVER, "another connection has this client id")
-        self._will = None
-        self._stop_timers()
+        self._absence.over()
         self.channel, self.client = channel, channel.client
         self.session.expiry_interval = channel.expiry_interval
         self.subscriber.online = True
@@ -389,9 +377,11 @@ class SessionActor(Actor[Any]):
             self._disconnect(message.reason, message.text)
 
     def _on_publish_will(self, message: mail.PublishWill) -> None:
-        if self.channel is not None:
-            self._will, self.channel.will = self.channel.will, None
-        self._publish_will()
+        gone = self.channel
+        if gone is not None and gone.will is not None:
+            self._publish_will(gone.will)
+            gone.will = None
+        self._absence.publish_will()
 
     def _on_rules_changed(self, message: mail.RulesChanged) -> None:
         if self.channel is not None:
@@ -417,7 +407,7 @@ class SessionActor(Actor[Any]):
         channel.cast(mail.Close(farewell))
 
     def _left(self, reason: Reason, text: str) -> None:
-        """The channel is over. Its will is published if nothing more is to be waited for."""
+        """The channel is over, and the absence of the client begins."""
         channel, services = self.channel, self._services
         assert channel is not None
         self.channel = None
@@ -425,56 +415,32 @@ class SessionActor(Actor[Any]):
         self._waiting = False
         self.subscriber.online = False
         self._outbound.detach()
-        self._stop_timers()
+        if self._retry is not None:
+            self._retry.cancel()
         services.metrics.client_disconnected += 1
         _logger.info("disconnected: %s (%s)", text, reason.name.lower(), extra=self._tags)
         services.hooks.notify(CLIENT_DISCONNECTED, channel.client, reason, text)
-        self._will = channel.will
-        if self._will is not None and not (will.delay(self._will) and self.session.expiry_interval):
-            self._publish_will()
+        self._absence.begin(channel.will, self.session.expiry_interval)
 
     def _detach(self, reason: Reason, text: str) -> None:
         """Nobody is connected any more. The session ends now or when its time is up."""
         self._left(reason, text)
-        expiry = self.session.expiry_interval
-        if not expiry:
+        if not self.session.expiry_interval:
             self._end("disconnected")
-            return
-        if self._will is not None:
-            self._will_due = self.scheduler.now + min(will.delay(self._will), expiry)
-            self._will_timer = self.send_after(min(will.delay(self._will), expiry), mail.Timeout(self._will_is_due))
-        if expiry < inf:
-            self._expires_at = self.scheduler.now + expiry
-            self._expiry = self.send_after(expiry, mail.Timeout(self._expire))
 
-    def _will_is_due(self) -> None:
-        if self.scheduler.now >= self._will_due:
-            self._publish_will()
-
-    def _publish_will(self) -> None:
-        gone, self._will = self._will, None
-        if gone is not None:  # [MQTT-3.1.2-8]
-            will.publish(gone, self.client, self._services, self._outbound.now)
+    def _publish_will(self, gone: Will) -> None:
+        will.publish(gone, self.client, self._services, self._outbound.now)
 
     @property
     def _tags(self) -> dict[str, str]:
         """For log records."""
         return {"client": self.session.client_id}
 
-    def _stop_timers(self) -> None:
-        """What they have sent already is told by its time to be out of date."""
-        self._will_due = self._expires_at = inf
-        for timer in (self._will_timer, self._expiry, self._retry):
-            if timer is not None:
-                timer.cancel()
-        self._will_timer = self._expiry = self._retry = None
-
     # The end
 
     def _expire(self) -> None:
-        if self.scheduler.now >= self._expires_at:  # [MQTT-4.1.0-2]
-            self._services.metrics.session_expired += 1
-            self._end("expired")
+        self._services.metrics.session_expired += 1
+        self._end("expired")
 
     def _on_end_wanted(self, message: mail.End) -> None:
         if self._ended:
@@ -489,8 +455,8 @@ class SessionActor(Actor[Any]):
         """The session is over and its client id free. The actor ends when no route leads to it any more."""
         services = self._services
         self._ended = True
-        self._publish_will()  # [MQTT-3.1.3-9] the end of the session cuts a delay short
-        self._stop_timers()
+        self._absence.publish_will()  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+        self._absence.over()
         self._on_end(self)
         if word == "discarded":
             services.metrics.session_discarded += 1
@@ -513,31 +479,30 @@ class SessionActor(Actor[Any]):
             self._on_end(self)
             self._services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
 
+    _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
+        mail.Attach: _on_attach,
+        mail.Received: _on_received,
+        mail.Lost: _on_lost,
+        mail.Congested: _on_congested,
+        mail.Writable: _on_writable,
+        Subscribed: _on_subscribed,
+        Unsubscribed: _on_unsubscribed,
+        mail.Answered: _on_answered,
+        mail.Timeout: _on_timeout,
+        mail.Kick: _on_kick,
+        mail.End: _on_end_wanted,
+        mail.PublishWill: _on_publish_will,
+        mail.RulesChanged: _on_rules_changed,
+    }
 
-_MAIL: Final[dict[type, Callable[[SessionActor, Any], None]]] = {
-    mail.Attach: SessionActor._on_attach,
-    mail.Received: SessionActor._on_received,
-    mail.Lost: SessionActor._on_lost,
-    mail.Congested: SessionActor._on_congested,
-    mail.Writable: SessionActor._on_writable,
-    Subscribed: SessionActor._on_subscribed,
-    Unsubscribed: SessionActor._on_unsubscribed,
-    mail.Answered: SessionActor._on_answered,
-    mail.Timeout: SessionActor._on_timeout,
-    mail.Kick: SessionActor._on_kick,
-    mail.End: SessionActor._on_end_wanted,
-    mail.PublishWill: SessionActor._on_publish_will,
-    mail.RulesChanged: SessionActor._on_rules_changed,
-}
-
-#: PUBLISH and PUBACK are not here: they are taken before the look-up.
-_PACKETS: Final[dict[type, Callable[[SessionActor, Any], None]]] = {
-    Pubrec: SessionActor._on_pubrec,
-    Pubrel: SessionActor._on_pubrel,
-    Pubcomp: SessionActor._on_pubcomp,
-    Subscribe: SessionActor._on_subscribe,
-    Unsubscribe: SessionActor._on_unsubscribe,
-    Pingreq: SessionActor._on_pingreq,
-    Auth: SessionActor._on_auth,
-    Disconnect: SessionActor._on_disconnect,
-}
+    #: PUBLISH and PUBACK are not here: they are taken before the look-up.
+    _packets: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
+        Pubrec: _on_pubrec,
+        Pubrel: _on_pubrel,
+        Pubcomp: _on_pubcomp,
+        Subscribe: _on_subscribe,
+        Unsubscribe: _on_unsubscribe,
+        Pingreq: _on_pingreq,
+        Auth: _on_auth,
+        Disconnect: _on_disconnect,
+    }

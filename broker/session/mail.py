@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.pubsub import Subscribed, Subscriber, Unsubscribed
     from trunkline.broker.session.channel import Channel
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
@@ -105,12 +106,6 @@ class Timeout:
     action: Callable[[], None]
 
 
-ToSession: TypeAlias = (
-    "tuple[Message, Target] | Attach | Received | Lost | Congested | Writable"
-    " | Answered | End | Kick | RulesChanged | Timeout"
-)
-
-
 @dataclass(slots=True, eq=False)
 class Close:
     """Send these last bytes, then close."""
@@ -132,5 +127,22 @@ class Resume:
     holder: object
 
 
-#: Wire bytes in the order in which they are to leave, or a request.
-ToConnection: TypeAlias = "list[bytes] | Close | Pause | Resume"
+if TYPE_CHECKING:
+    ToSession: TypeAlias = (
+        tuple[Message, Target[Subscriber]]
+        | Subscribed
+        | Unsubscribed
+        | Attach
+        | Received
+        | Lost
+        | Congested
+        | Writable
+        | Answered
+        | Kick
+        | End
+        | PublishWill
+        | RulesChanged
+        | Timeout
+    )
+    #: Wire bytes in the order in which they are to leave, or a request.
+    ToConnection: TypeAlias = list[bytes] | Close | Pause | Resume

@@ -24,7 +24,7 @@ def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) ->
         ProtocolError: the client must go, by its own fault or because it is not who it says.
     """
     method = packet.properties.get("authentication_method")
-    if channel.authentication_method is None or method != channel.authentication_method:  # [MQTT-4.12.1-1]
+    if method is None or method != channel.authentication_method:  # [MQTT-4.12.1-1]
         raise ProtocolError("AUTH with another method than the CONNECT's")
     data = packet.properties.get("authentication_data", b"")
     if packet.reason == Reason.REAUTHENTICATE:
