@@ -8,7 +8,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
+from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.frames import PACKET_ID
 from trunkline.mqtt.message import Message
@@ -81,7 +81,7 @@ class Inbound:
         packet.guid = services.guids.next(wall)
         message: Message = packet
         if services.hooks.message_publish:
-            changed = services.hooks.transform(MESSAGE_PUBLISH, channel.client, message)
+            changed = services.publishing(channel.client, message, self.now)
             if type(changed) is Deny:
                 self._refuse(packet, channel, DropReason.HOOK, changed.reason, changed.text)
                 return

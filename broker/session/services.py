@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import MESSAGE_PUBLISH
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.message import Message
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
 FOR_EVER: Final = 0xFFFF_FFFF
@@ -38,6 +43,17 @@ class Services:
     #: Asks the publisher with this client id to send nothing until `release(holder)`; False when it is not here.
     hold_publisher: Callable[[str, object], bool]
     release_publisher: Callable[[str, object], None]
+
+    def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny:
+        """The message as the hooks at `message.publish` leave it. What they return instead is the same publication:
+        it keeps id, time and publisher."""
+        changed = self.hooks.transform(MESSAGE_PUBLISH, client, message)
+        if changed is not message and not isinstance(changed, Deny):
+            changed.guid, changed.timestamp = message.guid, message.timestamp
+            changed.publisher, changed.username = message.publisher, message.username
+            interval = changed.properties.get("message_expiry_interval")
+            changed.expires_at = inf if interval is None else now + interval
+        return changed
 
     def bounded_expiry(self, asked: int) -> float:
         """The session expiry that a client gets, in seconds: what it asks for, up to the configured maximum."""

@@ -6,7 +6,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
@@ -42,7 +41,7 @@ def publish(will: Will, client: ClientInfo, services: Services, now: float) -> N
         expires_at=inf if interval is None else now + interval,
     )
     if services.hooks.message_publish:
-        changed = services.hooks.transform(MESSAGE_PUBLISH, client, message)
+        changed = services.publishing(client, message, now)
         if type(changed) is Deny:
             return
         message = changed
