@@ -6,7 +6,7 @@ these points may be async; then it waits for them too. Nobody else waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from trunkline.broker.pubsub import MakeRoutes, RemoveRoutes
 from trunkline.hooks.decisions import Deny
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.hooks.points import Transform
+
+T = TypeVar("T")
 
 SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
@@ -73,39 +76,35 @@ class Subscribing:
         """Is there a hook that must be awaited?"""
         return self._services.hooks.is_async(CLIENT_SUBSCRIBE if type(packet) is Subscribe else CLIENT_UNSUBSCRIBE)
 
-    def requests(self, packet: Subscribe, channel: Channel) -> Sequence[SubscriptionRequest | Deny]:
-        hooks = self._services.hooks
-        if not hooks.client_subscribe:
-            return packet.requests
-        asked: list[SubscriptionRequest | Deny] = []
-        for request in packet.requests:
-            changed = hooks.transform(CLIENT_SUBSCRIBE, channel.client, request, packet.properties)
-            asked.append(changed)
-        return asked
+    def requests(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
+        return self._through(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
 
-    async def requests_async(self, packet: Subscribe, channel: Channel) -> Sequence[SubscriptionRequest | Deny]:
-        hooks, asked = self._services.hooks, list[SubscriptionRequest | Deny]()
-        for request in packet.requests:
-            answer = await hooks.transform_async(CLIENT_SUBSCRIBE, channel.client, request, packet.properties)
-            asked.append(answer)
-        return asked
+    async def requests_async(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
+        return await self._through_async(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
 
-    def filters(self, packet: Unsubscribe, channel: Channel) -> Sequence[str | Deny]:
-        hooks = self._services.hooks
-        if not hooks.client_unsubscribe:
-            return packet.filters
-        named: list[str | Deny] = []
-        for filter in packet.filters:
-            changed = hooks.transform(CLIENT_UNSUBSCRIBE, channel.client, filter, packet.properties)
-            named.append(changed)
-        return named
+    def filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
+        return self._through(CLIENT_UNSUBSCRIBE, packet.filters, packet, channel)
 
-    async def filters_async(self, packet: Unsubscribe, channel: Channel) -> Sequence[str | Deny]:
-        hooks, named = self._services.hooks, list[str | Deny]()
-        for filter in packet.filters:
-            answer = await hooks.transform_async(CLIENT_UNSUBSCRIBE, channel.client, filter, packet.properties)
-            named.append(answer)
-        return named
+    async def filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
+        return await self._through_async(CLIENT_UNSUBSCRIBE, packet.filters, packet, channel)
+
+    def _through(
+        self, point: Transform[T, Properties], entries: list[T], packet: Subscribe | Unsubscribe, channel: Channel
+    ) -> list[T | Deny]:
+        left: list[T | Deny] = []
+        for entry in entries:
+            changed = self._services.hooks.transform(point, channel.client, entry, packet.properties)
+            left.append(changed)
+        return left
+
+    async def _through_async(
+        self, point: Transform[T, Properties], entries: list[T], packet: Subscribe | Unsubscribe, channel: Channel
+    ) -> list[T | Deny]:
+        left: list[T | Deny] = []
+        for entry in entries:
+            changed = await self._services.hooks.transform_async(point, channel.client, entry, packet.properties)
+            left.append(changed)
+        return left
 
     # What is asked of the routes
 
