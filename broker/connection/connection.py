@@ -7,7 +7,7 @@ one write. After the end it lingers: the peer must be able to read the last pack
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.connection")
 
+
+#: Bytes of answers that may wait for a client before nothing more is read from it.
+OUTPUT_LIMIT: Final = 1_048_576
 
 #: Bytes that came in, wire bytes to go out, or an event.
 Mail: TypeAlias = "bytes | list[bytes] | Ended | Drained | mail.Close | mail.Pause | mail.Resume"
@@ -90,6 +93,7 @@ class Connection(Actor[Any]):
         if isinstance(message, Ended):
             self._ended(message.error)
         elif isinstance(message, Drained):
+            self.resume(self)
             if self._channel is not None:
                 self._channel.session(mail.Writable(self._channel))
         elif isinstance(message, mail.Close):
@@ -121,8 +125,11 @@ class Connection(Actor[Any]):
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._entrance.services.metrics.bytes_sent += len(data)
-        if not self._transport.send(data) and self._channel is not None:
-            self._channel.session(mail.Congested(self._channel))
+        if not self._transport.send(data):
+            if self._channel is not None:
+                self._channel.session(mail.Congested(self._channel))
+            if self._transport.pending > OUTPUT_LIMIT:
+                self.pause(self)  # it sends what must be answered and does not read the answers
 
     def pause(self, holder: object) -> None:
         """Read no more until everyone who asked for that has resumed."""
@@ -183,8 +190,8 @@ class Connection(Actor[Any]):
     def _check_silence(self) -> None:
         """The timer: nothing may have come for too long."""
         now = self.scheduler.now
-        if self._holders is not None:
-            self._heard = now
+        if self._holders is not None and self not in self._holders:
+            self._heard = now  # others have us wait; a client that does not read has itself to blame
         if self._channel is None:
             self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
         elif now < self._heard + self._silence:

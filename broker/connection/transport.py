@@ -59,6 +59,11 @@ class Transport(Protocol):
         """False: some of it waits, and `Drained` will come. All of it will be sent in any case."""
         ...
 
+    @property
+    def pending(self) -> int:
+        """Bytes that wait."""
+        ...
+
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     def finish(self) -> None:
@@ -79,7 +84,7 @@ class SocketTransport:
         self.peer = peer
         self._sock = sock
         self._poller = poller
-        self._pending = b""
+        self._pending = bytearray()
         self._reading = True
         self._finishing = False
 
@@ -119,7 +124,7 @@ class SocketTransport:
             return True  # the peer is gone; the next read says so
         if sent == len(data):
             return True
-        self._pending = data[sent:]
+        self._pending += memoryview(data)[sent:]
         self._watch()
         return False
 
@@ -129,9 +134,9 @@ class SocketTransport:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self._pending = b""
+            self._pending.clear()
         else:
-            self._pending = self._pending[sent:]
+            del self._pending[:sent]
         if not self._pending:
             self._watch()
             if self._finishing:
@@ -141,6 +146,10 @@ class SocketTransport:
 
     def _watch(self) -> None:
         self._poller.modify(self._sock, READ * self._reading | WRITE * bool(self._pending), self._ready)
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
 
     def pause(self) -> None:
         self._reading = False
@@ -241,6 +250,10 @@ class StreamTransport:
         self._wake.set()
         self._congested = self._congested or len(self._pending) > STREAM_BUFFER
         return not self._congested
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
 
     def pause(self) -> None:
         self._resumed = trio.Event()

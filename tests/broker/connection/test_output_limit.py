@@ -1,0 +1,42 @@
+"""A client that asks and never reads the answers."""
+
+import trio
+from trio.testing import MockClock, lockstep_stream_pair
+
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.broker.connection.connection import OUTPUT_LIMIT
+
+
+async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b:
+        # what is sent here waits until it is read: the smallest socket that there could be
+        theirs, ours = lockstep_stream_pair()
+        b.node._inside.admit_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+        await ours.send_all(raw.connect("greedy"))
+        connack = await ours.receive_some(65_536)
+        assert connack[0] == raw.CONNACK
+        (connection,) = b.node._inside.connections  # pyright: ignore[reportPrivateUsage]
+        transport = connection._transport  # pyright: ignore[reportPrivateUsage]
+        pings = raw.PINGREQ * 32_768
+        sent = 0
+        with trio.move_on_after(1) as patience:
+            while sent < 64 * OUTPUT_LIMIT:
+                await ours.send_all(pings)
+                sent += len(pings)
+        assert patience.cancelled_caught
+        assert OUTPUT_LIMIT < transport.pending < 2 * OUTPUT_LIMIT
+
+        other = Wire(b.connect())
+        await other.connect("other")
+        await other.ping()
+        await other.abort()
+
+        answers = 0
+        with trio.move_on_after(1):
+            while True:
+                answers += len(await ours.receive_some(1_048_576))
+        assert answers >= sent
+        assert transport.pending == 0
+        await ours.aclose()
