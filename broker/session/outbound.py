@@ -107,6 +107,7 @@ class Outbound:
         if not allowed:
             self._drop(message, DropReason.READ_NOT_AUTHORIZED)
             return
+        original = message
         if self._services.hooks.message_deliver:
             changed = self._services.hooks.transform(MESSAGE_DELIVER, self._client, message)
             if type(changed) is Deny:
@@ -119,7 +120,7 @@ class Outbound:
         if qos:
             packet_id = self._window.insert(message, target, qos, self.now)
             if not packet_id:
-                self._enqueue(message, target, qos)
+                self._enqueue(original, target, qos)
                 return
             if channel.plain and not target.identifiers and message.expires_at == inf:
                 head, tail = publish_pieces(
