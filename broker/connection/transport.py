@@ -215,13 +215,13 @@ class StreamTransport:
 
     async def _read(self) -> None:
         while True:
-            await self._resumed.wait()
             error = ""
             data: bytes | bytearray = b""
             try:
                 data = await self._stream.receive_some(READ_SIZE)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as lost:
                 error = str(lost.__cause__ or "connection lost")
+            await self._resumed.wait()
             with self._scheduler.turn:
                 self._receiver(bytes(data) if data else Ended(error))
             if not data:

@@ -1,0 +1,126 @@
+"""From CONNECT to CONNACK: who is asked, who waits, and what becomes of what came meanwhile."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.room import room
+from tests.conformance import raw
+from trunkline.hooks import ALLOW, Allow, ClientInfo, Continue, Deny, Exchange, Success
+from trunkline.mqtt.reasons import Reason
+
+
+async def test_a_client_that_must_wait_for_its_login_waits_alone() -> None:
+    answer = trio.Event()
+
+    async def slow(client: ClientInfo, password: bytes | None) -> Allow | None:
+        if client.client_id == "slow":
+            await answer.wait()
+        return ALLOW
+
+    async with room() as here:
+        here.node.hooks.add("client.authenticate", slow)
+        waiting = here.wire()
+        topic = "t"
+        await waiting.send(
+            raw.connect("slow"), raw.subscribe(1, (topic, 0)), raw.publish(topic, b"1"), raw.publish(topic, b"2")
+        )
+        other = await here.client("other")
+        await other.ping()
+        answer.set()
+        # what came before the answer is handled after it, in order
+        await waiting.expect_type(raw.CONNACK)
+        await waiting.expect_type(raw.SUBACK)
+        await waiting.expect_publish(topic, b"1")
+        await waiting.expect_publish(topic, b"2")
+
+
+async def test_a_client_that_leaves_while_it_is_asked_about_leaves_nothing() -> None:
+    asked, answer = trio.Event(), trio.Event()
+
+    async def slow(client: ClientInfo, password: bytes | None) -> Allow:
+        asked.set()
+        await answer.wait()
+        return ALLOW
+
+    async with room() as here:
+        here.node.hooks.add("client.authenticate", slow)
+        leaving = here.wire()
+        await leaving.send(raw.connect("leaving"))
+        await asked.wait()
+        await leaving.abort()
+        answer.set()
+        here.node.hooks.remove("client.authenticate", slow)
+        await (await here.client("other")).ping()
+        assert here.node.sessions.get("leaving") is None or here.session("leaving").channel is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "v3"),
+    [
+        (Reason.BAD_USER_NAME_OR_PASSWORD, 4),
+        (Reason.NOT_AUTHORIZED, 5),
+        (Reason.BANNED, 5),
+        (Reason.SERVER_BUSY, 3),
+        (Reason.QUOTA_EXCEEDED, 3),
+    ],
+)
+async def test_a_denial_says_why_in_the_clients_words(reason: Reason, v3: int) -> None:
+    async with room() as here:
+        here.node.hooks.add("client.authenticate", lambda client, password: Deny(reason, "no"))
+        for version, code in ((5, reason), (4, v3)):
+            wire = here.wire(version)
+            await wire.send(raw.connect("a", version=version))
+            assert (await wire.expect_type(raw.CONNACK)).reason == code
+            await wire.expect_close()
+        assert here.node.metrics.authentication_failure == 2
+
+
+async def test_a_user_name_that_nobody_proved_is_forgotten() -> None:
+    async with room() as here:
+        names: list[str | None] = []
+        here.node.hooks.add("client.connected", lambda client: names.append(client.username))
+        await here.client("a", username="root")
+        here.node.hooks.add("client.authenticate", lambda client, password: ALLOW)
+        await here.client("b", username="root")
+        assert names == [None, "root"]
+
+
+async def test_server_reference_goes_with_the_reasons_that_it_explains() -> None:
+    async with room(mqtt={"server_reference": "elsewhere:1883"}) as here:
+        here.node.hooks.add("client.authenticate", lambda client, password: Deny(Reason.USE_ANOTHER_SERVER))
+        wire = here.wire()
+        await wire.send(raw.connect("a"))
+        assert b"elsewhere:1883" in (await wire.expect_type(raw.CONNACK)).data
+
+
+async def test_a_conversation_before_the_connack() -> None:
+    def challenge(client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
+        if exchange.method != "sum":
+            return None
+        if exchange.first:
+            return Continue(b"2+2")
+        return Success(b"right", username="mary") if exchange.data == b"4" else Deny(Reason.NOT_AUTHORIZED)
+
+    async with room() as here:
+        here.node.hooks.add("client.enhanced_authenticate", challenge)
+        for answer, reason in ((b"4", 0), (b"5", 0x87)):
+            wire = here.wire()
+            await wire.send(raw.connect("a", properties=raw.authentication_method("sum")))
+            assert b"2+2" in (await wire.expect_type(raw.AUTH)).data
+            await wire.send(raw.auth(0x18, raw.authentication_method("sum") + raw.authentication_data(answer)))
+            assert (await wire.expect_type(raw.CONNACK)).reason == reason
+        assert here.session("a").client.username == "mary"
+        unknown = here.wire()
+        await unknown.send(raw.connect("b", properties=raw.authentication_method("other")))
+        assert (await unknown.expect_type(raw.CONNACK)).reason == 0x8C
+
+
+async def test_a_client_without_connect_is_closed_in_time(autojump_clock: MockClock) -> None:
+    async with room(mqtt={"connect_timeout": 15}) as here:
+        silent, slow = here.wire(), here.wire()
+        await slow.send(raw.connect("slow")[:-1])
+        began = trio.current_time()
+        await silent.expect_close()
+        await slow.expect_close()
+        assert trio.current_time() - began == pytest.approx(15, abs=0.1)

@@ -1,0 +1,51 @@
+"""A broker and its clients in one process: what most tests of the broker's parts begin with."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.broker.session.actor import SessionActor
+
+
+class Room:
+    def __init__(self, broker: testing.Broker) -> None:
+        self.broker = broker
+        self.node = broker.node
+        self._wires: list[Wire] = []
+
+    def wire(self, version: int = 5) -> Wire:
+        """A connection that has not said anything yet."""
+        wire = Wire(self.broker.connect(), version=version, patience=60)
+        self._wires.append(wire)
+        return wire
+
+    async def client(self, client_id: str, version: int = 5, **settings: Any) -> Wire:
+        wire = self.wire(version)
+        await wire.connect(client_id, **settings)
+        return wire
+
+    async def stay(self, client_id: str, expiry: int = 1000, **settings: Any) -> Wire:
+        """A 5.0 client that takes up its session, or begins one that outlives the connection."""
+        return await self.client(client_id, clean=False, properties=raw.session_expiry(expiry), **settings)
+
+    def session(self, client_id: str) -> SessionActor:
+        found = self.node.sessions.get(client_id)
+        assert found is not None, f"no session of {client_id}"
+        return found
+
+    async def leave(self) -> None:
+        for wire in self._wires:
+            await wire.abort()
+
+
+@asynccontextmanager
+async def room(**settings: Any) -> AsyncIterator[Room]:
+    async with testing.broker(**settings) as broker:
+        opened = Room(broker)
+        try:
+            yield opened
+        finally:
+            await opened.leave()
