@@ -63,10 +63,10 @@ async def test_a_connection_that_crashes_is_lost_to_its_session_alone(
         watcher = await here.client("w")
         await watcher.subscribe(("will", 0))
         await here.stay("a", will=Will("will", b"gone"))
-        received = Connection._received  # pyright: ignore[reportPrivateUsage]
+        received, doomed_channel = Connection._received, here.session("a").channel  # pyright: ignore[reportPrivateUsage]
 
         def crash(connection: Connection, data: bytes) -> None:
-            if data == raw.PINGREQ and connection._channel is here.session("a").channel:  # pyright: ignore
+            if connection._channel is doomed_channel:  # pyright: ignore[reportPrivateUsage]
                 raise RuntimeError("on purpose")
             received(connection, data)
 
