@@ -1,0 +1,142 @@
+"""Bytes through real sockets and through streams: nothing is lost, whatever the peer does."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+from trio.testing import lockstep_stream_pair
+
+from trunkline.actors import Scheduler
+from trunkline.broker.connection.poller import Poller
+from trunkline.broker.connection.transport import DRAINED, Drained, Ended, SocketTransport, StreamTransport
+
+#: More than any socket's buffers hold.
+MUCH = bytes(range(256)) * 65_536
+
+
+class Mailbox:
+    """What a connection would be sent."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes | Ended | Drained] = []
+        self.changed = trio.Event()
+
+    def __call__(self, mail: bytes | Ended | Drained) -> None:
+        self.got.append(mail)
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        with trio.fail_after(5):
+            while not condition():
+                self.changed = trio.Event()
+                await self.changed.wait()
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(mail for mail in self.got if isinstance(mail, bytes))
+
+    @property
+    def ended(self) -> str | None:
+        return next((mail.error for mail in self.got if isinstance(mail, Ended)), None)
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[SocketTransport, Mailbox, trio.SocketStream]]:
+    """A transport over TCP, its mailbox, and the peer."""
+    scheduler = Scheduler()
+    poller = Poller(scheduler)
+    listening = socket.create_server(("127.0.0.1", 0))
+    peer = await trio.open_tcp_stream(*listening.getsockname())
+    sock, address = listening.accept()
+    listening.close()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        transport, mailbox = SocketTransport(sock, address, poller), Mailbox()
+        transport.start(mailbox, lambda task: None)
+        yield transport, mailbox, peer
+        transport.close()
+        poller.close()
+        await peer.aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def read_all(peer: trio.abc.Stream, size: int) -> bytes:
+    data = bytearray()
+    with trio.fail_after(10):
+        while len(data) < size:
+            data += await peer.receive_some(1_048_576)
+    return bytes(data)
+
+
+async def test_bytes_come_and_go() -> None:
+    async with connected() as (transport, mailbox, peer):
+        await peer.send_all(b"hello")
+        await mailbox.until(lambda: mailbox.data == b"hello")
+        assert transport.send(b"hi")
+        assert await read_all(peer, 2) == b"hi"
+        assert transport.peer is not None
+        assert transport.peer[0] == "127.0.0.1"
+
+
+async def test_what_the_socket_does_not_take_is_sent_later_in_order() -> None:
+    async with connected() as (transport, mailbox, peer):
+        assert not transport.send(MUCH)
+        assert not transport.send(b"the end")
+        assert transport.pending > 0
+        assert await read_all(peer, len(MUCH) + 7) == MUCH + b"the end"
+        await mailbox.until(lambda: DRAINED in mailbox.got)
+        assert transport.pending == 0
+        assert transport.send(b"more")
+        assert await read_all(peer, 4) == b"more"
+
+
+async def test_nothing_is_read_during_a_pause() -> None:
+    async with connected() as (transport, mailbox, peer):
+        transport.pause()
+        await peer.send_all(b"later")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert mailbox.got == []
+        transport.resume()
+        await mailbox.until(lambda: mailbox.data == b"later")
+
+
+async def test_an_orderly_end_and_a_reset() -> None:
+    async with connected() as (_, mailbox, peer):
+        await peer.send_eof()
+        await mailbox.until(lambda: mailbox.ended == "")
+    async with connected() as (transport, mailbox, peer):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        await peer.aclose()
+        await mailbox.until(lambda: bool(mailbox.ended))
+        assert transport.send(b"to nobody")  # says nothing: reading has told
+
+
+async def test_finishing_sends_the_rest_and_still_reads() -> None:
+    async with connected() as (transport, mailbox, peer):
+        transport.send(MUCH)
+        transport.finish()
+        assert await read_all(peer, len(MUCH)) == MUCH
+        assert await peer.receive_some() == b""
+        await peer.send_all(b"bye")
+        await mailbox.until(lambda: mailbox.data == b"bye")
+
+
+async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
+    theirs, ours = lockstep_stream_pair()
+    transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
+    async with trio.open_nursery() as nursery:
+        transport.start(mailbox, nursery.start_soon)
+        assert transport.send(b"first")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not transport.send(MUCH)
+        assert await read_all(ours, 5 + len(MUCH)) == b"first" + MUCH
+        await mailbox.until(lambda: DRAINED in mailbox.got)
+        await ours.send_all(b"back")
+        await mailbox.until(lambda: mailbox.data == b"back")
+        transport.finish()
+        assert await ours.receive_some() == b""
+        await ours.aclose()
+        await mailbox.until(lambda: mailbox.ended == "")
+        nursery.cancel_scope.cancel()
