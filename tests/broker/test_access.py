@@ -1,0 +1,77 @@
+"""Access decisions: asked once, remembered for the connection."""
+
+from typing import Any, cast
+
+import pytest
+
+from trunkline.broker.access import Access
+from trunkline.broker.config import Config
+from trunkline.broker.metrics import Metrics
+from trunkline.broker.session.channel import Channel
+from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
+from trunkline.mqtt.versions import Version
+
+Asked = tuple[str, str, int, bool]
+
+
+class Rules:
+    """Allows what begins with `ok`, denies what begins with `no`, and has no opinion of the rest."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.asked: list[Asked] = []
+        self.hooks, self.metrics = Hooks(), Metrics()
+        self.hooks.add("client.check_acl", self.check)
+        self.access = Access(self.hooks, self.metrics, Config.from_mapping(settings))
+        self.channel = Channel(ClientInfo("a"), cast("Any", None), Version.V5)
+
+    def check(self, client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
+        self.asked.append((action, topic, qos, retain))
+        return ALLOW if topic.startswith("ok") else Deny() if topic.startswith("no") else None
+
+
+def test_a_decision_is_remembered_with_qos_and_retain() -> None:
+    rules = Rules()
+    assert rules.access.may_publish(rules.channel, "ok/1", 1, True)
+    assert not rules.access.may_publish(rules.channel, "no/1", 0, False)
+    assert rules.channel.may_publish == {("ok/1", 3): True, ("no/1", 0): False}
+    assert rules.asked == [("publish", "ok/1", 1, True), ("publish", "no/1", 0, False)]
+    assert (rules.metrics.authorization_allow, rules.metrics.authorization_deny) == (1, 1)
+
+
+def test_no_more_is_remembered_than_was_configured() -> None:
+    rules = Rules(acl={"cache_size": 3})
+    for number in range(10):
+        rules.access.may_publish(rules.channel, f"ok/{number}", 0, False)
+        assert len(rules.channel.may_publish) <= 3
+    forgetful = Rules(acl={"cache_size": 0})
+    assert forgetful.access.may_publish(forgetful.channel, "ok", 0, False)
+    assert forgetful.channel.may_publish == {}
+
+
+@pytest.mark.parametrize("default", ["allow", "deny"])
+def test_where_no_rule_matches_the_default_counts_and_receiving_is_allowed(default: str) -> None:
+    rules = Rules(acl={"no_match": default})
+    assert rules.access.decide(rules.channel.client, "publish", "other") is (default == "allow")
+    assert rules.access.decide(rules.channel.client, "subscribe", "other") is (default == "allow")
+    assert rules.access.may_read(rules.channel, "other")
+
+
+def test_superusers_are_not_asked_about() -> None:
+    rules = Rules(acl={"no_match": "deny"})
+    rules.channel.client.superuser = True
+    assert rules.access.may_publish(rules.channel, "no/1", 2, False)
+    assert rules.asked == []
+
+
+def test_a_granted_subscription_that_should_have_been_refused_is_checked_at_delivery() -> None:
+    rules = Rules(mqtt={"subscribe_denied": "grant"}, acl={"no_match": "deny"})
+    assert rules.access.may_read(rules.channel, "ok/1")
+    assert not rules.access.may_read(rules.channel, "other")
+    assert [action for action, *_ in rules.asked] == ["receive", "subscribe", "receive", "subscribe"]
+
+
+def test_what_was_retained_is_for_those_who_might_have_subscribed_to_it() -> None:
+    rules = Rules()
+    assert rules.access.may_read_retained(rules.channel.client, "ok/1")
+    assert not rules.access.may_read_retained(rules.channel.client, "no/1")
+    assert rules.asked == [("subscribe", "ok/1", 0, False), ("subscribe", "no/1", 0, False)]

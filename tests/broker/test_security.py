@@ -1,0 +1,105 @@
+"""Files of passwords and rules, read at the start and again when somebody says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from trunkline import testing
+from trunkline.broker.security import SecurityError
+from trunkline.hooks.passwords import set_password
+from trunkline.hooks.scram import set_scram
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "users").write_text(set_password("", "ann", "secret"))
+    (tmp_path / "rules").write_text('[[rule]]\npermit = "deny"\naction = "publish"\ntopics = ["closed/#"]\n')
+    return {"auth": {"password_file": str(tmp_path / "users")}, "acl": {"file": str(tmp_path / "rules")}}
+
+
+async def login(here: Room, username: str, password: str) -> int:
+    wire = here.wire()
+    await wire.send(raw.connect(username, username=username, password=password))
+    return (await wire.expect_type(raw.CONNACK)).reason
+
+
+async def test_users_log_in(files: dict[str, Any]) -> None:
+    async with room(**files) as here:
+        assert await login(here, "ann", "secret") == 0
+        assert await login(here, "ann", "wrong") == 0x86
+        assert await login(here, "bob", "secret") == 0x86
+        anonymous = here.wire()
+        await anonymous.send(raw.connect("nobody"))
+        assert (await anonymous.expect_type(raw.CONNACK)).reason == 0x87
+
+
+async def test_a_password_is_checked_while_others_go_on(files: dict[str, Any]) -> None:
+    async with room(**files, limits={"max_sessions": 10}) as here:
+        assert await login(here, "ann", "secret") == 0
+        (busy,) = here._wires  # pyright: ignore[reportPrivateUsage]
+        asking = here.wire()
+        await asking.send(raw.connect("other", username="ann", password="secret"))
+        await busy.ping()
+        assert asking._buffer == b""  # pyright: ignore[reportPrivateUsage]
+        assert (await asking.expect_type(raw.CONNACK)).reason == 0
+
+
+async def test_what_is_read_again_holds_for_the_next_packet(files: dict[str, Any], tmp_path: Path) -> None:
+    async with room(**files) as here:
+        assert await login(here, "ann", "secret") == 0
+        (ann,) = here._wires  # pyright: ignore[reportPrivateUsage]
+        await ann.subscribe(("#", 0))
+        assert (await ann.publish("closed/1", b"", qos=1)).reason == 0x87  # type: ignore[union-attr]
+        (tmp_path / "rules").write_text("")
+        (tmp_path / "users").write_text(set_password("", "bob", "secret"))
+        here.node.reload()
+        await ann.send(raw.publish("closed/1", b"x"))
+        await ann.expect_publish("closed/1", b"x")
+        assert await login(here, "bob", "secret") == 0
+        assert await login(here, "ann", "secret") == 0x86
+
+
+async def test_what_cannot_be_read_again_changes_nothing(files: dict[str, Any], tmp_path: Path) -> None:
+    async with room(**files) as here:
+        (tmp_path / "users").write_text("ann\n")
+        (tmp_path / "rules").write_text("[[rule]]\npermit = 1\n")
+        with pytest.raises(SecurityError) as error:
+            here.node.reload()
+        assert len(error.value.problems) >= 2
+        assert any("users" in problem for problem in error.value.problems)
+        assert any("rules" in problem for problem in error.value.problems)
+        assert await login(here, "ann", "secret") == 0
+
+
+async def test_all_that_is_wrong_with_the_files_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "users").write_bytes(b"\xff\xfe")
+    (tmp_path / "scram").write_text("nothing that is a key\n")
+    (tmp_path / "ids").write_text("device 1: no hash\n")
+    with pytest.raises(SecurityError) as error:
+        async with testing.broker(
+            auth={
+                "password_file": str(tmp_path / "users"),
+                "client_id_file": str(tmp_path / "ids"),
+                "scram_file": str(tmp_path / "scram"),
+            }
+        ):
+            raise AssertionError("it started")
+    problems = "\n".join(error.value.problems)
+    assert "not UTF-8" in problems
+    assert "ids" in problems
+    assert "scram" in problems
+
+
+async def test_scram_users_are_challenged(tmp_path: Path) -> None:
+    (tmp_path / "scram").write_text(set_scram("", "ann", "secret"))
+    async with room(auth={"scram_file": str(tmp_path / "scram")}) as here:
+        wire = here.wire()
+        first = raw.authentication_method("SCRAM-SHA-256") + raw.authentication_data(b"n,,n=ann,r=abc")
+        await wire.send(raw.connect("ann", properties=first))
+        challenge = await wire.expect_type(raw.AUTH)
+        assert b"r=abc" in challenge.data
+        await wire.send(raw.auth(0x18, raw.authentication_method("SCRAM-SHA-256") + raw.authentication_data(b"x")))
+        assert (await wire.expect_type(raw.CONNACK)).reason == 0x87
