@@ -1,0 +1,142 @@
+"""All parts of the broker, started and stopped."""
+
+import logging
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from tests.broker.room import room
+from tests.conformance import raw
+from tests.conformance.raw import Will
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.actors import TooManyRestarts
+from trunkline.broker.config import Config
+from trunkline.broker.node import open_node
+
+
+async def test_clients_are_told_and_wills_reach_those_who_are_still_there() -> None:
+    async with testing.broker() as b:
+        watcher = await Wire.open(b.host, b.port)
+        await watcher.connect("w")
+        await watcher.subscribe(("will/#", 0))
+        old = Wire(b.connect(), version=4)
+        await old.connect("old", will=Will("will/old", b"gone"))
+        delayed = Wire(b.connect())
+        will = Will("will/delayed", b"gone", properties=raw.will_delay(1000))
+        await delayed.connect("delayed", will=will, properties=raw.session_expiry(2000))
+    topics = {(await watcher.expect_type(raw.PUBLISH)).topic for _ in range(2)}
+    assert topics == {"will/old", "will/delayed"}
+    await watcher.expect_disconnect(0x8B)
+    await delayed.expect_disconnect(0x8B)
+    await old.expect_close()
+    for wire in (watcher, old, delayed):
+        await wire.abort()
+
+
+async def test_a_client_that_never_closes_delays_the_end_by_the_grace_alone(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    async with open_node(Config.from_mapping({"listeners": [], "mqtt": {"linger": 100}}), grace=3.0) as node:
+        wire = Wire(node.connect())
+        await wire.connect("stubborn")
+    assert trio.current_time() - began == pytest.approx(3.0, abs=0.1)
+
+
+async def test_who_has_not_been_admitted_is_not_waited_for(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    async with open_node(Config.from_mapping({"listeners": []}), grace=3.0) as node:
+        node.connect()
+        await trio.testing.wait_all_tasks_blocked()
+    assert trio.current_time() == began
+
+
+async def test_figures_come_from_what_happened() -> None:
+    async with room() as here:
+        client, asleep = await here.client("a"), await here.stay("b")
+        await asleep.subscribe(("t/+", 1), ("$share/g/t/1", 1))
+        await asleep.disconnect()
+        await client.publish("t/1", b"x", qos=1, retain=True)
+        figures = await here.node.figures()
+        expected = {
+            "sessions.count": 2,
+            "connections.count": 1,
+            "subscriptions.count": 2,
+            "subscriptions.shared.count": 1,
+            "retained.count": 1,
+            "retained.bytes": 1,
+            "queue.count": 2,
+            "messages.received": 1,
+            "messages.qos1.received": 1,
+            "packets.publish.received": 1,
+            "packets.connect.received": 2,
+            "packets.connack.sent": 2,
+            "packets.disconnect.received": 1,
+            "client.subscribe": 2,
+            "session.created": 2,
+            "messages.retained": 1,
+        }
+        assert {name: figures[name] for name in expected} == expected
+
+
+async def test_figures_are_published_to_those_who_may_read_them(autojump_clock: MockClock) -> None:
+    async with room(sys={"interval": 10}) as here:
+        inside = await here.client("a")
+        await inside.subscribe(("$SYS/broker/clients/connected", 0), ("$SYS/broker/version", 0))
+        first = {(packet := await inside.expect_type(raw.PUBLISH)).topic: packet.payload for _ in range(2)}
+        assert first["$SYS/broker/clients/connected"] == b"0"
+        assert first["$SYS/broker/version"].startswith(b"trunkline version ")
+        await here.client("b")
+        changed = await inside.expect_type(raw.PUBLISH)  # only what is different
+        assert (changed.topic, changed.payload) == ("$SYS/broker/clients/connected", b"2")
+
+
+async def test_who_comes_from_elsewhere_reads_no_figures() -> None:
+    async with room(sys={"interval": 10}) as here:
+        here.node.hooks.add("client.connect", lambda client, packet: setattr(client, "peer", ("10.1.2.3", 5)))
+        client = await here.client("a")
+        assert await client.subscribe(("$SYS/#", 0), ("#", 0), ("a/#", 0)) == [0x87, 0x87, 0]
+
+
+async def test_the_node_publishes_and_kicks() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 1))
+        assert here.broker.publish("t", b"x", qos=1) == 1
+        await client.take_publish("t", b"x", qos=1)
+        assert here.broker.publish("nobody", b"x") == 0
+        assert here.node.kick("a")
+        await client.expect_disconnect(0x98)
+        assert not here.node.kick("a")
+        assert not here.node.kick("unknown")
+
+
+async def test_the_log_says_who_comes_and_goes(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "trunkline"):
+        async with room() as here:
+            client = await here.client("mary", username="m", password="secret")
+            await client.disconnect()
+            denied = here.wire()
+            await denied.send(raw.connect("x" * 300))
+            await denied.rest()
+    records = [record for record in caplog.records if getattr(record, "client", None) == "mary"]
+    assert [record.getMessage() for record in records] == [
+        "connected from this process by in-process, MQTT 5.0",
+        "disconnected: the client said goodbye (success)",
+    ]
+    assert "refused the connection from this process" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def crash_pubsub_again_and_again() -> None:
+    async with testing.broker() as b:
+        services = b.node._services  # pyright: ignore[reportPrivateUsage]
+        while True:
+            services.pubsub.ref.cast("no such message")  # type: ignore[arg-type]
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_part_that_cannot_be_kept_running_ends_the_node() -> None:
+    with pytest.raises(TooManyRestarts):
+        await crash_pubsub_again_and_again()
