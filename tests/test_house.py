@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
     "actors/bonds.py": "actors/test_ref.py",
+    "broker/session/state.py": "broker/session/test_export.py",
     "hooks/credentials.py": "hooks/test_passwords.py",
     "hooks/decisions.py": "hooks/test_chain.py",
     "hooks/reference.py": "hooks/test_points.py",

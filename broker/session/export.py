@@ -1,0 +1,119 @@
+"""A session as plain values, and back: to be stored, or to go on in another place.
+
+Only what msgpack knows: dict, list, str, bytes, int, float, bool and None. Deadlines are exported as seconds that are
+left, with the wall clock of the export beside them, so that the time in between counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.router import Options, Target
+from trunkline.router.plain import message_from_plain, message_to_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.session.state import Session
+
+#: Of what is exported. A later one will know how to read this.
+FORMAT: Final = 1
+
+
+class UnknownFormat(ValueError):
+    """The values were exported by a version that is newer than this one."""
+
+
+def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
+    """`now` is the node's time, `wall` the same moment in seconds since the epoch."""
+    last_id, inflight = session.inflight.export()
+    return {
+        "format": FORMAT,
+        "exported_at": wall,
+        "client_id": session.client_id,
+        "created_at": session.created_at,
+        "expiry_interval": None if session.expiry_interval == inf else session.expiry_interval,
+        "subscriptions": [[filter, asdict(options)] for filter, options in session.subscriptions.items()],
+        "last_packet_id": last_id,
+        "inflight": [
+            [packet_id, state, message_to_plain(message, now), _target_to_plain(target)]
+            for packet_id, state, message, target in inflight
+        ],
+        "queue": [
+            [message_to_plain(message, now), _target_to_plain(target), qos]
+            for message, target, qos in session.queue.export()
+        ],
+        "awaiting_rel": [
+            [packet_id, size, None if message is None else message_to_plain(message, now)]
+            for packet_id, size, message in session.awaiting_rel.export()
+        ],
+    }
+
+
+def restore_session(
+    plain: Mapping[str, Any],
+    session: Session,
+    subscriber: Subscriber,
+    member: Callable[[str], Target[Subscriber] | None],
+    now: float,
+    wall: float,
+) -> None:
+    """Fill an empty session with what `export_session` gave.
+
+    Its subscriptions are to be routed before that: `member` gives the subscriber's target in the group of a shared
+    filter, or None when the group is gone.
+
+    Raises:
+        UnknownFormat: it was exported by a newer version.
+    """
+    if plain["format"] != FORMAT:
+        raise UnknownFormat(f"session {plain['client_id']!r} has format {plain['format']}, known is {FORMAT}")
+    then = now - max(0.0, wall - plain["exported_at"])  # the moment of the export in this node's time
+
+    def target(value: Mapping[str, Any]) -> Target[Subscriber]:
+        return _target_from_plain(value, subscriber, member)
+
+    session.created_at = plain["created_at"]
+    session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
+    session.subscriptions.update({filter: Options(**options) for filter, options in plain["subscriptions"]})
+    session.inflight.restore(
+        plain["last_packet_id"],
+        [
+            (packet_id, state, message_from_plain(message, then), target(value))
+            for packet_id, state, message, value in plain["inflight"]
+        ],
+        now,
+    )
+    session.queue.restore(
+        [(message_from_plain(message, then), target(value), qos) for message, value, qos in plain["queue"]]
+    )
+    session.awaiting_rel.restore(
+        [
+            (packet_id, size, None if message is None else message_from_plain(message, then))
+            for packet_id, size, message in plain["awaiting_rel"]
+        ]
+    )
+
+
+def _target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
+    group = target.group
+    return {
+        "qos": target.qos,
+        "retain_as_published": target.retain_as_published,
+        "identifiers": list(target.identifiers),
+        "shared": None if group is None else f"$share/{group.name}/{group.filter}",
+    }
+
+
+def _target_from_plain(
+    plain: Mapping[str, Any], subscriber: Subscriber, member: Callable[[str], Target[Subscriber] | None]
+) -> Target[Subscriber]:
+    shared = member(plain["shared"]) if plain["shared"] is not None else None
+    if shared is not None:
+        return shared
+    target = Target(subscriber, Options(plain["qos"], retain_as_published=plain["retain_as_published"]))
+    target.identifiers = tuple(plain["identifiers"])
+    return target
