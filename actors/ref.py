@@ -20,7 +20,7 @@ from trio.lowlevel import current_task, wait_task_rescheduled
 
 from trunkline.actors.bonds import Bonds, Monitor
 from trunkline.actors.calls import Reply
-from trunkline.actors.exits import Down, Reason, Shutdown
+from trunkline.actors.exits import Down, Reason, Shutdown, abnormal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -291,8 +291,8 @@ class Ref(Generic[M_contra]):
         self._actor = None
         try:
             actor.terminate(self._reason)
-        except Exception:
-            logger.exception("%s: terminate raised", self._name)
+        except Exception as error:  # noqa: BLE001 - it becomes the reason, or is logged
+            self._crashed_at_end("terminate", error)
         if actor.tears_down or (bonds is not None and bonds.scopes):
             self._spawn_finish(actor.teardown if actor.tears_down else None)
         else:
@@ -343,13 +343,16 @@ class Ref(Generic[M_contra]):
                     await teardown(self._reason)
                 if tearing.cancelled_caught:
                     logger.warning("%s: teardown took longer than %s s", self._name, self._child.shutdown)
-        except Exception as error:
-            if self._reason is None or isinstance(self._reason, Shutdown):
-                self._reason = error
-            else:  # the crash that came first stays the reason
-                logger.error("%s crashed in teardown", self._name, exc_info=error)
+        except Exception as error:  # noqa: BLE001 - it becomes the reason, or is logged
+            self._crashed_at_end("teardown", error)
         finally:
             self._ended()
+
+    def _crashed_at_end(self, where: str, error: Exception) -> None:
+        if abnormal(self._reason):  # the crash that came first stays the reason
+            logger.error("%s crashed in %s", self._name, where, exc_info=error)
+        else:
+            self._reason = error
 
     def _ended(self) -> None:
         supervisor = self._supervisor

@@ -1,6 +1,4 @@
-"""`terminate`: the end of an actor, seen from inside and without an await."""
-
-import logging
+"""Tests of `terminate`: the end of an actor, seen from inside and without an await."""
 
 import pytest
 import trio
@@ -49,9 +47,20 @@ class Clumsy(Closing):
         raise RuntimeError("in terminate")
 
 
-async def test_what_it_raises_is_logged_and_the_actor_ends(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_it_raises_becomes_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     async with system() as actors:
         actor = Clumsy()
-        with caplog.at_level(logging.ERROR):
-            await ended(actor, actors.start(actor), "stop")
-    assert "terminate raised" in caplog.text
+        ref = actors.start(actor)
+        await ended(actor, ref, "stop")
+        assert isinstance(await ref.join(), RuntimeError)
+    assert len(caplog.records) == 1
+
+
+async def test_what_it_raises_does_not_hide_the_crash_before(caplog: pytest.LogCaptureFixture) -> None:
+    async with system() as actors:
+        actor = Clumsy()
+        ref = actors.start(actor)
+        await ended(actor, ref, "crash")
+        assert isinstance(await ref.join(), ValueError)
+    assert "crashed in terminate" in caplog.text
+    assert len(caplog.records) == 2
