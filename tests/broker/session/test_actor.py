@@ -1,0 +1,142 @@
+"""A session as an actor: one mailbox for its client, its publishers, the routes and its timers."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.room import room
+from tests.conformance import raw
+from tests.conformance.raw import Will
+from trunkline.broker.session import mail
+from trunkline.broker.session.inbound import Inbound
+from trunkline.mqtt.reasons import Reason
+
+
+async def test_packets_of_a_connection_that_lost_the_session_are_nobodys() -> None:
+    async with room() as here:
+        old = await here.stay("a")
+        session = here.session("a")
+        channel = session.channel
+        assert channel is not None
+        new = await here.stay("a")
+        await new.subscribe(("t", 0))
+        await old.expect_disconnect(0x8E)
+        from trunkline.mqtt.packets import Publish
+
+        session.ref.cast(mail.Received(channel, [Publish("t", b"late")]))
+        session.ref.cast(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, "late"))
+        session.ref.cast(mail.Congested(channel))
+        session.ref.cast(mail.Kick(Reason.ADMINISTRATIVE_ACTION, "late", channel))
+        await new.expect_nothing()
+        await new.send(raw.publish("t", b"x"))
+        await new.expect_publish("t", b"x")
+
+
+async def test_a_crash_is_the_end_of_one_session(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish = Inbound.publish
+
+    def crash(self: Inbound, packet: object, channel: object) -> None:
+        if packet.topic == "crash":  # type: ignore[attr-defined]
+            raise RuntimeError("on purpose")
+        publish(self, packet, channel)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Inbound, "publish", crash)
+    async with room() as here:
+        doomed, other = await here.stay("doomed"), await here.client("other")
+        await doomed.subscribe("t")
+        assert here.node.router.subscriptions == 1
+        await doomed.send(raw.publish("crash", b""))
+        await doomed.expect_close()
+        await other.publish("t", b"x", qos=1)
+        assert here.node.router.subscriptions == 0
+        assert here.node.sessions.get("doomed") is None
+        again = await here.stay("doomed")
+        await again.ping()
+    assert "on purpose" in caplog.text
+
+
+async def test_what_ends_a_session() -> None:
+    async with room() as here:
+        ends: list[tuple[str, str]] = []
+        here.node.hooks.add("session.terminated", lambda client, word: ends.append((client.client_id, word)))
+        here.node.hooks.add("session.discarded", lambda client: ends.append((client.client_id, "discarded")))
+        await (await here.client("left")).disconnect()
+        kept = await here.stay("kept")
+        await kept.subscribe("t")
+        here.session("kept").ref.cast(mail.End(Reason.ADMINISTRATIVE_ACTION, "kicked"))
+        await kept.expect_disconnect(0x98)
+        await here.stay("clean")
+        await here.client("clean")
+        assert ends == [("left", "disconnected"), ("kept", "kicked"), ("clean", "discarded")]
+        assert here.node.router.subscriptions == 0
+
+
+async def test_a_session_expires_when_nobody_came_back_in_time(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        client = await here.stay("a", expiry=10)
+        await client.subscribe("t")
+        await client.abort()
+        await trio.sleep(9)
+        back = await here.stay("a", expiry=10)
+        await back.abort()
+        await trio.sleep(9)
+        assert here.node.sessions.get("a") is not None
+        await trio.sleep(2)
+        assert here.node.sessions.get("a") is None
+        assert here.node.router.subscriptions == 0
+        assert here.node.metrics.session_expired == 1
+        assert here.node.scheduler.timers == 0
+
+
+async def test_an_error_behind_good_packets_comes_after_them() -> None:
+    async with room() as here:
+        watcher, client = await here.client("w"), await here.client("a", will=Will("t", b"will"))
+        await watcher.subscribe(("t", 0))
+        await client.send(raw.publish("t", b"1"), raw.subscribe(3, ("t", 0)), raw.publish("t", b"2"), "00 00")
+        for payload in (b"1", b"2", b"will"):
+            await watcher.expect_publish("t", payload)
+        assert (await client.expect_type(raw.SUBACK)).packet_id == 3
+        await client.expect_publish("t", b"2")
+        await client.expect_disconnect(0x81, 0x82)
+
+
+async def test_hooks_of_a_clients_life() -> None:
+    async with room() as here:
+        seen: list[str] = []
+        hooks = here.node.hooks
+        for point in ("session.created", "session.resumed", "session.taken_over", "client.connected"):
+            hooks.add(point, lambda client, point=point: seen.append(point))
+        hooks.add("client.disconnected", lambda client, reason, text: seen.append(f"client.disconnected {reason:#x}"))
+        hooks.add("client.connack", lambda client, packet: seen.append(f"client.connack {packet.session_present}"))
+        await here.stay("a")
+        second = await here.stay("a")
+        await second.disconnect(4)
+        assert seen == [
+            "session.created",
+            "client.connack False",
+            "client.connected",
+            "session.taken_over",
+            "client.disconnected 0x8e",
+            "session.resumed",
+            "client.connack True",
+            "client.connected",
+            "client.disconnected 0x4",
+        ]
+
+
+async def test_messages_of_a_3x_client_are_sent_again_while_it_stays(autojump_clock: MockClock) -> None:
+    async with room(session={"retry_interval": 5}) as here:
+        old, new = await here.client("old", version=4), await here.client("new")
+        for client in (old, new):
+            await client.subscribe(("t", 1))
+        here.broker.publish("t", b"x", qos=1)
+        first = await old.expect_publish("t", b"x", qos=1)
+        again = await old.expect_publish("t", b"x", qos=1)
+        assert (again.packet_id, first.dup, again.dup) == (first.packet_id, False, True)
+        await old.acknowledge(again)
+        await trio.sleep(20)
+        await old.expect_nothing()
+        await new.take_publish("t", b"x", qos=1)
+        await new.expect_nothing()

@@ -1,0 +1,83 @@
+"""One owner of a client id, at any moment."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.room import room
+from tests.conformance import raw
+from trunkline.broker.config import Config
+from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_quick_takeovers_leave_one_owner() -> None:
+    async with room(flapping={"max_takeovers": 0}) as here:
+        wires = [here.wire() for _ in range(50)]
+        for number, wire in enumerate(wires):
+            await wire.send(raw.connect("same", clean=number % 3 == 0, properties=raw.session_expiry(100)))
+        for wire in wires[:-1]:
+            assert (await wire.expect_type(raw.CONNACK)).reason == 0
+            await wire.expect_disconnect(0x8E)
+        await wires[-1].expect_type(raw.CONNACK)
+        await wires[-1].ping()
+        assert [session.session.client_id for session in here.node.sessions] == ["same"]
+        while len(list(here.node._sessions)) > 1:  # pyright: ignore[reportPrivateUsage]
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_client_id_that_changes_hands_too_often_is_refused_for_a_while(autojump_clock: MockClock) -> None:
+    async with room(flapping={"max_takeovers": 3, "window": 60, "jail": 100}) as here:
+        for _ in range(4):
+            last = await here.client("a")
+        refused = here.wire()
+        await refused.send(raw.connect("a"))
+        assert (await refused.expect_type(raw.CONNACK)).reason == 0x9F
+        await last.ping()  # who has it keeps it
+        await here.client("other")
+        await trio.sleep(99)
+        again = here.wire()
+        await again.send(raw.connect("a"))
+        assert (await again.expect_type(raw.CONNACK)).reason == 0x9F
+        await trio.sleep(2)
+        await here.client("a")
+
+
+async def test_takeovers_now_and_then_are_no_flapping(autojump_clock: MockClock) -> None:
+    async with room(flapping={"max_takeovers": 2, "window": 10}) as here:
+        for _ in range(20):
+            await here.client("a")
+            await trio.sleep(6)
+
+
+async def test_flapping_that_is_long_past_is_forgotten(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.session.directory.FEW", 4)
+    async with room(flapping={"window": 10}) as here:
+        directory = here.node.sessions
+        directory._sweep_at = 4  # pyright: ignore[reportPrivateUsage]
+        for number in range(20):
+            for _ in range(2):
+                await here.client(f"c{number}")
+            await trio.sleep(11)
+        assert len(directory._flapping) <= 4  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_session_that_ends_while_a_client_asks_for_it_is_opened_anew() -> None:
+    async with room() as here:
+        client = await here.stay("a")
+        session, back = here.session("a"), here.wire()
+        # the DISCONNECT that ends the session lies in its mailbox when the second connection asks for it
+        await client.send(raw.disconnect(0, raw.session_expiry(0)))
+        await back.send(raw.connect("a", clean=False, properties=raw.session_expiry(10)), raw.PINGREQ)
+        await back.expect_type(raw.CONNACK)
+        await back.expect(raw.PINGRESP)
+        assert here.session("a") is not session or session.channel is not None
+
+
+def test_priorities_go_by_name_first_and_then_by_filter() -> None:
+    configured = Config.from_mapping({"session": {"priorities": {"a/#": 3, "a/b": 9, "+/c": 5}}}).session.priorities
+    priority = _priorities(configured)
+    assert priority is not None
+    assert [priority(topic) for topic in ("a/b", "a/x", "x/c", "a/c", "other")] == [9, 3, 5, 3, None]
+    assert _priorities({}) is None

@@ -1,0 +1,108 @@
+"""SUBSCRIBE and UNSUBSCRIBE: what hooks and limits make of them."""
+
+from dataclasses import replace
+
+import trio
+
+from tests.broker.room import room
+from tests.conformance import raw
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.reasons import Reason
+
+
+def into_own_corner(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> SubscriptionRequest:
+    return replace(request, filter=f"{client.client_id}/{request.filter}", qos=0)
+
+
+async def test_hooks_replace_and_refuse_each_filter_by_itself() -> None:
+    def no_secrets(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> Deny | None:
+        return Deny(Reason.QUOTA_EXCEEDED, "not that one") if request.filter == "secret" else None
+
+    async with room() as here:
+        here.node.hooks.add("client.subscribe", no_secrets, priority=1)
+        here.node.hooks.add("client.subscribe", into_own_corner)
+        client = await here.client("a")
+        await client.send(raw.subscribe(1, ("t", 2), ("secret", 2)))
+        suback = await client.expect_type(raw.SUBACK)
+        assert suback.reasons == [0, 0x97]
+        assert b"not that one" in suback.data
+        assert list(here.session("a").session.subscriptions) == ["a/t"]
+        here.broker.publish("a/t", b"x", qos=2)
+        await client.expect_publish("a/t", b"x")
+
+
+async def test_a_filter_that_a_hook_made_too_deep_is_refused() -> None:
+    async with room(mqtt={"max_topic_levels": 3}) as here:
+        here.node.hooks.add("client.subscribe", lambda client, request, properties: replace(request, filter="a/b/c/d"))
+        client = await here.client("a")
+        assert await client.subscribe("t") == [0x8F]
+
+
+async def test_who_waits_for_a_hook_waits_alone_and_in_order() -> None:
+    answer, asked = trio.Event(), trio.Event()
+
+    async def slow(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> None:
+        if client.client_id == "slow":
+            asked.set()
+            await answer.wait()
+
+    async with room() as here:
+        here.node.hooks.add("client.subscribe", slow)
+        waiting, other = await here.client("slow"), await here.client("other")
+        await waiting.send(raw.subscribe(1, ("t", 0)), raw.publish("t", b"1"), raw.PINGREQ, raw.subscribe(2, ("u", 0)))
+        await asked.wait()
+        await other.subscribe("t")
+        await other.publish("u", b"2", qos=1)
+        assert here.session("slow").session.subscriptions == {}
+        answer.set()
+        assert (await waiting.expect_type(raw.SUBACK)).packet_id == 1
+        await waiting.expect_publish("t", b"1")
+        await waiting.expect(raw.PINGRESP)
+        assert (await waiting.expect_type(raw.SUBACK)).packet_id == 2
+
+
+async def test_who_is_taken_over_while_it_waits_gets_no_answer() -> None:
+    answer, asked = trio.Event(), trio.Event()
+
+    async def slow(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> None:
+        asked.set()
+        await answer.wait()
+
+    async with room() as here:
+        here.node.hooks.add("client.subscribe", slow)
+        old = await here.stay("a")
+        await old.send(raw.subscribe(1, ("t", 0)))
+        await asked.wait()
+        new = await here.stay("a")
+        await old.expect_disconnect(0x8E)
+        answer.set()
+        await new.ping()
+        assert here.session("a").session.subscriptions == {}
+
+
+async def test_no_more_subscriptions_than_allowed() -> None:
+    async with room(session={"max_subscriptions": 2}) as here:
+        client = await here.client("a")
+        assert await client.subscribe("1", "2", "3") == [2, 2, 0x97]
+        assert await client.subscribe(("1", 0), ("3", 0)) == [0, 0x97]  # renewing one needs no room
+        await client.send(raw.unsubscribe(5, "2", "unknown"))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0, 0x11]
+        assert await client.subscribe("3") == [2]
+
+
+async def test_hooks_at_unsubscribe() -> None:
+    async def keep(client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
+        await trio.lowlevel.checkpoint()
+        return Deny(Reason.NOT_AUTHORIZED) if filter == "forced" else filter.lower()
+
+    async with room() as here:
+        here.node.hooks.add("client.unsubscribe", keep)
+        ended: list[str] = []
+        here.node.hooks.add("session.unsubscribed", lambda client, filter: ended.append(filter))
+        client = await here.client("a")
+        await client.subscribe("forced", "t")
+        await client.send(raw.unsubscribe(5, "forced", "T"))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x87, 0]
+        assert (list(here.session("a").session.subscriptions), ended) == (["forced"], ["t"])

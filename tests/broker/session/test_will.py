@@ -1,0 +1,109 @@
+"""When a will is published, and when not."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from tests.conformance.raw import Will
+from tests.wire import Wire
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.message import Message
+
+
+def will(delay: int = 0, topic: str = "will") -> Will:
+    return Will(topic, b"gone", properties=raw.will_delay(delay) if delay else b"")
+
+
+async def watcher(here: Room) -> Wire:
+    wire = await here.client("watcher")
+    await wire.subscribe(("will", 0))
+    return wire
+
+
+@pytest.mark.parametrize(
+    ("delay", "clean", "published"),
+    [
+        pytest.param(0, False, True, id="resumed, without delay: at once"),
+        pytest.param(10, False, False, id="resumed within the delay: never"),
+        pytest.param(0, True, True, id="clean start, without delay: at once"),
+        pytest.param(10, True, True, id="clean start ends the session, and with it the delay"),
+    ],
+)
+async def test_takeover(delay: int, clean: bool, published: bool, autojump_clock: MockClock) -> None:
+    async with room() as here:
+        watching = await watcher(here)
+        old = await here.stay("a", will=will(delay))
+        began = trio.current_time()
+        new = await here.client("a", clean=clean, properties=raw.session_expiry(1000))
+        await old.expect_disconnect(0x8E)
+        if published:
+            await watching.expect_publish("will", b"gone")
+            assert trio.current_time() == began
+        await trio.sleep(100)
+        await watching.expect_nothing()
+        await new.disconnect()
+        await trio.sleep(100)
+        await watching.expect_nothing()
+
+
+async def test_takeover_of_a_session_that_was_not_to_outlive_its_connection(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        watching = await watcher(here)
+        old = await here.client("a", will=will(10))
+        new = await here.client("a", clean=False, properties=raw.session_expiry(1000))
+        await old.expect_disconnect(0x8E)
+        await watching.expect_publish("will", b"gone")
+        assert await new.subscribe("t") == [2]
+
+
+async def test_the_will_of_the_new_connection_is_the_one_that_counts(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        watching = await watcher(here)
+        await here.stay("a", will=Will("will", b"old", properties=raw.will_delay(5)))
+        new = await here.stay("a", will=Will("will", b"new", properties=raw.will_delay(5)))
+        await new.abort()
+        await trio.sleep(20)
+        await watching.expect_publish("will", b"new")
+        await watching.expect_nothing()
+
+
+async def test_access_is_asked_for_when_it_is_published() -> None:
+    async with room() as here:
+        watching = await watcher(here)
+        first = await here.client("a", will=will())
+        deny = [False]
+        here.node.hooks.add(
+            "client.check_acl",
+            lambda client, action, topic, qos, retain: Deny() if deny[0] and action == "publish" else None,
+            priority=10,
+        )
+        await first.abort()
+        await watching.expect_publish("will", b"gone")
+        second = await here.client("b", will=will())
+        deny[0] = True
+        await second.abort()
+        await watching.expect_nothing()
+
+
+async def test_hooks_see_and_replace_it() -> None:
+    async with room() as here:
+        watching = await watcher(here)
+
+        def shout(client: ClientInfo, message: Message) -> Message:
+            return Message(message.topic, message.payload.upper())
+
+        here.node.hooks.add("message.publish", shout)
+        leaving = await here.client("a", will=will())
+        await leaving.abort()
+        await watching.expect_publish("will", b"GONE")
+
+
+async def test_nobody_leaves_a_will_to_the_brokers_own_topics() -> None:
+    async with room() as here:
+        watching = await watcher(here)
+        await watching.subscribe(("$SYS/#", 0))
+        leaving = await here.client("a", will=will(topic="$SYS/broker/version"))
+        await leaving.abort()
+        await watching.expect_nothing()
