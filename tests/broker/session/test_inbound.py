@@ -1,0 +1,132 @@
+"""PUBLISH from a client, up to routing and the acknowledgement."""
+
+import pytest
+
+from tests.broker.room import room
+from tests.conformance import raw
+from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
+
+
+async def test_qos_2_is_routed_at_its_pubrel_and_once_whatever_is_repeated() -> None:
+    async with room() as here:
+        client, watcher = await here.stay("a"), await here.client("w")
+        await watcher.subscribe(("t", 0))
+        await client.send(*[raw.publish("t", b"x", qos=2, packet_id=9, dup=again) for again in (False, True, True)])
+        for _ in range(3):
+            assert (await client.expect_type(raw.PUBREC)).packet_id == 9
+        await watcher.expect_nothing(after=client)
+        await client.abort()
+        client = await here.stay("a")
+        await client.send(raw.publish("t", b"x", qos=2, packet_id=9, dup=True), raw.ack(raw.PUBREL, 9))
+        await client.expect_type(raw.PUBREC)
+        await client.expect(raw.ack(raw.PUBCOMP, 9))
+        await watcher.expect_publish("t", b"x")
+        await client.send(raw.ack(raw.PUBREL, 9))
+        assert (await client.expect_type(raw.PUBCOMP)).reason == 0x92
+        await watcher.expect_nothing(after=client)
+        assert len(here.session("a").session.awaiting_rel) == 0
+
+
+@pytest.mark.parametrize(("extra", "reason"), [(0, None), (1, 0x93)])
+async def test_the_receive_maximum_counts_what_was_not_answered(extra: int, reason: int | None) -> None:
+    async with room(mqtt={"receive_maximum": 10}) as here:
+        client = await here.client("a")
+        for packet_id in range(1, 6):
+            await client.send(raw.publish("t", b"", qos=2, packet_id=packet_id))
+            await client.expect_type(raw.PUBREC)
+        await client.send(*[raw.publish("t", b"", qos=1, packet_id=packet_id) for packet_id in range(6, 11 + extra)])
+        if reason is None:
+            for packet_id in range(6, 11):
+                assert (await client.expect_type(raw.PUBACK)).packet_id == packet_id
+            await client.send(raw.publish("t", b"", qos=2, packet_id=5, dup=True))  # that one counts already
+            await client.expect_type(raw.PUBREC)
+        else:
+            packets = [await client.receive() for _ in range(6)]
+            assert [packet.type for packet in packets] == [raw.PUBACK] * 5 + [raw.DISCONNECT]
+            assert packets[-1].reason == reason
+
+
+async def test_qos_2_without_pubrel_is_bounded_by_count_and_by_bytes() -> None:
+    async with room(session={"max_awaiting_rel": 3}, mqtt={"receive_maximum": 100}) as here:
+        client, old = await here.client("a"), await here.client("old", version=4)
+        for wire in (client, old):
+            for packet_id in range(1, 4):
+                await wire.send(raw.publish("t", b"", qos=2, packet_id=packet_id, version=wire.version))
+                assert (await wire.expect_type(raw.PUBREC)).reason < 0x80
+            await wire.send(raw.publish("t", b"", qos=2, packet_id=4, version=wire.version))
+        assert (await client.expect_type(raw.PUBREC)).reason == 0x97
+        await client.ping()
+        await old.expect_close()
+    async with room(session={"max_queue_bytes": 1000}) as here:
+        client = await here.client("a")
+        await client.send(
+            raw.publish("t", bytes(900), qos=2, packet_id=1), raw.publish("t", bytes(200), qos=2, packet_id=2)
+        )
+        assert [(await client.expect_type(raw.PUBREC)).reason for _ in range(2)] == [0x10, 0x97]
+
+
+@pytest.mark.parametrize(("version", "codes"), [(5, [0x87, 0x87]), (4, [0, 0])])
+async def test_what_may_not_be_published_is_answered_and_goes_nowhere(version: int, codes: list[int]) -> None:
+    async with room() as here:
+        here.node.hooks.add("client.check_acl", lambda client, action, topic, qos, retain: Deny(), priority=9)
+        client = await here.client("a", version=version)
+        answers = []
+        for qos in (1, 2):
+            await client.send(raw.publish("t", b"x", qos=qos, packet_id=qos, version=version))
+            answers.append((await client.receive()).reason)
+        await client.send(raw.publish("t", b"x", version=version), raw.ack(raw.PUBREL, 2))
+        assert (await client.expect_type(raw.PUBCOMP)).packet_id == 2
+        assert answers == codes
+        assert here.node.metrics.messages_dropped_not_authorized == 3
+
+
+async def test_who_publishes_what_it_may_not_can_be_cut_off() -> None:
+    async with room(acl={"deny_action": "disconnect"}) as here:
+        client = await here.client("a")
+        await client.send(raw.publish("$SYS/broker/version", b"mine"))
+        await client.expect_disconnect(0x87)
+
+
+async def test_hooks_refuse_with_or_without_a_word() -> None:
+    def judge(client: ClientInfo, message: Message) -> Deny | None:
+        return {"quiet": DROP, "loud": Deny(Reason.QUOTA_EXCEEDED, "enough")}.get(message.topic)
+
+    async with room() as here:
+        dropped: list[tuple[str, str]] = []
+        here.node.hooks.add("message.publish", judge)
+        here.node.hooks.add("message.dropped", lambda client, message, word: dropped.append((message.topic, word)))
+        client = await here.client("a")
+        await client.subscribe("#")
+        assert (await client.publish("quiet", b"", qos=1)).reason == 0x10  # type: ignore[union-attr]
+        loud = await client.publish("loud", b"", qos=1)
+        assert loud is not None
+        assert (loud.reason, b"enough" in loud.data) == (0x97, True)
+        assert dropped == [("quiet", "hook"), ("loud", "hook")]
+
+
+async def test_a_message_carries_who_when_and_an_id_that_grows() -> None:
+    async with room() as here:
+        seen: list[Message] = []
+        here.node.hooks.add("message.publish", lambda client, message: seen.append(message))
+        client = await here.client("a")
+        for qos in (0, 1, 2):
+            await client.publish("t", b"x", qos=qos)
+        assert [message.publisher for message in seen] == ["a"] * 3
+        assert sorted({message.guid for message in seen}) == [message.guid for message in seen]
+        assert len({message.guid for message in seen}) == 3
+        assert all(message.timestamp > 1_600_000_000 for message in seen)
+
+
+async def test_aliases() -> None:
+    async with room(mqtt={"max_topic_alias": 2}) as here:
+        client, watcher = await here.client("a"), await here.client("w")
+        await watcher.subscribe(("#", 0))
+        for topic, alias in (("one", 1), ("two", 2), ("", 1), ("", 2), ("three", 1), ("", 1)):
+            await client.send(raw.publish(topic, b"x", properties=raw.topic_alias(alias)))
+        for topic in ("one", "two", "one", "two", "three", "three"):
+            packet = await watcher.expect_publish(topic, b"x")
+            assert not packet.properties
+        await client.send(raw.publish("four", b"x", properties=raw.topic_alias(3)))
+        await client.expect_disconnect(0x94)

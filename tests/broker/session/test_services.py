@@ -1,0 +1,46 @@
+"""What a session asks of its node."""
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from trunkline import testing
+from trunkline.broker.session.services import FOR_EVER, Services
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.message import Message
+
+
+def services(b: testing.Broker) -> Services:
+    return b.node._services  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_what_a_hook_returns_is_the_same_publication() -> None:
+    async with testing.broker() as b:
+        client = ClientInfo("a", "mary")
+        message = Message("t", b"x", publisher="a", username="mary", guid=7, timestamp=5.0)
+        assert services(b).publishing(client, message, 100.0) is message
+
+        def another(client: ClientInfo, message: Message) -> Message:
+            return Message("u", b"y", properties={"message_expiry_interval": 30}, publisher="somebody", guid=1)
+
+        b.hooks.add("message.publish", another)
+        changed: Any = services(b).publishing(client, message, 100.0)
+        assert (changed.topic, changed.guid, changed.timestamp) == ("u", 7, 5.0)
+        assert (changed.publisher, changed.username, changed.expires_at) == ("a", "mary", 130.0)
+
+
+async def test_a_hook_can_take_the_expiry_away_and_refuse() -> None:
+    async with testing.broker() as b:
+        b.hooks.add("message.publish", lambda client, message: replace(message, properties={}))
+        message = Message("t", b"", properties={"message_expiry_interval": 5}, expires_at=105.0)
+        changed: Any = services(b).publishing(ClientInfo("a"), message, 100.0)
+        assert changed.expires_at == inf
+        b.hooks.add("message.publish", lambda client, message: Deny(text="no"))
+        assert isinstance(services(b).publishing(ClientInfo("a"), message, 100.0), Deny)
+
+
+async def test_session_expiries_are_bounded() -> None:
+    async with testing.broker() as b:
+        assert [services(b).bounded_expiry(asked) for asked in (0, 5, FOR_EVER)] == [0, 5, inf]
+    async with testing.broker(session={"max_expiry_interval": 100}) as b:
+        assert [services(b).bounded_expiry(asked) for asked in (0, 5, 101, FOR_EVER)] == [0, 5, 100, 100]
