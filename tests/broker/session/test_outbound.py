@@ -1,0 +1,225 @@
+"""What goes to a client: in order, within its window, and nothing lost on the way."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from trunkline.broker.session import mail
+from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.mqtt.message import Message
+
+
+def congest(here: Room, client_id: str, on: bool = True) -> None:
+    session = here.session(client_id)
+    assert session.channel is not None
+    session.ref.cast(mail.Congested(session.channel) if on else mail.Writable(session.channel))
+
+
+async def test_order_is_kept_across_a_congested_socket() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 1))
+        congest(here, "a")
+        for number in range(5):
+            here.broker.publish("t", b"%d" % number, qos=number % 2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.session("a").session.queue.length == 5
+        congest(here, "a", on=False)
+        for number in range(5):
+            await client.take_publish("t", b"%d" % number, qos=number % 2)
+
+
+async def test_the_window_is_the_smaller_of_both_sides() -> None:
+    async with room(session={"max_inflight": 3}) as here:
+        wide, narrow = await here.client("wide"), await here.client("narrow", properties=raw.receive_maximum(2))
+        for client in (wide, narrow):
+            await client.subscribe(("t", 1))
+        for number in range(10):
+            here.broker.publish("t", b"%d" % number, qos=1)
+        await wide.send(raw.PINGREQ)
+        packets = [await wide.receive() for _ in range(4)]
+        assert [packet.type for packet in packets] == [raw.PUBLISH] * 3 + [raw.PINGRESP[0]]
+        assert len({packet.packet_id for packet in packets[:3]}) == 3
+        assert [len(here.session(name).session.inflight) for name in ("wide", "narrow")] == [3, 2]
+        for number in range(10):
+            await narrow.take_publish("t", b"%d" % number, qos=1)
+
+
+async def test_a_long_queue_leaves_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.broker.session.outbound.BURST", 1000)
+    async with room() as here:
+        client = await here.stay("a")
+        await client.subscribe(("t", 0))
+        await client.disconnect()
+        for number in range(100):
+            here.broker.publish("t", b"%03d" % number)
+        client = await here.stay("a")
+        for number in range(100):
+            await client.expect_publish("t", b"%03d" % number)
+
+
+async def test_what_has_expired_is_not_sent_and_what_is_left_is_told(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        dropped: list[str] = []
+        here.node.hooks.add("message.dropped", lambda client, message, word: dropped.append(word))
+        client, publisher = await here.stay("a"), await here.client("p")
+        await client.subscribe(("t", 1))
+        await client.disconnect()
+        for seconds in (5, 100):
+            await publisher.publish("t", b"%d" % seconds, qos=1, properties=raw.message_expiry(seconds))
+        await trio.sleep(9.5)
+        client = await here.stay("a")
+        packet = await client.take_publish("t", b"100", qos=1)
+        assert packet.get(raw.MESSAGE_EXPIRY) == 91
+        assert dropped == ["expired"]
+        await client.expect_nothing()
+
+
+async def test_what_is_too_large_counts_as_delivered() -> None:
+    async with room(session={"max_inflight": 1}) as here:
+        client = await here.client("a", properties=raw.maximum_packet_size(100))
+        await client.subscribe(("t", 1))
+        here.broker.publish("t", bytes(200), qos=1)
+        here.broker.publish("t", b"small", qos=1)
+        await client.take_publish("t", b"small", qos=1)
+        await client.ping()
+        assert here.node.metrics.delivery_dropped_too_large == 1
+        assert len(here.session("a").session.inflight) == 0
+
+
+async def test_topic_aliases_towards_a_client_that_allows_two() -> None:
+    async with room() as here:
+        client = await here.client("a", properties=raw.topic_alias_maximum(2))
+        await client.subscribe(("#", 0))
+        got: list[tuple[str, Any]] = []
+        for topic in ("one", "two", "three", "one", "two", "three"):
+            here.broker.publish(topic, b"x")
+            packet = await client.expect_type(raw.PUBLISH)
+            got.append((packet.topic, packet.get(raw.TOPIC_ALIAS)))
+        assert got == [("one", 1), ("two", 2), ("three", None), ("", 1), ("", 2), ("three", None)]
+
+
+async def test_hooks_see_each_delivery_change_it_and_stop_it() -> None:
+    def personal(client: ClientInfo, message: Message) -> Message | Deny | None:
+        if message.payload == b"secret":
+            return DROP
+        return Message(message.topic, message.payload + client.client_id.encode(), message.qos)
+
+    async with room() as here:
+        done: Counter[tuple[str, str]] = Counter()
+        hooks = here.node.hooks
+        hooks.add("message.deliver", personal)
+        hooks.add("message.acked", lambda client, message: done.update([("acked", client.client_id)]))
+        hooks.add("delivery.completed", lambda client, message: done.update([("completed", client.client_id)]))
+        one, two = await here.client("1"), await here.client("2")
+        for client in (one, two):
+            await client.subscribe(("t", 2))
+        for payload, qos in ((b"secret", 1), (b"for ", 1), (b"for ", 2), (b"for ", 0)):
+            here.broker.publish("t", payload, qos=qos)
+            if payload != b"secret":
+                await one.take_publish("t", b"for 1", qos=qos)
+                await two.take_publish("t", b"for 2", qos=qos)
+        await one.ping()
+        await two.ping()
+        assert done == {("acked", "1"): 2, ("acked", "2"): 2, ("completed", "1"): 3, ("completed", "2"): 3}
+        assert here.node.metrics.delivery_dropped_hook == 2
+
+
+async def test_qos_can_be_raised_to_that_of_the_subscription() -> None:
+    async with room(session={"upgrade_qos": True}) as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 2))
+        here.broker.publish("t", b"x")
+        await client.take_publish("t", b"x", qos=2)
+
+
+async def test_what_a_member_did_not_finish_goes_to_another() -> None:
+    async with room(session={"max_inflight": 2}) as here:
+        leaving = await here.client("leaving")
+        await leaving.subscribe(("$share/g/t", 1))
+        for number in range(4):
+            here.broker.publish("t", b"%d" % number, qos=1)
+        for number in range(2):
+            await leaving.expect_publish("t", b"%d" % number, qos=1)
+        staying = await here.client("staying", properties=raw.receive_maximum(10))
+        await staying.subscribe(("$share/g/t", 1))
+        await leaving.disconnect()
+        got = {(await staying.expect_type(raw.PUBLISH)).payload for _ in range(2)}
+        assert len(got) == 2
+        for packet_id in list(dict(here.session("staying").session.inflight.items())):
+            await staying.send(raw.ack(raw.PUBACK, packet_id))
+        got |= {(await staying.expect_type(raw.PUBLISH)).payload for _ in range(2)}
+        assert got == {b"0", b"1", b"2", b"3"}
+
+
+@given(st.lists(st.sampled_from(["publish", "read", "acknowledge", "twice", "reconnect"]), max_size=60), st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_nothing_is_lost_and_qos_2_comes_once_whatever_the_client_does(steps: list[str], data: st.DataObject) -> None:
+    """A client that reads late, acknowledges late or twice, and loses its connection at any moment."""
+    trio.run(_play, steps, data)
+
+
+async def _play(steps: list[str], data: st.DataObject) -> None:
+    published: dict[int, list[bytes]] = {1: [], 2: []}
+    received: dict[int, list[bytes]] = {1: [], 2: []}
+    open_2: set[int] = set()  # QoS 2 packet ids that the client has taken over
+    async with room(session={"max_inflight": 3}) as here:
+        client = await here.stay("a")
+        await client.subscribe(("q/1", 1), ("q/2", 2))
+        unanswered: list[raw.Received] = []
+
+        def take(packet: raw.Received) -> None:
+            if packet.type == raw.PUBLISH:
+                new = packet.qos == 1 or packet.packet_id not in open_2
+                if packet.qos == 2:
+                    open_2.add(packet.packet_id)
+                if new:
+                    received[packet.qos].append(packet.payload)
+            unanswered.append(packet)
+
+        async def settle() -> None:
+            """Read until the broker has nothing more to say."""
+            await client.send(raw.PINGREQ)
+            while (packet := await client.receive()).type != raw.PINGRESP[0]:
+                take(packet)
+
+        async def answer(packet: raw.Received) -> None:
+            if packet.type == raw.PUBLISH:
+                await client.send(raw.ack(raw.PUBACK if packet.qos == 1 else raw.PUBREC, packet.packet_id))
+            else:
+                open_2.discard(packet.packet_id)
+                await client.send(raw.ack(raw.PUBCOMP, packet.packet_id))
+
+        for step in steps:
+            if step == "publish":
+                qos = data.draw(st.integers(1, 2))
+                payload = b"%d" % sum(map(len, published.values()))
+                published[qos].append(payload)
+                here.broker.publish(f"q/{qos}", payload, qos=qos)
+            elif step == "read":
+                await settle()
+            elif step in ("acknowledge", "twice") and unanswered:
+                packet = unanswered.pop(0)
+                for _ in range(1 + (step == "twice" and packet.type == raw.PUBLISH)):
+                    await answer(packet)
+            elif step == "reconnect":
+                await client.abort()
+                unanswered.clear()
+                client = await here.stay("a")
+            assert len(here.session("a").session.inflight) <= 3
+        await settle()
+        while unanswered:
+            await answer(unanswered.pop(0))
+            await settle()
+        assert received[2] == published[2]
+        assert list(dict.fromkeys(received[1])) == published[1]
+        assert len(here.session("a").session.inflight) == 0
+        assert here.session("a").session.queue.length == 0

@@ -1,0 +1,113 @@
+"""Retained messages on their way to a new subscription: all of them, once, and never after something fresher."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.broker.room import room
+from tests.conformance import raw
+from trunkline.broker.pubsub import Grant, Subscriber
+from trunkline.broker.session.replay import Replay
+from trunkline.mqtt.message import Message
+from trunkline.router import Options, RetainedStore, Target
+
+TARGET = Target(Subscriber("a", lambda mail: None), Options())
+
+
+def retained(topic: str, guid: int, payload: bytes = b"x") -> Message:
+    return Message(topic, payload, retain=True, guid=guid)
+
+
+def replay(store: RetainedStore, filter: str = "#", since: int = 100, **settings: Any) -> Replay:
+    allowed = settings.get("allowed", lambda topic: True)
+    return Replay(Grant(filter, Options(), True, since), TARGET, store, allowed, 0.0)
+
+
+def test_all_that_was_stored_before_and_nothing_that_came_after() -> None:
+    store = RetainedStore()
+    for guid, topic in enumerate("abc"):
+        store.store(retained(topic, guid), 0.0)
+    replaying = replay(store, since=1)
+    assert [message.topic for message in iter(replaying.next, None)] == ["a", "b"]
+    assert replaying.next() is None
+
+
+def test_a_live_message_lets_what_was_retained_go_first_and_once() -> None:
+    store = RetainedStore()
+    for topic in "ab":
+        store.store(retained(topic, 1), 0.0)
+    replaying = replay(store)
+    live = Message("b", b"live", guid=200)
+    assert replaying.overtaken_by(live) is store.get("b", 0.0)
+    assert replaying.overtaken_by(live) is None
+    assert [message.topic for message in iter(replaying.next, None)] == ["a"]
+    assert replaying.overtaken_by(Message("a", b"live", guid=201)) is None  # it was sent
+    assert replay(store, "a").overtaken_by(live) is None  # another filter
+
+
+def test_what_was_replaced_meanwhile_comes_live_alone() -> None:
+    store = RetainedStore()
+    store.store(retained("a", 1), 0.0)
+    replaying = replay(store)
+    fresh = retained("a", 200)
+    store.store(fresh, 0.0)
+    assert replaying.overtaken_by(fresh) is None
+    assert replaying.next() is None
+
+
+def test_what_the_client_may_not_have_is_left_out() -> None:
+    store = RetainedStore()
+    for topic in ("open", "secret"):
+        store.store(retained(topic, 1), 0.0)
+    replaying = replay(store, allowed=lambda topic: topic == "open")
+    assert replaying.overtaken_by(Message("secret", b"", guid=200)) is None
+    assert [message.topic for message in iter(replaying.next, None)] == ["open"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["step", "live", "keep", "drop"]), st.sampled_from("abcde")), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_whatever_happens_meanwhile_nothing_stale_comes_after_something_fresh(events: list[tuple[str, str]]) -> None:
+    store = RetainedStore()
+    for guid, topic in enumerate("abcde", 1):
+        store.store(retained(topic, guid), 0.0)
+    replaying, guid = replay(store), 100
+    got: list[tuple[str, int]] = []
+
+    def take(message: Message | None) -> None:
+        if message is not None:
+            got.append((message.topic, message.guid))
+
+    for event, topic in events:
+        guid += 1
+        if event == "step":
+            take(replaying.next())
+        elif event == "drop":
+            store.delete(topic)
+        else:
+            live = retained(topic, guid) if event == "keep" else Message(topic, b"", guid=guid)
+            if event == "keep":
+                store.store(live, 0.0)
+            take(replaying.overtaken_by(live))
+            take(live)
+    for message in iter(replaying.next, None):
+        take(message)
+    for topic in "abcde":
+        guids = [guid for name, guid in got if name == topic]
+        assert guids == sorted(set(guids))
+
+
+async def test_a_hundred_thousand_topics_hold_up_nobody() -> None:
+    async with room(mqtt={"max_packet_size": "1MiB"}) as here:
+        for number in range(100_000):
+            here.broker.publish(f"t/{number}", b"x", retain=True)
+        greedy, other = await here.client("greedy"), await here.client("other")
+        await greedy.send(raw.subscribe(1, ("#", 0)))
+        await greedy.expect_type(raw.SUBACK)
+        await other.ping()
+        sent = here.node.metrics.messages_out[0]
+        assert sent < 50_000  # the other one had its turn long before the end
+        topics = set()
+        while len(topics) < 100_000:
+            topics.add((await greedy.expect_type(raw.PUBLISH)).topic)
+        await greedy.ping()
