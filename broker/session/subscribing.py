@@ -137,12 +137,10 @@ class Subscribing:
             qos = min(request.qos, self._services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
             answer.reasons[place] = qos
             answer.accept(place, request.filter)
-            wanted.append(
-                (
-                    request.filter,
-                    Options(qos, request.no_local, request.retain_as_published, request.retain_handling, identifier),
-                )
-            )
+            options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling, identifier)
+            wanted.append((request.filter, options))
+            # known from now on: if the session ends before the routes are made, they must be removed all the same
+            known[request.filter] = options
         self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
 
     def _refusal(self, request: SubscriptionRequest, channel: Channel) -> Reason | None:
@@ -178,8 +176,6 @@ class Subscribing:
         """The routes are there: SUBACK first, then what was retained."""
         hooks = self._services.hooks
         answer: Answer = done.context
-        for grant in done.grants:
-            self._session.subscriptions[grant.filter] = grant.options
         self._services.metrics.client_subscribe += len(done.grants)
         if answer.channel is not self._outbound.channel:
             return  # the connection that asked is gone
