@@ -13,11 +13,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-SHOWN = re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", README, re.DOTALL)
+TESTING = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+
+SHOWN = re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", README + TESTING, re.DOTALL)
 
 
 def test_every_block_of_python_is_an_example() -> None:
-    assert len(SHOWN) == README.count("```python")
+    assert len(SHOWN) == README.count("```python") + TESTING.count("-->\n```python")
 
 
 @pytest.mark.parametrize(("name", "block"), SHOWN)
@@ -72,3 +74,9 @@ def test_hook(capsys: pytest.CaptureFixture[str]) -> None:
         "welcome, mary",
         "admin/restart b'now' from mary went nowhere: hook",
     ]
+
+
+def test_virtual_time() -> None:
+    command = [sys.executable, "examples/virtual_time.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "keep_alive_timeout after 5400 s\n"
