@@ -1,0 +1,559 @@
+"""How long messages take at a given rate: `python -m bench.latency --help`.
+
+The load is open: publishers send slices of messages at fixed times, whatever the broker does meanwhile. The payload
+begins with the time at which its slice was *due*, on a clock that all processes share. A broker that holds a publisher
+up is charged for the wait (a generator that only starts its watch when it gets to send would flatter it).
+
+What stands here is used by the other measurements of what isn't a rate: `fairness`, `stuck`.
+"""
+
+import argparse
+import gc
+import heapq
+import itertools
+import json
+import multiprocessing
+import os
+import select
+import shlex
+import socket
+import statistics
+import sys
+import time
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Final
+
+from bench import wire
+from bench.load import RunFailed, generator_cores, measure
+from bench.loop import BrokenRun, Link, Loop
+from bench.peers import PEERS, NotStarted, Peer, Running, running
+from bench.report import machine
+from bench.wire import Refused
+from bench.workloads import WORKLOADS
+
+PAYLOAD: Final = 64
+SLICE: Final = 0.001  # s between the slices of a publisher, more where that is less than a message
+PAIRS: Final = 8
+FRACTIONS: Final = (0.1, 0.5, 0.9)
+BAR: Final = 5.0  # ms, the 99th percentile at half of the maximum
+PATIENCE: Final = 3.0  # s without any progress after which what is missing counts as lost
+
+clock: Final = time.perf_counter_ns
+
+
+class Latencies:
+    """How often each microsecond was seen: small, and easily added up over processes."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+
+    def add(self, nanoseconds: int, number: int = 1) -> None:
+        self.counts[nanoseconds // 1000] += number
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def quantile(self, share: float) -> float | None:
+        """Milliseconds that this share of all did not exceed; None of nothing."""
+        rank, seen = share * len(self), 0
+        for microseconds in sorted(self.counts):
+            seen += self.counts[microseconds]
+            if seen >= rank:
+                return microseconds / 1000
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Milliseconds; None where nothing came."""
+
+    count: int
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+    @classmethod
+    def of(cls, seen: Latencies) -> "Spread":
+        return cls(len(seen), seen.quantile(0.5), seen.quantile(0.99), seen.quantile(1.0))
+
+
+@dataclass(slots=True)
+class Account:
+    """What clients of one kind sent and had, by phase: a message belongs to the phase in which it was due, an arrival
+    to the one in which it came, the last being what came after the end."""
+
+    edges: list[int]
+    sent: list[int] = field(default_factory=list)
+    arrived: list[int] = field(default_factory=list)
+    latencies: list[Latencies] = field(default_factory=list)
+    #: How late the generator itself was.
+    late: Latencies = field(default_factory=Latencies)
+
+    def begin(self) -> None:
+        phases = len(self.edges) - 1
+        self.sent, self.arrived = [0] * phases, [0] * (phases + 1)
+        self.latencies = [Latencies() for _ in range(phases)]
+
+    def phase(self, moment: int) -> int:
+        return bisect_right(self.edges, moment) - 1
+
+    def record(self, now: int, stamps: "array[int]") -> None:
+        self.arrived[self.phase(now)] += len(stamps)
+        for due, number in Counter(stamps).items():
+            self.latencies[self.phase(due)].add(now - due, number)
+
+    @property
+    def lost(self) -> int:
+        return sum(self.sent) - sum(self.arrived)
+
+    def merge(self, other: "Account") -> None:
+        self.sent = [a + b for a, b in zip(self.sent, other.sent, strict=True)]
+        self.arrived = [a + b for a, b in zip(self.arrived, other.arrived, strict=True)]
+        for mine, theirs in zip([*self.latencies, self.late], [*other.latencies, other.late], strict=True):
+            mine.counts.update(theirs.counts)
+
+
+class PacedPublisher(Link):
+    """Sends its slices when they are due. What the socket or the window does not take leaves as soon as they do."""
+
+    RING: Final = 60_000  # packet ids
+    HIGH: Final = bytes(number >> 8 for number in range(1, RING + 1)) * 2
+    LOW: Final = bytes(number & 0xFF for number in range(1, RING + 1)) * 2
+
+    def __init__(
+        self, loop: Loop, sock: socket.socket, topic: str, qos: int, rate: float, account: Account, window: int = RING
+    ) -> None:
+        super().__init__(loop, sock)
+        frame = wire.publish(topic, bytes(PAYLOAD), qos, wire.V311)
+        self.head, self.tail = frame[:-PAYLOAD], bytes(PAYLOAD - 8)
+        self.qos, self.frame, self.account, self.window = qos, len(frame), account, window
+        self.size = min(max(1, round(rate * SLICE)), window)
+        self.interval = self.size / rate * 1e9
+        self.sent = self.acknowledged = self.slices = 0
+        self.first = self.due = self.end = 0
+
+    def begin(self, first: int, end: int) -> None:
+        self.first = self.due = first
+        self.end = end
+
+    def send_due(self, now: int) -> int:
+        """Called in time; returns when to be called again."""
+        if self.due <= now and self.due < self.end and not self.pending and self.room():
+            self.account.late.add(now - self.due)
+        self.push(now)
+        return self.due if self.due > now else now + int(self.interval)
+
+    def room(self) -> bool:
+        return not self.qos or self.sent + self.size - self.acknowledged <= self.window
+
+    def push(self, now: int) -> None:
+        while self.due <= now and self.due < self.end and not self.pending and self.room():
+            self.write(self.slice())
+            self.account.sent[self.account.phase(self.due)] += self.size
+            self.sent += self.size
+            self.slices += 1
+            self.due = self.first + int(self.slices * self.interval)
+
+    def slice(self) -> bytearray:
+        data = bytearray((self.head + self.due.to_bytes(8, sys.byteorder) + self.tail) * self.size)
+        if self.qos:
+            place, at = self.sent % self.RING, len(self.head) - 2
+            data[at :: self.frame] = self.HIGH[place : place + self.size]
+            data[at + 1 :: self.frame] = self.LOW[place : place + self.size]
+        return data
+
+    def drained(self) -> None:
+        self.push(clock())
+
+    def read(self, data: bytes) -> None:
+        whole = len(data) & ~3
+        self.rest = data[whole:]
+        if not self.qos or data[0:whole:4].count(0x40) != whole >> 2:
+            raise BrokenRun(f"a publisher got {data[:16].hex()}")
+        self.acknowledged += whole >> 2
+        self.push(clock())
+
+
+class StampedSubscriber(Link):
+    """Reads the times out of whole chunks, with slices: every PUBLISH of a run has them at the same place."""
+
+    def __init__(self, loop: Loop, sock: socket.socket, topic: str, qos: int, account: Account) -> None:
+        super().__init__(loop, sock)
+        self.frame = len(wire.publish(topic, bytes(PAYLOAD), qos, wire.V311))
+        self.at = self.frame - PAYLOAD
+        self.first = 0x30 | qos << 1
+        self.qos, self.account = qos, account
+        self.messages = self.last = 0
+
+    def read(self, data: bytes) -> None:
+        now = clock()
+        frame, at = self.frame, self.at
+        number = len(data) // frame
+        whole = number * frame
+        self.rest = data[whole:]
+        if not number:
+            return
+        if data[0:whole:frame].count(self.first) != number:
+            raise BrokenRun("a subscriber got something else than the expected PUBLISH")
+        columns = bytearray(8 * number)
+        for place in range(8):
+            columns[place::8] = data[at + place : whole : frame]
+        stamps = array("q", columns)
+        if stamps[0] < self.last:
+            raise BrokenRun("messages came out of order")
+        self.last = stamps[-1]
+        self.messages += number
+        self.account.record(now, stamps)
+        if self.qos:
+            acks = bytearray(b"\x40\x02\0\0") * number
+            acks[2::4] = data[at - 2 : whole : frame]
+            acks[3::4] = data[at - 1 : whole : frame]
+            self.write(acks)
+
+
+class Station:
+    """What one process drives. Its clients connect when it is made; `run` sends and reads until all is there."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.loop = Loop()
+        self.edges: list[int] = []
+        self.accounts: dict[str, Account] = {}
+        self.paced: list[tuple[PacedPublisher, float]] = []
+        self._agenda: list[tuple[int, int, Callable[[int], int | None]]] = []
+
+    def open(self, name: str, filters: Iterable[str] = (), qos: int = 0) -> socket.socket:
+        return wire.open_connection(self.address, name, wire.V311, list(filters), qos)
+
+    def account(self, name: str) -> Account:
+        return self.accounts.setdefault(name, Account(self.edges))
+
+    def pair(self, name: str, qos: int, rate: float, account: Account, offset: float = 0.0) -> None:
+        """`offset` is the share of its interval by which the publisher begins later."""
+        topic = f"bench/{name}/t"
+        StampedSubscriber(self.loop, self.open(f"s-{name}", [topic], qos), topic, qos, account)
+        self.paced.append((PacedPublisher(self.loop, self.open(f"p-{name}"), topic, qos, rate, account), offset))
+
+    def at(self, moment: int, action: Callable[[int], int | None]) -> None:
+        """The action returns when it wants to be called again."""
+        heapq.heappush(self._agenda, (moment, len(self._agenda), action))
+
+    def begin(self) -> None:
+        for account in self.accounts.values():
+            account.begin()
+        for publisher, offset in self.paced:
+            first = self.edges[0] + int(offset * publisher.interval)
+            publisher.begin(first, self.edges[-1])
+            self.at(first, publisher.send_due)
+
+    def run(self, edges: Sequence[int]) -> None:
+        self.edges += edges
+        self.begin()
+        agenda, epoll, turn = self._agenda, self.loop.epoll.fileno(), self.loop.turn
+        while (now := clock()) < edges[-1]:
+            while agenda and agenda[0][0] <= now:
+                _, number, action = agenda[0]
+                again = action(now)
+                if again is None:
+                    heapq.heappop(agenda)
+                else:
+                    heapq.heapreplace(agenda, (again, number, action))
+            until = min(agenda[0][0] if agenda else edges[-1], edges[-1])
+            # epoll itself counts in milliseconds
+            if select.select([epoll], [], [], max(0, until - clock()) / 1e9)[0]:
+                turn(0)
+        self._drain()
+
+    def complete(self) -> bool:
+        return all(account.lost == 0 for account in self.accounts.values())
+
+    def progress(self) -> int:
+        return sum(sum(account.arrived) for account in self.accounts.values())
+
+    def _drain(self) -> None:
+        last, moved = -1, time.monotonic()
+        while time.monotonic() - moved < PATIENCE and not self.complete():
+            for publisher, _ in self.paced:
+                publisher.push(clock())
+            self.loop.turn(0.02)
+            if self.progress() != last:
+                last, moved = self.progress(), time.monotonic()
+
+
+def conduct(
+    builds: Sequence[Callable[[], Station]],
+    lengths: Sequence[float],
+    cores: Sequence[int] = (),
+    watch: Callable[[int], None] | None = None,
+) -> tuple[list[int], dict[str, Account]]:
+    """Runs a process for each station through phases of so many seconds; what they counted, added up by name.
+
+    `watch` is called ten times a second, with the time.
+    """
+    context = multiprocessing.get_context("fork")
+    children, pipes = [], []
+    try:
+        for number, build in enumerate(builds):
+            ours, theirs = context.Pipe()
+            core = cores[number % len(cores)] if cores else None
+            child = context.Process(target=_work, args=(theirs, build, core), daemon=True)
+            child.start()
+            theirs.close()
+            children.append(child)
+            pipes.append(ours)
+        for pipe in pipes:
+            _answer(pipe, 60)
+        edges = [clock() + 50_000_000]
+        for length in lengths:
+            edges.append(edges[-1] + int(length * 1e9))
+        for pipe in pipes:
+            pipe.send(edges)
+        while (now := clock()) < edges[-1]:
+            if watch is not None:
+                watch(now)
+            if wait(pipes, min(0.1, (edges[-1] - now) / 1e9)):
+                break  # it is done, or says why not
+        total: dict[str, Account] = {}
+        for pipe in pipes:
+            for name, account in _answer(pipe, 120).items():
+                if name in total:
+                    total[name].merge(account)
+                else:
+                    total[name] = account
+    finally:
+        for child in children:
+            child.join(1)
+            if child.is_alive():
+                child.kill()
+                child.join()
+    return edges, total
+
+
+def _work(pipe: Connection, build: Callable[[], Station], core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    gc.disable()
+    try:
+        station = build()
+        pipe.send({})
+        station.run(pipe.recv())
+        pipe.send(station.accounts)
+    except (BrokenRun, Refused, OSError) as error:  # anything else is a mistake here: let it be seen
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _answer(pipe: Any, timeout: float) -> dict[str, Account]:
+    if not pipe.poll(timeout):
+        raise RunFailed("a generator doesn't answer")
+    try:
+        answer: dict[str, Account] | str = pipe.recv()
+    except EOFError:
+        raise RunFailed("a generator died") from None
+    if isinstance(answer, str):
+        raise RunFailed(answer)
+    return answer
+
+
+@dataclass(slots=True)
+class Usage:
+    """The broker's processor time and resident memory over a run."""
+
+    broker: Running
+    samples: list[tuple[int, float, int]] = field(default_factory=list)
+
+    def __call__(self, now: int) -> None:
+        self.samples.append((now, self.broker.cpu_seconds(), self.broker.memory()))
+
+    def between(self, start: int, end: int) -> list[tuple[int, float, int]]:
+        return [sample for sample in self.samples if start <= sample[0] < end]
+
+    def cpu(self, start: int, end: int) -> float:
+        """Share of a core."""
+        samples = self.between(start, end)
+        if len(samples) < 2:
+            return 0.0
+        return (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0]) * 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One load: rates in messages a second, times in milliseconds from when a message was due."""
+
+    qos: int
+    wanted: float
+    sent: int
+    delivered: float
+    spread: Spread
+    late: float | None  # of the generator itself, the 99th percentile
+    lost: int
+    broker_cpu: float
+
+
+def latency(
+    broker: Running,
+    rate: float,
+    *,
+    qos: int = 0,
+    pairs: int = PAIRS,
+    seconds: float = 2.0,
+    warmup: float = 0.5,
+    cores: Sequence[int] = (),
+) -> Latency:
+    """`rate` is that of all pairs together."""
+    workers = max(1, min(pairs, len(cores), 3))
+
+    def build(worker: int) -> Station:
+        station = Station(broker.address)
+        for number in range(worker, pairs, workers):
+            station.pair(f"{number:03}", qos, rate / pairs, station.account("pairs"), number / pairs)
+        return station
+
+    usage = Usage(broker)
+    edges, accounts = conduct([partial(build, worker) for worker in range(workers)], [warmup, seconds], cores, usage)
+    account = accounts["pairs"]
+    return Latency(
+        qos=qos,
+        wanted=rate,
+        sent=sum(account.sent),
+        delivered=account.arrived[1] / seconds,
+        spread=Spread.of(account.latencies[1]),
+        late=account.late.quantile(0.99),
+        lost=account.lost,
+        broker_cpu=usage.cpu(edges[1], edges[2]),
+    )
+
+
+def maximum(broker: Running, qos: int, seconds: float, cores: Sequence[int]) -> float:
+    """Deliveries a second when the generator waits for the broker."""
+    workers = max(1, min(3, len(cores)))
+    workload = WORKLOADS[f"pairs-qos{qos}"]
+    outcome = measure(
+        workload, broker, wire.V311, cores=list(cores), workers=workers, warmup=min(0.5, seconds), seconds=seconds
+    )
+    return outcome.rate
+
+
+# The command, and what the other commands of this kind share with it
+
+
+def options(module: str, text: str, seconds: float, rounds: int) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{module}", description=text)
+    names = ", ".join(PEERS)
+    parser.add_argument(
+        "--peer", "-p", action="append", help=f"{names}, or NAME=COMMAND; default: mosquitto, trunkline"
+    )
+    parser.add_argument("--seconds", type=float, default=seconds, help="measured time")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--unpinned", action="store_true", help="leave it to the system which core runs what")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def chosen(given: argparse.Namespace) -> list[Peer]:
+    peers = []
+    for text in given.peer or ["mosquitto", "trunkline"]:
+        name, separator, command = text.partition("=")
+        if not separator and name not in PEERS:
+            sys.exit(f"unknown peer {name!r}: {', '.join(PEERS)}, or NAME=COMMAND")
+        peer = Peer(name, shlex.split(command)) if separator else PEERS[name]
+        if reason := peer.missing():
+            print(f"without {name}: {reason}", file=sys.stderr)
+        else:
+            peers.append(peer)
+    return peers
+
+
+def pinned(given: argparse.Namespace) -> tuple[int | None, list[int]]:
+    return (None, []) if given.unpinned else generator_cores()
+
+
+def write_results(given: argparse.Namespace, results: object) -> None:
+    if given.json is not None:
+        document = {"machine": machine(), "command": sys.argv, "results": results}
+        given.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def shown(values: Iterable[float | None], digits: int = 2, *, span: bool = False) -> str:
+    """The median, and on demand from where to where the rounds went."""
+    seen = [value for value in values if value is not None]
+    if not seen:
+        return "-"
+    middle = f"{statistics.median(seen):,.{digits}f}"
+    return f"{middle} ({min(seen):,.{digits}f} … {max(seen):,.{digits}f})" if span and len(seen) > 1 else middle
+
+
+def line(peer: str, load: str, judged: bool, rounds: list[Latency]) -> str:
+    tails = [each.spread.p99 for each in rounds if each.spread.p99 is not None]
+    notes = []
+    if any(each.lost for each in rounds):
+        notes.append(f"lost {sum(each.lost for each in rounds):,}")
+    if sum(each.delivered for each in rounds) < 0.97 * sum(each.wanted for each in rounds):
+        notes.append("not sustained")
+    if judged:
+        notes.append("met" if tails and statistics.median(tails) < BAR else "MISSED")
+    return (
+        f"{peer:<12}{load:<28}{shown((each.wanted for each in rounds), 0):>10}"
+        f"{shown((each.delivered for each in rounds), 0):>10}{shown(each.spread.p50 for each in rounds):>9}"
+        f"{shown(tails, span=True):>24}{max((each.spread.max or 0 for each in rounds), default=0):>9,.1f}"
+        f"{shown(each.late for each in rounds):>7}{statistics.median(each.broker_cpu for each in rounds):>8.0%}"
+        f"  {', '.join(notes)}"
+    )
+
+
+HEADER: Final = (
+    f"{'peer':<12}{'load':<28}{'wanted/s':>10}{'had/s':>10}{'p50':>9}{'p99 (min … max)':>24}{'max':>9}"
+    f"{'gen.':>7}{'broker':>8}  p99 < {BAR:g} ms"
+)
+
+
+def main() -> int:
+    parser = options("latency", "How long messages take at a given rate.", 2.0, 3)
+    parser.add_argument("--qos", type=int, action="append", choices=(0, 1), help="default: both")
+    parser.add_argument("--maximum", type=float, help="messages a second that count as the maximum of each peer")
+    parser.add_argument("--fraction", type=float, action="append", help="of the maximum; default: 0.1, 0.5, 0.9")
+    given = parser.parse_args()
+    peers, (core, cores) = chosen(given), pinned(given)
+    results: dict[tuple[str, str, bool], list[Latency]] = {}
+    failures: list[str] = []
+    for qos, _ in itertools.product(given.qos or (0, 1), range(given.rounds)):
+        reference = 0.0
+        for peer in peers:
+            try:
+                with running(peer, core) as broker:
+                    top = given.maximum or maximum(broker, qos, given.seconds, cores)
+                    loads = [(f"{share:.0%} of its own", share * top, share) for share in given.fraction or FRACTIONS]
+                    if reference:  # the same rates for all
+                        loads += [(f"{share:.0%} of {peers[0].name}'s", share * reference, 0) for share in (0.1, 0.5)]
+                    elif peer is peers[0]:
+                        reference = top
+                    for load, rate, share in loads:
+                        row = results.setdefault((peer.name, f"QoS {qos}, {load}", share == 0.5), [])
+                        row.append(latency(broker, rate, qos=qos, seconds=given.seconds, cores=cores))
+            except (RunFailed, NotStarted, Refused, OSError) as error:
+                failures.append(f"{peer.name}, QoS {qos}: {error}")
+                print(failures[-1], file=sys.stderr, flush=True)
+    print(HEADER, "-" * len(HEADER), sep="\n")
+    for (name, load, judged), rounds in results.items():
+        if rounds:
+            print(line(name, load, judged, rounds))
+    print(
+        "\nMilliseconds from when a message was due until it was read, medians of the rounds; the load is a share of a"
+    )
+    print("maximum without pauses. gen.: how late the generator itself was (p99).", *failures, sep="\n")
+    rows = [
+        {"peer": name, "load": load, "judged": judged, "rounds": [asdict(each) for each in rounds]}
+        for (name, load, judged), rounds in results.items()
+    ]
+    write_results(given, {"rows": rows, "failures": failures})
+    return 1 if failures or any(each.lost for rounds in results.values() for each in rounds) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
