@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from trunkline.hooks.decisions import ALLOW
 from trunkline.hooks.points import CLIENT_CHECK_ACL
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
-
-
-K = TypeVar("K")
 
 
 class Access:
@@ -44,9 +41,9 @@ class Access:
         return allowed
 
     def may_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> bool:
-        """A rule may depend on QoS and retain, so each combination is remembered apart."""
-        allowed = self.decide(channel.client, "publish", topic, qos, retain)
-        self._remember(channel.may_publish, (topic, qos << 1 | retain), allowed)
+        """A rule may depend on QoS and retain, so each combination is remembered apart. `$SYS` is the broker's own."""
+        allowed = topic[:5] != "$SYS/" and self.decide(channel.client, "publish", topic, qos, retain)
+        self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         return allowed
 
     def may_read(self, channel: Channel, topic: str) -> bool:
@@ -61,7 +58,7 @@ class Access:
         """What was retained is given only to those who might have subscribed to this very topic."""
         return self.decide(client, "subscribe", topic)
 
-    def _remember(self, decisions: dict[K, bool], topic: K, allowed: bool) -> None:
+    def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
         if len(decisions) >= self._cache_size:
             decisions.clear()
         if self._cache_size:

@@ -44,6 +44,14 @@ class Guids:
         self._last = guid
         return guid
 
+    def take(self, wall: float, count: int) -> int:
+        """The first of `count` new ids (at most 65,536), each greater by one than the one before."""
+        first = self.next(wall)
+        if (first & _SEQUENCE) + count > _SEQUENCE + 1:
+            first = ((first >> 64) + 1) << 64 | self._low
+        self._last = first + count - 1
+        return first
+
 
 class GuidParts(NamedTuple):
     microseconds: int

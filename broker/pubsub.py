@@ -8,6 +8,8 @@ together with the look-up: a subscription made before gets the message live, one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from trunkline.actors import Actor
@@ -15,13 +17,17 @@ from trunkline.broker.alarms import RETAINED_FULL
 from trunkline.router import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.settings import RetainedSettings
+    from trunkline.mqtt.burst import Burst
     from trunkline.mqtt.message import Message
-    from trunkline.router import Options, RetainedStore, Router, Target
+    from trunkline.router import Options, RetainedStore, Route, Router, Target
+    from trunkline.router.shared import Group
+
+_receivers = attrgetter("targets", "groups")
 
 
 class Subscriber:
@@ -31,7 +37,7 @@ class Subscriber:
 
     def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
         self.client_id = client_id
-        #: Mail for the session: `(message, target)` or an answer.
+        #: Mail for the session: `(message, target)`, a `BurstTo` or an answer.
         self.cast = cast
         #: Is a client there to be sent something? Shared groups prefer those.
         self.online = False
@@ -63,6 +69,14 @@ class Grant:
     fresh: bool
     #: Messages with a greater id were published after it was made, and come live.
     since: int
+
+
+@dataclass(slots=True, eq=False)
+class BurstTo:
+    """To the session: the messages of a burst, as `(message, target)` is one."""
+
+    burst: Burst
+    target: Target[Subscriber]
 
 
 @dataclass(slots=True, eq=False)
@@ -142,14 +156,61 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                     echo(message, own)
         reached = len(route.targets)
         for group in route.groups:
-            member = group.pick(message.publisher, message.topic)
-            if member is not None:
-                reached += 1
-                if member.subscriber is origin and echo is not None:
-                    echo(message, member)
-                else:
-                    member.subscriber.cast((message, member))
+            reached += self._share(group, message, origin, echo)
         return reached
+
+    def routed(self, burst: Burst) -> Iterable[tuple[Burst, Route[Subscriber]]]:
+        """A burst in parts, each of which goes one way as a whole."""
+        match, topics = self.router.match, burst.topics
+        if len(topics) == 1:
+            return [(burst, match(topics[0]))]
+        parts: list[tuple[Burst, Route[Subscriber]]] = []
+        first = 0
+        for _, group in groupby(map(match, topics), key=_receivers):
+            routes = list(group)
+            last = first + len(routes)
+            parts.append((burst.part(first, last), routes[0]))
+            first = last
+        return parts
+
+    def publish_burst(
+        self,
+        burst: Burst,
+        route: Route[Subscriber],
+        origin: Subscriber,
+        echo: Callable[[Message, Target[Subscriber]], None],
+        echo_burst: Callable[[Burst, Target[Subscriber]], None],
+    ) -> None:
+        """As `publish`, for all messages of a burst."""
+        self.newest = burst.guid + len(burst) - 1
+        for target in route.targets:
+            subscriber = target.subscriber
+            if subscriber is not origin:
+                subscriber.cast(BurstTo(burst, target))
+            else:
+                own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
+                if own is not None:
+                    echo_burst(burst, own)
+        for group in route.groups:
+            for message in burst.messages:
+                self._share(group, message, origin, echo)
+
+    def _share(
+        self,
+        group: Group[Subscriber],
+        message: Message,
+        origin: Subscriber | None,
+        echo: Callable[[Message, Target[Subscriber]], None] | None,
+    ) -> bool:
+        """Give a message to one member of a group, if there is one."""
+        member = group.pick(message.publisher, message.topic)
+        if member is None:
+            return False
+        if member.subscriber is origin and echo is not None:
+            echo(message, member)
+        else:
+            member.subscriber.cast((message, member))
+        return True
 
     def _retain(self, message: Message, now: float) -> None:
         if self._settings.enabled:

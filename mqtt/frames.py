@@ -12,7 +12,7 @@ What only some subscribers get (DUP, subscription identifiers, topic aliases, an
 written for each of them by `encode_publish`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from trunkline.mqtt.message import Message
@@ -58,17 +58,20 @@ def publish_whole(message: Message, version: Version) -> bytes:
 
 
 def _pieces(message: Message, version: Version, qos: int, retain: bool) -> tuple[bytes, bytes]:
-    topic = encode_string(message.topic)
     block = b""
     if version == 5:
         block = _property_block(message) if message.properties else b"\0"
     payload = message.payload
-    first = b"%c" % (0x30 | qos << 1 | retain)
-    length = len(topic) + len(block) + len(payload)
+    head = publish_head(message.topic, qos, retain, len(block) + len(payload))
     if qos:
-        head = first + encode_variable_integer(length + 2) + topic
         return head, (block + payload if block else payload)
-    return b"".join((first, encode_variable_integer(length), topic, block, payload)), b""
+    return b"".join((head, block, payload)), b""
+
+
+def publish_head(topic: str, qos: int, retain: bool, rest: int) -> bytes:
+    """A PUBLISH up to its packet identifier, which `rest` bytes of properties and payload follow."""
+    name = encode_string(topic)
+    return b"%c" % (0x30 | qos << 1 | retain) + encode_variable_integer(len(name) + 2 * (qos > 0) + rest) + name
 
 
 def _property_block(
@@ -116,6 +119,11 @@ def encode_publish(
     number = PACKET_ID[packet_id] if qos else b""
     length = len(topic) + len(number) + len(block) + len(payload)
     return b"".join((first, encode_variable_integer(length), topic, number, block, payload))
+
+
+def acknowledge_all(first: bytes, packet_ids: Iterable[int]) -> bytes:
+    """Acknowledgements of success in a row; `first` is their first byte."""
+    return b"".join([first + b"\2" + PACKET_ID[packet_id] for packet_id in packet_ids])
 
 
 def puback(packet_id: int) -> bytes:

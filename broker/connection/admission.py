@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.mqtt.decoder import Decoded
     from trunkline.mqtt.errors import ProtocolError
-    from trunkline.mqtt.packets import Packet
     from trunkline.mqtt.properties import Properties
 
 
@@ -68,10 +68,10 @@ class Admission:
         self._exchange: Exchange | None = None
         #: Is somebody asked who the client is? Then what comes in has to wait, and nothing more is read.
         self._waiting = False
-        self._early: list[Packet] = []
+        self._early: list[Decoded] = []
         self._error: ProtocolError | None = None
 
-    def received(self, packets: list[Packet], error: ProtocolError | None, version: Version | None) -> None:
+    def received(self, packets: list[Decoded], error: ProtocolError | None, version: Version | None) -> None:
         self._error = error
         if self._waiting:
             self._early += packets

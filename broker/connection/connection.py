@@ -15,7 +15,7 @@ from trunkline.actors import Actor
 from trunkline.broker.connection.admission import Admission, Entrance
 from trunkline.broker.connection.transport import Drained, Ended
 from trunkline.broker.session import mail
-from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.decoder import Decoded, Decoder
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
     from trunkline.mqtt.errors import ProtocolError
-    from trunkline.mqtt.packets import Packet
 
 _logger = logging.getLogger("trunkline.connection")
 
@@ -56,7 +55,10 @@ class Connection(Actor[Any]):
         self.peer = transport.peer
         mqtt = entrance.services.config.mqtt
         self._decoder = Decoder(
-            max_packet_size=mqtt.max_packet_size, max_levels=mqtt.max_topic_levels, strict_utf8=mqtt.strict_utf8
+            max_packet_size=mqtt.max_packet_size,
+            max_levels=mqtt.max_topic_levels,
+            strict_utf8=mqtt.strict_utf8,
+            gathers=True,
         )
         #: Sees the CONNECT through; None when that is done.
         self._admission: Admission | None = Admission(self, entrance)
@@ -155,7 +157,7 @@ class Connection(Actor[Any]):
         """Its client has not got in yet."""
         return self._admission is not None
 
-    def open(self, channel: Channel, keep_alive: int, early: list[Packet], error: ProtocolError | None) -> None:
+    def open(self, channel: Channel, keep_alive: int, early: list[Decoded], error: ProtocolError | None) -> None:
         """The client is admitted. What it sent meanwhile is for its session."""
         self._admission = None
         self._channel = channel

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.actors import Actor
-from trunkline.broker.pubsub import RemoveRoutes, Subscribed, Subscriber, Unsubscribed
+from trunkline.broker.pubsub import BurstTo, RemoveRoutes, Subscribed, Subscriber, Unsubscribed
 from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.inbound import Inbound
@@ -27,6 +27,7 @@ from trunkline.hooks.points import (
     SESSION_TAKEN_OVER,
     SESSION_TERMINATED,
 )
+from trunkline.mqtt.burst import Acknowledgements, Burst
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import (
@@ -153,9 +154,14 @@ class SessionActor(Actor["mail.ToSession"]):
             for index, packet in enumerate(message.packets):
                 if type(packet) is Publish:
                     inbound.publish(packet, channel)
+                elif type(packet) is Burst:
+                    inbound.publish_burst(packet, channel)
                 elif type(packet) is Puback:
-                    outbound.puback(packet)
+                    outbound.puback(packet.packet_id)
                     counts[PUBACK] += 1
+                    acknowledged = True
+                elif type(packet) is Acknowledgements:
+                    self._on_acknowledgements(packet)
                     acknowledged = True
                 else:
                     counts[TYPE_OF[type(packet)]] += 1
@@ -179,6 +185,15 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         if acknowledged:
             self._fill()
+
+    def _on_acknowledgements(self, message: Acknowledgements) -> None:
+        self._services.metrics.received[TYPE_OF[message.kind]] += len(message.packet_ids)
+        if message.kind is Puback:
+            self._outbound.pubacks(message.packet_ids)
+        else:
+            handler = self._packets[message.kind]
+            for packet in message.packets:
+                handler(self, packet)
 
     def _hold(self, message: mail.Received | mail.Lost, *, first: bool = False) -> None:
         """The client waits: what it sent is kept in order, and its connection reads no more."""
@@ -256,6 +271,9 @@ class SessionActor(Actor["mail.ToSession"]):
             self.wait_for(lambda: subscribing.filters_async(packet, channel), unsubscribe)
         else:
             unsubscribe(subscribing.filters(packet, channel))
+
+    def _on_burst(self, message: BurstTo) -> None:
+        self._outbound.deliver_burst(message.burst, message.target)
 
     def _on_subscribed(self, message: Subscribed) -> None:
         self._subscribing.subscribed(message)
@@ -480,6 +498,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
+        BurstTo: _on_burst,
         mail.Attach: _on_attach,
         mail.Received: _on_received,
         mail.Lost: _on_lost,

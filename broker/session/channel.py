@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,9 @@ class Channel:
     #: Topic aliases that we have set, and how many the client allows.
     aliases_out: dict[str, int] = field(default_factory=dict[str, int])
     alias_maximum_out: int = 0
-    #: Decisions of the access rules, dropped when the rules change. Publishing: by topic and `qos << 1 | retain`.
-    may_publish: dict[tuple[str, int], bool] = field(default_factory=dict[tuple[str, int], bool])
+    #: Decisions of the access rules, dropped when the rules change. Publishing: by `qos << 1 | retain`, then by
+    #: topic.
+    may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
     may_read: dict[str, bool] = field(default_factory=dict[str, bool])
     #: Mail for the session that this connection has. Set when it gets one.
     session: Callable[[ToSession], None] = field(init=False)

@@ -10,7 +10,7 @@ from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.frames import PACKET_ID
+from trunkline.mqtt.frames import PACKET_ID, acknowledge_all
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.mqtt.burst import Burst
 
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
@@ -69,10 +70,10 @@ class Inbound:
                 self._acknowledge(channel, packet, Reason.SUCCESS)  # [MQTT-4.3.3-10]
                 return
         topic = packet.topic
-        allowed = channel.may_publish.get((topic, qos << 1 | packet.retain))
+        allowed = channel.may_publish[qos << 1 | packet.retain].get(topic)
         if allowed is None:
             allowed = services.access.may_publish(channel, topic, qos, packet.retain)
-        if not allowed or topic[:5] == "$SYS/":
+        if not allowed:
             self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
             return
         packet.publisher = channel.client.client_id
@@ -97,6 +98,50 @@ class Inbound:
                 self._nobody(message, channel)
         if qos:
             self._acknowledge(channel, packet, Reason.SUCCESS if found else Reason.NO_MATCHING_SUBSCRIBERS)
+
+    def publish_burst(self, burst: Burst, channel: Channel) -> None:
+        """As `publish`, for each of its packets.
+
+        Raises:
+            ProtocolError: the client must go.
+        """
+        services, qos = self._services, burst.qos
+        if (
+            services.hooks.message_publish
+            or qos == 2
+            or qos > services.config.mqtt.max_qos
+            or not all(map(channel.may_publish[qos << 1].get, burst.topics))
+        ):
+            self._publish_each(burst, channel)
+            return
+        for part, route in services.pubsub.routed(burst):
+            count = len(part)
+            if count < 2 or not route or (qos and self._crowded(count, channel)):
+                self._publish_each(part, channel)
+                continue
+            self._received[qos] += count
+            part.publisher = channel.client.client_id
+            part.username = channel.client.username
+            part.timestamp = wall = self.now + services.epoch
+            part.guid = services.guids.take(wall, count)
+            outbound = self._outbound
+            services.pubsub.publish_burst(part, route, self._subscriber, outbound.deliver, outbound.deliver_burst)
+            if qos:
+                outbound.pieces.append(acknowledge_all(b"\x40", part.packet_ids))
+                self._sent[PUBACK] += count
+
+    def _publish_each(self, burst: Burst, channel: Channel) -> None:
+        for packet in burst.messages:
+            self.publish(packet, channel)
+
+    def _crowded(self, count: int, channel: Channel) -> bool:
+        """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""
+        if channel.version != Version.V5:
+            return False
+        if self._unacknowledged + count + len(self._awaiting_rel) > self._services.config.mqtt.receive_maximum:
+            return True
+        self._unacknowledged += count
+        return False
 
     def pubrel(self, packet: Pubrel, channel: Channel) -> None:
         """The message that was taken over is routed now, once.  # [MQTT-4.3.3-12]"""

@@ -5,11 +5,17 @@ their PUBRECs, and what still waits for PUBACK or PUBREC in the order in which i
 in which a resumed session must send again.  # [MQTT-4.6.0-1] [MQTT-4.6.0-4]
 """
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
 from enum import Enum, IntEnum
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from trunkline.mqtt.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trunkline.mqtt.burst import Burst
 
 T = TypeVar("T")
 
@@ -61,6 +67,26 @@ class Entry(Generic[T]):
     def qos(self) -> int:
         return 1 if self.state is _WAIT_PUBACK else 2
 
+    def of(self, packet_id: int) -> Entry[T]:
+        """The entry of this packet id alone."""
+        return self
+
+
+class Shared(Generic[T]):
+    """One entry for all messages of a burst that were sent together, with packet ids in a row."""
+
+    __slots__ = ("_burst", "_first_id", "sent_at", "state", "target")
+
+    def __init__(self, burst: Burst, first_id: int, target: T, state: State, sent_at: float) -> None:
+        self._burst = burst
+        self._first_id = first_id
+        self.target = target
+        self.state = state
+        self.sent_at = sent_at
+
+    def of(self, packet_id: int) -> Entry[T]:
+        return Entry(self._burst.messages[packet_id - self._first_id], self.target, self.state, self.sent_at)
+
 
 #: An entry as plain values: packet id, state, message, target.
 Exported: TypeAlias = tuple[int, int, Message, T]
@@ -69,12 +95,14 @@ Exported: TypeAlias = tuple[int, int, Message, T]
 class Inflight(Generic[T]):
     """The window of one session."""
 
-    __slots__ = ("_entries", "_last_id", "_unsent", "limit")
+    __slots__ = ("_entries", "_last_id", "_shares", "_unsent", "limit")
 
     def __init__(self, limit: int) -> None:
         #: Entries that may be open at once: the configured window, or the client's receive maximum if that is less.
         self.limit = limit
-        self._entries: dict[int, Entry[T]] = {}
+        self._entries: dict[int, Entry[T] | Shared[T]] = {}
+        #: Is a `Shared` among the entries?
+        self._shares = False
         # Runs on and is not set back by acknowledgements: a late duplicate of one must not hit a newer message.
         self._last_id = 0
         #: Entries that a resumed session has not sent again yet, because the window is too small for all.
@@ -102,15 +130,52 @@ class Inflight(Generic[T]):
         entries[packet_id] = Entry(message, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
         return packet_id
 
-    def puback(self, packet_id: int) -> Entry[T] | Miss:
+    def insert_burst(self, burst: Burst, target: T, qos: int, now: float) -> range:
+        """Open entries for all messages of a burst, sent with `qos` 1 or 2. Returns their packet ids, which are in a
+        row; none if there are no such ids. There must be room for it."""
+        entries, count = self._entries, len(burst)
+        first = self._last_id + 1
+        if first + count - 1 > MAX_PACKET_ID:
+            first = 1
+        packet_ids = range(first, first + count)
+        if not entries.keys().isdisjoint(packet_ids):  # [MQTT-2.2.1-4]
+            return range(0)
+        shared = Shared(burst, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
+        entries.update(dict.fromkeys(packet_ids, shared))
+        self._shares = True
+        self._last_id = packet_ids[-1]
+        return packet_ids
+
+    def _single(self) -> dict[int, Entry[T]]:
+        """The entries, one for each message."""
+        entries = self._entries
+        if self._shares:
+            entries.update([(packet_id, entry.of(packet_id)) for packet_id, entry in entries.items()])
+            self._shares = False
+        return cast("dict[int, Entry[T]]", entries)
+
+    def puback(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
         """End a QoS 1 exchange, whatever the reason code of the PUBACK."""
         return self._end(packet_id, _WAIT_PUBACK)
 
+    def pubacks(self, packet_ids: Iterable[int]) -> int:
+        """End many QoS 1 exchanges. Returns how many there were."""
+        entries, unsent = self._entries, self._unsent
+        before = len(entries)
+        for packet_id in packet_ids:
+            entry = entries.get(packet_id)
+            if entry is not None and entry.state is _WAIT_PUBACK:
+                del entries[packet_id]
+                if unsent:
+                    unsent.pop(packet_id, None)
+        return before - len(entries)
+
     def pubrec(self, packet_id: int, now: float) -> Entry[T] | Miss:
         """Go on to PUBREL in a QoS 2 exchange. Returns the entry as it was."""
-        entry = self._entries.get(packet_id)
-        if entry is None:
+        found = self._entries.get(packet_id)
+        if found is None:
             return _NOT_FOUND
+        entry = found.of(packet_id)
         if entry.state is not _WAIT_PUBREC:
             return Miss.REPEATED if entry.state is _WAIT_PUBCOMP else _WRONG_STATE
         if self._unsent:
@@ -122,11 +187,11 @@ class Inflight(Generic[T]):
         self._entries[packet_id] = Entry(message, entry.target, _WAIT_PUBCOMP, now)
         return entry
 
-    def refuse(self, packet_id: int) -> Entry[T] | Miss:
+    def refuse(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
         """End a QoS 2 exchange by a PUBREC with an error: no PUBREL follows.  # [MQTT-4.3.3-4]"""
         return self._end(packet_id, _WAIT_PUBREC)
 
-    def pubcomp(self, packet_id: int) -> Entry[T] | Miss:
+    def pubcomp(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
         """End a QoS 2 exchange."""
         return self._end(packet_id, _WAIT_PUBCOMP)
 
@@ -135,7 +200,7 @@ class Inflight(Generic[T]):
         self._entries.pop(packet_id, None)
         self._unsent.pop(packet_id, None)
 
-    def _end(self, packet_id: int, state: State) -> Entry[T] | Miss:
+    def _end(self, packet_id: int, state: State) -> Entry[T] | Shared[T] | Miss:
         entry = self._entries.get(packet_id)
         if entry is None:
             return _NOT_FOUND
@@ -149,7 +214,7 @@ class Inflight(Generic[T]):
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all that is open is to be sent again."""
         self.limit = limit
-        entries = self._entries.items()
+        entries = self._single().items()
         # PUBRELs first: they are older than what has no PUBREC yet, and they free the client's memory.
         ordered = [item for item in entries if item[1].state is _WAIT_PUBCOMP]
         ordered += [item for item in entries if item[1].state is not _WAIT_PUBCOMP]
@@ -181,7 +246,7 @@ class Inflight(Generic[T]):
         before = now - interval
         overdue = [
             (packet_id, entry)
-            for packet_id, entry in self._entries.items()
+            for packet_id, entry in self._single().items()
             if entry.sent_at <= before and packet_id not in self._unsent
         ]
         for _, entry in overdue:
@@ -191,15 +256,15 @@ class Inflight(Generic[T]):
     def redispatchable(self, shared: Callable[[T], bool]) -> list[Entry[T]]:
         """What another member of a shared group may get when this session ends: QoS 1 without PUBACK. QoS 2 that
         was sent stays with its session and ends with it.  # [MQTT-4.8.2-5]"""
-        return [entry for entry in self._entries.values() if entry.state is _WAIT_PUBACK and shared(entry.target)]
+        return [entry for entry in self._single().values() if entry.state is _WAIT_PUBACK and shared(entry.target)]
 
     def items(self) -> list[tuple[int, Entry[T]]]:
         """All entries, for listings."""
-        return list(self._entries.items())
+        return list(self._single().items())
 
     def export(self) -> tuple[int, list[Exported[T]]]:
         """The last packet id given, and the entries in order, for a store or another node."""
-        entries = self._entries.items()
+        entries = self._single().items()
         return self._last_id, [(packet_id, int(e.state), e.message, e.target) for packet_id, e in entries]
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:

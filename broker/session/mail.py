@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from trunkline.broker.pubsub import Subscribed, Subscriber, Unsubscribed
     from trunkline.broker.session.channel import Channel
+    from trunkline.mqtt.decoder import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
-    from trunkline.mqtt.packets import Packet
     from trunkline.mqtt.reasons import Reason
     from trunkline.router.target import Target
 
@@ -35,7 +35,7 @@ class Received:
     """The packets of one read, in order, and the error that ended them."""
 
     channel: Channel
-    packets: list[Packet]
+    packets: list[Decoded]
     error: ProtocolError | None = None
 
 

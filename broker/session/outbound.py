@@ -18,10 +18,12 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED, MESSAGE_DELIVER, MESSAGE_DROPPED
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
-from trunkline.mqtt.packets import TYPE_OF, Packet, Puback, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.packets import TYPE_OF, Packet, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trunkline.broker.pubsub import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.mqueue import Queued
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.burst import Burst
     from trunkline.mqtt.message import Message
     from trunkline.router import Target
 
@@ -88,6 +91,45 @@ class Outbound:
             if earlier is not None:
                 self._enqueue(earlier, replay.target, min(earlier.qos, replay.target.qos))
         self._enqueue(message, target, qos)
+
+    def deliver_burst(self, burst: Burst, target: Target[Subscriber]) -> None:
+        """As `deliver`, for each of its messages."""
+        qos = burst.qos
+        if target.qos != qos and (target.qos < qos or self._upgrade_qos):
+            qos = target.qos  # [MQTT-3.8.4-8]
+        channel, hooks = self.channel, self._services.hooks
+        if (
+            channel is None
+            or not self.direct
+            or not channel.plain
+            or target.identifiers
+            or not all(map(channel.may_read.get, burst.topics))
+            or hooks.message_deliver
+            or (qos == 0 and hooks.delivery_completed)
+        ):
+            for message in burst.messages:
+                self.deliver(message, target)
+            return
+        count = len(burst)
+        if qos:
+            count = self._number(burst, target, qos, channel)
+        else:
+            self.pieces.append(burst.wire(channel.version))
+        self._sent[qos] += count
+        if count < len(burst):
+            for message in burst.messages[count:]:
+                self.deliver(message, target)
+
+    def _number(self, burst: Burst, target: Target[Subscriber], qos: int, channel: Channel) -> int:
+        """Send the first messages of a burst, as many as the window has room for. Returns how many that were."""
+        count = min(len(burst), self._window.room)
+        if count:
+            some = burst.part(0, count)
+            packet_ids = self._window.insert_burst(some, target, qos, self.now)
+            if packet_ids:
+                self.pieces.append(some.numbered(channel.version, qos, packet_ids))
+            return len(packet_ids)
+        return 0
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         for gone, _, _, reason in self._queue.push(message, target, qos):
@@ -182,15 +224,24 @@ class Outbound:
 
     # The client answers
 
-    def puback(self, packet: Puback) -> None:
-        entry = self._window.puback(packet.packet_id)
-        if type(entry) is Entry:
+    def puback(self, packet_id: int) -> None:
+        entry = self._window.puback(packet_id)
+        if not isinstance(entry, Miss):
             hooks = self._services.hooks
             self._services.metrics.messages_acked += 1
             if hooks.message_acked:
-                hooks.notify(MESSAGE_ACKED, self._client, entry.message)
+                hooks.notify(MESSAGE_ACKED, self._client, entry.of(packet_id).message)
             if hooks.delivery_completed:
-                hooks.notify(DELIVERY_COMPLETED, self._client, entry.message)
+                hooks.notify(DELIVERY_COMPLETED, self._client, entry.of(packet_id).message)
+
+    def pubacks(self, packet_ids: Sequence[int]) -> None:
+        """As `puback`, many of them."""
+        hooks = self._services.hooks
+        if hooks.message_acked or hooks.delivery_completed:
+            for packet_id in packet_ids:
+                self.puback(packet_id)
+        else:
+            self._services.metrics.messages_acked += self._window.pubacks(packet_ids)
 
     def pubrec(self, packet: Pubrec) -> None:
         if packet.reason >= Reason.UNSPECIFIED_ERROR:
@@ -210,8 +261,8 @@ class Outbound:
 
     def pubcomp(self, packet: Pubcomp) -> None:
         entry = self._window.pubcomp(packet.packet_id)
-        if type(entry) is Entry and self._services.hooks.delivery_completed:
-            self._services.hooks.notify(DELIVERY_COMPLETED, self._client, entry.message)
+        if not isinstance(entry, Miss) and self._services.hooks.delivery_completed:
+            self._services.hooks.notify(DELIVERY_COMPLETED, self._client, entry.of(packet.packet_id).message)
 
     def write(self, packet: Packet) -> None:
         """Put a packet behind what goes out in this turn."""

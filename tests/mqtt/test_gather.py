@@ -1,0 +1,106 @@
+"""With `gathers` a decoder gives the same packets, some of them as one object."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.mqtt.burst import Acknowledgements, Burst
+from trunkline.mqtt.decoder import Decoded, Decoder
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.versions import Version
+
+VERSIONS = [Version.V311, Version.V5]
+
+
+def unfolded(packets: Iterable[Decoded]) -> list[object]:
+    single: list[object] = []
+    for packet in packets:
+        if isinstance(packet, Burst):
+            single += packet.messages
+        elif isinstance(packet, Acknowledgements):
+            single += packet.packets
+        else:
+            single.append(packet)
+    return [
+        (p.topic, p.payload, p.qos, p.retain, p.dup, p.packet_id, p.wire3, p.wire5, dict(p.properties))
+        if isinstance(p, Publish)
+        else p
+        for p in single
+    ]
+
+
+def publish(topic: str, payload: bytes, qos: int, packet_id: int, *, retain: bool, dup: bool, key: bool) -> Publish:
+    packet = Publish(topic, payload, qos, retain, {"correlation_data": b"k"} if key else {})
+    packet.packet_id, packet.dup = packet_id if qos else 0, dup and qos > 0
+    return packet
+
+
+ids = st.integers(1, 65_535)
+publishes = st.builds(
+    publish,
+    st.sampled_from(["a", "a", "b/c", "x" * 300]),
+    st.sampled_from([b"", b"1", b"22", b"z" * 126, b"y" * 300]),
+    st.sampled_from([0, 0, 1, 2]),
+    ids,
+    retain=st.sampled_from([False, False, False, True]),
+    dup=st.sampled_from([False, False, False, True]),
+    key=st.sampled_from([False, False, False, True]),
+)
+others = st.one_of(
+    *[st.builds(kind, ids, st.sampled_from([0, 0, 0, 0x80])) for kind in (Puback, Pubrec, Pubrel, Pubcomp)],
+    st.builds(Pingreq),
+)
+
+
+def wire_of(packet: Publish | Puback | Pubrec | Pubrel | Pubcomp | Pingreq, version: Version) -> bytes:
+    if isinstance(packet, Publish) and version != Version.V5:
+        packet.properties = {}
+    elif version != Version.V5 and not isinstance(packet, Pingreq):
+        packet.reason = 0
+    elif isinstance(packet, Pubrel | Pubcomp) and packet.reason:
+        packet.reason = 0x92
+    return encode(packet, version)
+
+
+@given(
+    st.sampled_from(VERSIONS),
+    st.lists(st.tuples(st.one_of(publishes, others), st.integers(1, 4)), max_size=15),
+    st.lists(st.integers(1, 400), max_size=6),
+    st.sampled_from([b"", b"\x32\x05\0\1a\0\0", b"\x40\2\0\0", b"\x30\x80", b"\xf1", b"\x30\x02\0\1", b"\x36\0"]),
+)
+def test_the_same_packets_come_out_however_the_bytes_are_cut(
+    version: Version, sent: list[tuple[Publish | Puback, int]], cuts: list[int], end: bytes
+) -> None:
+    data = b"".join([wire_of(packet, version) * times for packet, times in sent]) + end
+    gathering, plain = Decoder(version=version, gathers=True), Decoder(version=version)
+    found: list[Decoded] = []
+    expected: list[Decoded] = []
+    for cut in [*cuts, len(data)]:
+        chunk, data = data[:cut], data[cut:]
+        found += gathering.feed(chunk)
+        expected += plain.feed(chunk)
+    assert unfolded(found) == unfolded(expected)
+    assert str(gathering.error) == str(plain.error)
+    assert gathering.buffered == plain.buffered
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_alike_comes_as_one(version: Version) -> None:
+    decoder = Decoder(version=version, gathers=True)
+    message = encode(Publish("a", b"1"), version)
+    acknowledgement = encode(Puback(5), version)
+    decoder.feed(message)
+    kinds = [type(packet) for packet in decoder.feed(3 * message + 2 * acknowledgement + message + acknowledgement)]
+    assert kinds == [Burst, Acknowledgements, Publish, Puback]
+
+
+def test_topics_may_differ() -> None:
+    decoder = Decoder(version=Version.V5, gathers=True)
+    data = b"".join([encode(Publish(topic, b"1" * size), Version.V5) for topic, size in (("a", 1), ("b/c", 200))])
+    decoder.feed(data)
+    (burst,) = decoder.feed(3 * data)
+    assert isinstance(burst, Burst)
+    assert list(burst.topics) == ["a", "b/c"] * 3
