@@ -87,7 +87,7 @@ class Spread:
 @dataclass(slots=True)
 class Account:
     """What clients of one kind sent and had, by phase: a message belongs to the phase in which it was due, an arrival
-    to the one in which it came, the last being what came after the end."""
+    to the one in which it came; the last of each is what is after the end. A message counts once for each subscriber."""
 
     edges: list[int]
     sent: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Account:
 
     def begin(self) -> None:
         phases = len(self.edges) - 1
-        self.sent, self.arrived = [0] * phases, [0] * (phases + 1)
+        self.sent, self.arrived = [0] * (phases + 1), [0] * (phases + 1)
         self.latencies = [Latencies() for _ in range(phases)]
 
     def phase(self, moment: int) -> int:
@@ -269,7 +269,11 @@ class Station:
             # epoll itself counts in milliseconds
             if select.select([epoll], [], [], max(0, until - clock()) / 1e9)[0]:
                 turn(0)
+        self.end()
         self._drain()
+
+    def end(self) -> None:
+        """Whoever sends without a plan stops here."""
 
     def complete(self) -> bool:
         return all(account.lost == 0 for account in self.accounts.values())
@@ -437,6 +441,8 @@ def maximum(broker: Running, qos: int, seconds: float, cores: Sequence[int]) -> 
     outcome = measure(
         workload, broker, wire.V311, cores=list(cores), workers=workers, warmup=min(0.5, seconds), seconds=seconds
     )
+    if outcome.lost or not outcome.rate:
+        raise RunFailed(f"no maximum: {outcome.rate:,.0f} a second, {outcome.lost:,} lost")
     return outcome.rate
 
 
