@@ -127,6 +127,21 @@ class Ref(Generic[M_contra]):
             self._scheduler.enqueue(self)
         messages.append(message)
 
+    def hand(self, message: M_contra) -> None:
+        """As `cast`, but handled at once when nothing waits before it: for a poller in its turn, which is no handler, so
+        that an actor fed by it costs no place in the run queue."""
+        scheduler = self._scheduler
+        if self._messages or scheduler._stepping:
+            self.cast(message)
+            return
+        scheduler._stepping = True
+        try:
+            self._actor.handle(message)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+        except Exception as error:  # noqa: BLE001 - the actor's end is the handling
+            self._crash(error)
+        finally:
+            scheduler._stepping = False
+
     async def call(self, request: object, *, timeout: float = 5.0) -> Any:  # noqa: ASYNC109 - a scope of trio's a call costs as much as the call
         """Send a request and wait for the reply.
 

@@ -273,6 +273,7 @@ class Admission:
         channel = Channel(
             self._client,
             self._connection.ref.cast,
+            self._connection.send,
             connect.version,
             connect.clean_start,
             expiry,

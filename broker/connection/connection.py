@@ -1,7 +1,7 @@
 """A network connection as an actor: from its first byte to its last.
 
-It decodes what comes in and hands each read's packets to its session in one cast; what the session sends leaves in
-one write. After the end it lingers: the peer must be able to read the last packet before the socket is torn down.
+It decodes what comes in and hands each read's packets to its session in one cast; what the session sends in a turn
+leaves in one write. After the end it lingers: the peer must be able to read the last packet before the socket is torn down.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _logger = logging.getLogger("trunkline.connection")
 #: Bytes of answers that may wait for a client before nothing more is read from it.
 OUTPUT_LIMIT: Final = 1_048_576
 
-#: Bytes that came in, wire bytes to go out, or an event.
-Mail: TypeAlias = "bytes | list[bytes] | Ended | Drained | mail.Close | mail.Pause | mail.Resume"
+#: Bytes that came in, or an event.
+Mail: TypeAlias = "bytes | Ended | Drained | mail.Close | mail.Pause | mail.Resume"
 
 
 class Connection(Actor[Any]):
@@ -74,25 +74,12 @@ class Connection(Actor[Any]):
     def init(self) -> None:
         self._heard = trio.current_time()  # a start may be outside of the scheduler's turns
         self._timer: Timer = self.scheduler.call_at(self._heard + self._silence, self._check_silence)
-        self._transport.start(self.ref.cast, self.start_task)
-
-    def handle_many(self, messages: list[Mail]) -> None:
-        pieces: list[bytes] | None = None
-        for message in messages:
-            if type(message) is list:
-                pieces = message if pieces is None else pieces + message
-            elif type(message) is bytes:
-                self._received(message)
-            else:
-                if pieces is not None:
-                    self.send(pieces)
-                    pieces = None
-                self.handle(message)
-        if pieces is not None:
-            self.send(pieces)
+        self._transport.start(self.ref.hand, self.start_task)
 
     def handle(self, message: Mail) -> None:
-        if isinstance(message, Ended):
+        if type(message) is bytes:
+            self._received(message)
+        elif isinstance(message, Ended):
             self._ended(message.error)
         elif isinstance(message, Drained):
             self.resume(self)
@@ -123,6 +110,8 @@ class Connection(Actor[Any]):
             self._admission.received(packets, decoder.error, decoder.version)
 
     def send(self, pieces: list[bytes]) -> None:
+        """Put wire bytes on their way. The session calls this at the end of its turn: a message to the connection would
+        only have the same done later."""
         if self.closing:
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)

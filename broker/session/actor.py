@@ -1,7 +1,7 @@
 """A session as an actor: the owner of one client id, from its first CONNECT to the end of its session.
 
 Mail of the client's connection, deliveries of publishers, answers of the router and timers all come through one
-mailbox, so nothing here needs a lock. What goes out is collected during a turn and leaves in one cast at its end.
+mailbox, so nothing here needs a lock. What goes out is collected during a turn and leaves in one piece at its end.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class SessionActor(Actor["mail.ToSession"]):
     def _flush(self) -> None:
         outbound = self._outbound
         if outbound.pieces and self.channel is not None:
-            self.channel.cast(outbound.pieces)
-            outbound.pieces = []
+            pieces, outbound.pieces = outbound.pieces, []
+            self.channel.send(pieces)
         self._inbound.end_turn()
 
     def _fill(self) -> None:

@@ -23,8 +23,10 @@ class Channel:
     """Lives from CONNECT to the end of the network connection. A session has one, or none while its client is away."""
 
     client: ClientInfo
-    #: Mail for the connection: wire bytes in order, or a request of `trunkline.broker.session.mail`.
+    #: Requests to the connection.
     cast: Callable[[ToConnection], None]
+    #: Wire bytes for the client, in order.
+    send: Callable[[list[bytes]], None]
     version: Version
     clean_start: bool = True
     #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.

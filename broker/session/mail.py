@@ -144,5 +144,4 @@ if TYPE_CHECKING:
         | RulesChanged
         | Timeout
     )
-    #: Wire bytes in the order in which they are to leave, or a request.
-    ToConnection: TypeAlias = list[bytes] | Close | Pause | Resume
+    ToConnection: TypeAlias = Close | Pause | Resume

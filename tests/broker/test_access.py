@@ -22,7 +22,7 @@ class Rules:
         self.hooks, self.metrics = Hooks(), Metrics()
         self.hooks.add("client.check_acl", self.check)
         self.access = Access(self.hooks, self.metrics, Config.from_mapping(settings))
-        self.channel = Channel(ClientInfo("a"), cast("Any", None), Version.V5)
+        self.channel = Channel(ClientInfo("a"), cast("Any", None), cast("Any", None), Version.V5)
 
     def check(self, client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
         self.asked.append((action, topic, qos, retain))
