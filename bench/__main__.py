@@ -1,120 +1,155 @@
 """Brokers side by side: every round starts each peer afresh, one after the other, so that the machine's moods hit all."""
 
 import argparse
-import dataclasses
 import pstats
-import shlex
 import sys
 import tempfile
 from pathlib import Path
 
-from bench import wire
-from bench.load import RunFailed, generator_cores, measure
+from bench import results
+from bench.compare import compare
+from bench.load import Outcome, RunFailed, generator_cores, measure
+from bench.markdown import markdown
+from bench.options import chosen_peers, parse
 from bench.peers import PEERS, NotStarted, Peer, running
-from bench.report import Series, line, table, write_json
+from bench.plan import FORMS, VERSIONS, Group, allow_files, groups, within
+from bench.plot import NotDrawn, plot
+from bench.progress import Progress
+from bench.report import generator_margin, line, short_table, table
+from bench.results import NotResults, Series
 from bench.wire import Refused
 from bench.workloads import WORKLOADS
 
-VERSIONS = {"3.1.1": wire.V311, "5": wire.V5}
+
+class Bench:
+    """All runs of one call."""
+
+    def __init__(self, options: argparse.Namespace, peers: list[Peer], plan: list[Group]) -> None:
+        self.options, self.peers, self.plan = options, peers, plan
+        self.core, self.cores = (None, []) if options.unpinned else generator_cores()
+        self.generators = options.generators or min(3, max(1, len(self.cores)))
+        self.everything: list[Series] = []
+        self.versions = {peer.name: peer.version() for peer in peers}
+        able = sum(peer.cannot(group.workload, group.version) is None for group in plan for peer in peers)
+        self.progress = Progress(able * options.rounds)
+
+    def run(self) -> None:
+        for group in self.plan:
+            all_series = [group.empty(peer.name, peer.cannot(group.workload, group.version)) for peer in self.peers]
+            self.everything += all_series
+            self.run_group(group, all_series)
+            if self.options.form != "short":
+                for series in all_series:
+                    self.progress.say(line(series, all_series[0]))
+            if self.options.json:
+                results.write(self.options.json, self.document())
+
+    def run_group(self, group: Group, all_series: list[Series]) -> None:
+        with tempfile.TemporaryDirectory(prefix="bench-profile-") as folder:
+            profile = Path(folder) / "prof" if self.options.profile else None
+            for number in range(self.options.rounds):
+                for series, peer in zip(all_series, self.peers, strict=True):
+                    if series.unsupported is None:
+                        self.progress.begin(f"{results.Case(*of(group))}, {peer.name}, round {number + 1}")
+                        self.run_once(group, series, peer, profile if peer.name == "trunkline" else None)
+                        self.progress.end()
+            if profile is not None and profile.exists():
+                pstats.Stats(str(profile)).sort_stats("tottime").print_stats(35)
+
+    def run_once(self, group: Group, series: Series, peer: Peer, profile: Path | None) -> None:
+        options = self.options
+        try:
+            with running(peer, self.core, profile) as broker:
+                outcome: Outcome = measure(
+                    group.workload,
+                    broker,
+                    VERSIONS[group.version],
+                    cores=self.cores,
+                    workers=self.generators,
+                    warmup=options.warmup,
+                    seconds=options.seconds,
+                )
+            series.outcomes.append(outcome)
+        except (RunFailed, NotStarted, Refused, OSError) as error:
+            series.failures.append(str(error))
+            self.progress.say(f"{peer.name}: {error}")
+
+    def document(self) -> dict[str, object]:
+        options = {key: str(value) if isinstance(value, Path) else value for key, value in vars(self.options).items()}
+        return results.document(options, self.versions, self.everything)
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--workload", "-w", action="append", choices=[*WORKLOADS, "all"], help="default: all")
-    parser.add_argument(
-        "--peer",
-        "-p",
-        action="append",
-        help=f"{', '.join(PEERS)}, or NAME=COMMAND with {{port}} in it; default: mosquitto and trunkline",
-    )
-    parser.add_argument("--version", "-V", action="append", choices=list(VERSIONS), help="default: 3.1.1")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="measured time of a round")
-    parser.add_argument("--warmup", type=float, default=0.5)
-    parser.add_argument(
-        "--generators", type=int, help="generator processes; default: one a core that is left, 3 at most"
-    )
-    parser.add_argument("--flows", type=int, help="at most so many pairs, subscribers or connections")
-    parser.add_argument("--window", type=int, help="at most so many messages on their way")
-    parser.add_argument("--topics", type=int, help="at most so many topics a publisher")
-    parser.add_argument("--unpinned", action="store_true", help="leave it to the system which core runs what")
-    parser.add_argument("--config", type=Path, help="configuration file for trunkline")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--profile", action="store_true", help="run trunkline under cProfile and show where time goes")
-    parser.add_argument("--list", action="store_true", help="the workloads, and nothing else")
-    return parser.parse_args()
+def of(group: Group) -> tuple[str, str, int]:
+    return group.workload.name, group.version, group.workload.payload
 
 
-def chosen_peers(options: argparse.Namespace) -> list[Peer]:
-    peers = []
-    for text in options.peer or (["trunkline"] if options.profile else ["mosquitto", "trunkline"]):
-        name, given, command = text.partition("=")
-        if given:
-            peer = Peer(name, shlex.split(command))
-        elif name in PEERS:
-            peer = PEERS[name]
-        else:
-            sys.exit(f"unknown peer {name!r}: {', '.join(PEERS)}, or NAME=COMMAND")
-        if name == "trunkline" and options.config:
-            peer = dataclasses.replace(peer, command=[*peer.command, "--config", str(options.config.resolve())])
-        if reason := peer.missing():
-            print(f"without {name}: {reason}", file=sys.stderr)
-            continue
-        peers.append(peer)
-    return peers
+def run(arguments: list[str]) -> int:
+    options, form = parse(arguments)
+    if options.list:
+        show_lists()
+        return 0
+    before = results.read(options.compare) if options.compare else None
+    files = allow_files()
+    workloads = []
+    for name in options.workload:
+        asked = WORKLOADS[name].scaled(
+            flows=options.flows, window=options.window, topics=options.topics, held=options.held
+        )
+        workload = within(asked, files)
+        if workload.flows < asked.flows:
+            print(f"{name}: {workload.flows:,} connections, as {files:,} files may be open", file=sys.stderr)
+        workloads.append(workload)
+    bench = Bench(options, chosen_peers(options, form), list(groups(workloads, options.version, options.payload)))
+    bench.run()
+    kept = bench.document()
+    print(short_table(bench.everything) if options.form == "short" else table(bench.everything))
+    if options.form != "short" and (margin := generator_margin(results.rows(kept))):
+        print(margin)
+    if before is not None:
+        print(f"\n{compare(before, kept)}")
+    if options.markdown:
+        options.markdown.write_text(markdown(kept))
+    if options.plot:
+        plot(kept, options.plot)
+    return 0 if all(series.good for series in bench.everything) else 1
+
+
+def show_lists() -> None:
+    for workload in WORKLOADS.values():
+        print(f"{workload.name:<16}{workload.text}{'; also with larger payloads' if workload.sizes else ''}")
+    print()
+    for peer in PEERS.values():
+        print(f"{peer.name:<16}{peer.missing() or peer.version() or ''}")
+    print()
+    for name, form in FORMS.items():
+        print(f"{name:<16}{form.text}")
+
+
+def show(command: str, arguments: list[str]) -> int:
+    """What can be done with results that were kept."""
+    names = {"plot": ["results", "chart"], "markdown": ["results", "table"], "compare": ["before", "after"]}[command]
+    parser = argparse.ArgumentParser(prog=f"python -m bench {command}")
+    for name in names:
+        parser.add_argument(name, type=Path, metavar=f"{name.upper()}{'' if name in ('chart', 'table') else '.json'}")
+    first, second = vars(parser.parse_args(arguments)).values()
+    kept = results.read(first)
+    if command == "plot":
+        plot(kept, second)
+    elif command == "markdown":
+        second.write_text(markdown(kept))
+    else:
+        print(compare(kept, results.read(second)))
+    return 0
 
 
 def main() -> int:
-    options = arguments()
-    if options.list:
-        for workload in WORKLOADS.values():
-            print(f"{workload.name:<15}{workload.text}")
-        return 0
-    names = options.workload or ["all"]
-    workloads = [
-        workload.scaled(flows=options.flows, window=options.window, topics=options.topics)
-        for workload in WORKLOADS.values()
-        if "all" in names or workload.name in names
-    ]
-    versions = options.version or ["3.1.1"]
-    peers = chosen_peers(options)
-    broker_core, cores = (None, []) if options.unpinned else generator_cores()
-    generators = options.generators or min(3, max(1, len(cores)))
-    folder = Path(tempfile.mkdtemp(prefix="bench-profile-")) if options.profile else None
-
-    everything: list[Series] = []
-    for workload in workloads:
-        for version in versions:
-            group = [Series(workload, version, peer.name) for peer in peers]
-            everything += group
-            for round_number in range(options.rounds):
-                for series, peer in zip(group, peers, strict=True):
-                    profile = folder / f"{workload.name}-{version}-{round_number}.prof" if folder else None
-                    try:
-                        with running(peer, broker_core, profile if peer.name == "trunkline" else None) as broker:
-                            outcome = measure(
-                                workload,
-                                broker,
-                                VERSIONS[version],
-                                cores=cores,
-                                workers=generators,
-                                warmup=options.warmup,
-                                seconds=options.seconds,
-                            )
-                            series.outcomes.append(outcome)
-                    except (RunFailed, NotStarted, Refused, OSError) as error:
-                        series.failures.append(str(error))
-                        print(f"{peer.name}: {error}", file=sys.stderr)
-            for series in group:
-                print(line(series, group[0]), file=sys.stderr, flush=True)
-            if folder:
-                for profile in sorted(folder.glob(f"{workload.name}-{version}-*.prof"))[-1:]:
-                    pstats.Stats(str(profile)).sort_stats("tottime").print_stats(35)
-    print(table(everything))
-    if options.json:
-        chosen = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-        write_json(options.json, chosen, everything)
-    return 0 if all(series.ranked for series in everything) else 1
+    arguments = sys.argv[1:]
+    try:
+        if arguments and arguments[0] in ("plot", "markdown", "compare"):
+            return show(arguments[0], arguments[1:])
+        return run(arguments)
+    except (NotResults, NotDrawn) as error:
+        sys.exit(f"bench: {error}")
 
 
 if __name__ == "__main__":

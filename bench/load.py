@@ -9,15 +9,18 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from bench.loop import BrokenRun
+from bench.parts import Part
 from bench.peers import Running, cpu_seconds
+from bench.slots import PREPARE, RUN, STOP, Slots
 from bench.wire import Refused
-from bench.workloads import Part, Slots, Workload
+from bench.workloads import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUN, STOP = 1, 2
 PATIENCE = 8.0  # s without any progress after which what is missing counts as lost
+PREPARATION = 300.0  # s for what is made before a run; a million subscriptions take some brokers minutes
+SETTLING = 0.2  # s after which the memory that the preparation took is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Outcome:
     broker_cpu: float  # share of one core while it was measured
     generator_cpu: float  # of the busiest generator process
     broker_memory: int  # resident bytes at the end
+    bytes_each: float | None = None  # resident bytes of each connection, subscription or message that is held
 
 
 class RunFailed(Exception):
@@ -71,9 +75,17 @@ def measure(
     try:
         _collect(pipes, 60)  # all are connected
         pids = [child.pid or 0 for child in children]
-        unit = workload.frame_size(version) if workload.counts_bytes else 1
+        empty, cpu_empty, began = broker.memory(), broker.cpu_seconds(), time.perf_counter()
+        slots.phase = PREPARE
+        _collect(pipes, PREPARATION)
+        if workload.held:
+            _pause(pipes, SETTLING)
+        bytes_each = (broker.memory() - empty) / workload.held if workload.held else None
+        cpu_held = (broker.cpu_seconds() - cpu_empty) / (time.perf_counter() - began)
         if workload.kind == "idle":
-            return _measure_idle(workload, broker, slots, pipes)
+            slots.phase = STOP
+            _collect(pipes, 60)
+            return Outcome(bytes_each or 0.0, 0, 0, cpu_held, 0.0, broker.memory(), bytes_each)
         slots.phase = RUN
         _pause(pipes, warmup)
         cpu_before = [broker.cpu_seconds(), *map(cpu_seconds, pids)]
@@ -95,7 +107,8 @@ def measure(
                 child.kill()
                 child.join()
     total = {key: sum(account[key] for account in accounts) for key in accounts[0]}
-    expected = total["sent"] * (workload.flows if workload.kind == "fanout" else 1)
+    expected = total["sent"] * workload.copies
+    unit = workload.frame_size(version) if workload.counts_bytes else 1
     return Outcome(
         rate=(after - before) / unit / (ended - started),
         lost=max(0, expected + total["duplicates"] - total["received"]),
@@ -103,34 +116,28 @@ def measure(
         broker_cpu=cpu[0],
         generator_cpu=max(cpu[1:]),
         broker_memory=memory,
+        bytes_each=bytes_each,
     )
 
 
-def _measure_idle(workload: Workload, broker: Running, slots: Slots, pipes: list[Connection]) -> Outcome:
-    before, cpu_before, started = broker.memory(), broker.cpu_seconds(), time.perf_counter()
-    slots.phase = RUN
-    while slots.delivered < workload.flows:
-        _pause(pipes, 0.01)
-    _pause(pipes, 0.2)
-    memory = broker.memory()
-    cpu = (broker.cpu_seconds() - cpu_before) / (time.perf_counter() - started)
-    slots.phase = STOP
-    _collect(pipes, 60)
-    return Outcome((memory - before) / workload.flows, 0, 0, cpu, 0.0, memory)
-
-
 def _collect(pipes: list[Connection], timeout: float) -> list[dict[str, int]]:
-    answers = []
-    for pipe in pipes:
-        if not pipe.poll(timeout):
-            raise RunFailed("a generator doesn't answer")
-        try:
-            answer = pipe.recv()
-        except EOFError:
-            raise RunFailed("a generator died") from None
-        if isinstance(answer, str):
-            raise RunFailed(answer)
-        answers.append(answer)
+    """One answer of each, or the first error."""
+    answers: list[dict[str, int]] = []
+    open_pipes, deadline = set(pipes), time.monotonic() + timeout
+    while open_pipes:
+        ready = wait(open_pipes, max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise RunFailed(f"a generator doesn't answer within {timeout:.0f} s")
+        for pipe in ready:
+            assert isinstance(pipe, Connection)
+            open_pipes.remove(pipe)
+            try:
+                answer = pipe.recv()
+            except EOFError:
+                raise RunFailed("a generator died") from None
+            if isinstance(answer, str):
+                raise RunFailed(answer)
+            answers.append(answer)
     return answers
 
 
@@ -154,20 +161,21 @@ def _work(
         os.sched_setaffinity(0, {core})
     gc.disable()
     try:
-        part = Part(workload, address, version, worker, slots)
+        part = Part.kinds[workload.kind](workload, address, version, worker, slots)
         pipe.send({})
-        while slots.phase == 0:
-            time.sleep(0.001)
-        if workload.kind == "idle":
-            part.open_idle()
-            while slots.phase == RUN:
-                time.sleep(0.005)
-            pipe.send({})
-            return
+        _await(slots, PREPARE)
+        part.prepare()
+        pipe.send({})
+        _await(slots, RUN)
         _drive(part, slots)
         pipe.send(part.account())
     except (BrokenRun, Refused, OSError) as error:  # anything else is a mistake here: let it be seen
         pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _await(slots: Slots, phase: int) -> None:
+    while slots.phase < phase:
+        time.sleep(0.001)
 
 
 def _drive(part: Part, slots: Slots) -> None:

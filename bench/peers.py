@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,11 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from bench import wire
+from bench.workloads import Workload
 
 BENCH: Final = Path(__file__).parent
 ROOT: Final = BENCH.parent
@@ -35,36 +37,135 @@ log_type none
 user root
 """
 
+# As large a window as the publishers use, and no line of log a connection, as above. The bounds of the queues stay:
+# they hold publishers back, and drop nothing of what the generator has on its way.
+TRUNKLINE_CONF: Final = """\
+[session]
+max_inflight = 1000
+max_subscriptions = 0
+
+[log]
+level = "warning"
+"""
+
+# MQTT stands on JetStream there, whose streams are files; what can be in memory is. Its other port is any free one.
+NATS_CONF: Final = """\
+server_name: "bench"
+listen: "127.0.0.1:-1"
+jetstream {{ store_dir: "{folder}/jetstream" }}
+mqtt {{ listen: "127.0.0.1:{port}", max_ack_pending: 65535, consumer_memory_storage: true }}
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`command` and `config` may hold {port}, {config} and {python}."""
+    """`command`, `config` and `about` may hold {port}, {folder}, {config}, {python} and {bench}."""
 
     name: str
     command: list[str]
     config: str = ""
+    about: list[str] = field(default_factory=list)  # says its version
+    versions: tuple[str, ...] = ("3.1.1", "5")
+    max_qos: int = 2
+    shared: bool = True  # has shared subscriptions, for any version
+    pinned: bool = True  # to one core
+    needs: str = ""  # what there must be, when there is not
 
     def missing(self) -> str | None:
+        if self.needs:
+            return self.needs
         program = self.command[0].format(python=sys.executable)
         return None if shutil.which(program) else f"{program} isn't installed"
 
+    def cannot(self, workload: Workload, version: str) -> str | None:
+        """What of the workload is not offered: that is no failure."""
+        if version not in self.versions:
+            return f"MQTT {version}"
+        if workload.qos > self.max_qos:
+            return f"QoS {workload.qos}"
+        return "shared subscriptions" if workload.shared and not self.shared else None
 
-def mosquitto() -> str:
-    return shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+    def version(self) -> str | None:
+        if not self.about:
+            return None
+        command = [part.format(python=sys.executable, bench=BENCH) for part in self.about]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=20, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        found = re.search(r"\d+(\.\w+)+", done.stdout + done.stderr)
+        return found[0] if found else None
+
+    def with_config(self, file: Path) -> "Peer":
+        """With a configuration of the user's own, where it is."""
+        return replace(self, command=[part.replace("{config}", str(file)) for part in self.command])
 
 
-PEERS: Final = {
-    "mosquitto": Peer("mosquitto", [mosquitto(), "-c", "{config}"], MOSQUITTO_CONF),
-    # two lines of log a connection otherwise, where Mosquitto writes none
-    "trunkline": Peer(
-        "trunkline",
-        [
-            *("{python}", "-m", "trunkline", "serve", "--log-level", "warning"),
-            *("--listen", "tcp://127.0.0.1:{port}"),
-        ],
-    ),
-    "sink": Peer("sink", ["{python}", "-m", "bench.sink", "{port}"]),
-}
+def mosquitto() -> Peer:
+    program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+    return Peer("mosquitto", [program, "-c", "{config}"], MOSQUITTO_CONF, [program, "-h"])
+
+
+def trunkline() -> Peer:
+    program = ["{python}", "-m", "trunkline"]
+    serve = [*program, "serve", "--config", "{config}", "--listen", "tcp://127.0.0.1:{port}"]
+    return Peer("trunkline", serve, TRUNKLINE_CONF, [*program, "--version"])
+
+
+def nats() -> Peer:
+    """Go's scheduler makes the most of several cores, and so it is measured."""
+    program = shutil.which("nats-server") or "/usr/sbin/nats-server"
+    return Peer(
+        "nats-server",
+        [program, "-c", "{config}"],
+        NATS_CONF,
+        [program, "--version"],
+        versions=("3.1.1",),
+        max_qos=1,  # 2 since 2.10
+        shared=False,
+        pinned=False,
+    )
+
+
+def aedes(modules: str | None) -> Peer:
+    """`modules` is the folder that npm installed it into; otherwise the environment names it."""
+    named = [modules] if modules else [os.environ.get("BENCH_NODE_MODULES", "")]
+    folders = [*named, *os.environ.get("NODE_PATH", "").split(os.pathsep)]
+    folder = next((each for each in folders if each and (Path(each) / "aedes").is_dir()), None)
+    return Peer(
+        "aedes",
+        ["node", "{bench}/aedes.mjs", "{port}", folder or ""],
+        about=["node", "-p", f"require('{folder}/aedes/package.json').version"],
+        versions=("3.1.1",),
+        shared=False,
+        needs="" if folder else "no aedes in --node-modules, BENCH_NODE_MODULES or NODE_PATH",
+    )
+
+
+def amqtt(program: str | None) -> Peer:
+    """`program` is its command, beside which is the interpreter that it is installed for."""
+    found = shutil.which(program or os.environ.get("BENCH_AMQTT") or "amqtt")
+    python = str(Path(found).resolve().parent / "python") if found else "python"
+    return Peer(
+        "amqtt",
+        [python, "-I", "{bench}/serve_amqtt.py", "{port}"],
+        about=[python, "-I", "-c", "import amqtt; print(amqtt.__version__)"],
+        versions=("3.1.1",),
+        shared=False,
+        needs="" if found else "no amqtt in --amqtt, BENCH_AMQTT or on the PATH",
+    )
+
+
+def sink() -> Peer:
+    return Peer("sink", ["{python}", "-m", "bench.sink", "{port}"])
+
+
+def known(*, node_modules: str | None = None, amqtt_program: str | None = None) -> dict[str, Peer]:
+    peers = [mosquitto(), trunkline(), nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
+    return {peer.name: peer for peer in peers}
+
+
+PEERS: Final = known()
 
 
 def free_port() -> int:
@@ -111,16 +212,15 @@ def running(peer: Peer, core: int | None, profile: Path | None = None) -> Iterat
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         config = Path(folder) / "config"
-        config.write_text(peer.config.format(port=port))
-        command = [part.format(port=port, config=config, python=sys.executable) for part in peer.command]
+        config.write_text(peer.config.format(port=port, folder=folder))
+        places = {"port": port, "config": config, "folder": folder, "python": sys.executable, "bench": BENCH}
+        command = [part.format_map(places) for part in peer.command]
         if profile is not None:
             command[1:1] = ["-m", "cProfile", "-o", str(profile)]
         output = Path(folder) / "output"
-        with output.open("wb") as stream:
+        with output.open("wb") as stream, _confined(core if peer.pinned else None):
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=ROOT)
         try:
-            if core is not None:
-                os.sched_setaffinity(process.pid, {core})
             _wait(process, ("127.0.0.1", port), output)
             yield Running(("127.0.0.1", port), process)
             if process.poll() is not None:
@@ -135,6 +235,20 @@ def running(peer: Peer, core: int | None, profile: Path | None = None) -> Iterat
         said = output.read_text(errors="replace")
         if "Traceback" in said:
             print(f"--- {peer.name} said:\n{said[-3000:]}\n---", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _confined(core: int | None) -> Iterator[None]:
+    """What is started meanwhile stays on the core, with all threads that it will ever have."""
+    if core is None:
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _wait(process: subprocess.Popen[bytes], address: tuple[str, int], output: Path) -> None:

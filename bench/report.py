@@ -1,93 +1,26 @@
-"""Figures: medians over the rounds, ratios between the peers, one line each."""
+"""The table: medians over the rounds, ratios between the peers, one line each."""
 
-import json
-import os
-import platform
 import statistics
-import sys
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Final
 
-from bench.load import Outcome
-from bench.workloads import Workload
+from bench.results import Case, Row, Series, machine, size
 
+__all__ = ["generator_margin", "line", "machine", "short_table", "table"]
 
-@dataclass(slots=True)
-class Series:
-    """What one peer did in one workload, round by round."""
+MARGIN: Final = 2.0  # times as fast as the fastest broker the generator should be able to be
 
-    workload: Workload
-    version: str
-    peer: str
-    outcomes: list[Outcome] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    @property
-    def lost(self) -> int:
-        return sum(outcome.lost for outcome in self.outcomes)
-
-    @property
-    def ranked(self) -> bool:
-        """A run that lost something, or failed, has no rate."""
-        return bool(self.outcomes) and not self.lost and not self.failures
-
-    @property
-    def median(self) -> float:
-        return statistics.median(outcome.rate for outcome in self.outcomes)
-
-    @property
-    def per_cpu_second(self) -> float | None:
-        """The rate by the processor time that the broker took: what a busy machine disturbs least."""
-        if self.workload.kind == "idle":
-            return None
-        return statistics.median(outcome.rate / max(outcome.broker_cpu, 0.01) for outcome in self.outcomes)
-
-    def as_json(self) -> dict[str, Any]:
-        rates = [round(outcome.rate, 1) for outcome in self.outcomes]
-        return {
-            "workload": self.workload.name,
-            "version": self.version,
-            "peer": self.peer,
-            "unit": self.workload.unit,
-            "ranked": self.ranked,
-            "median": round(self.median, 1) if rates else None,
-            "min": min(rates, default=None),
-            "max": max(rates, default=None),
-            "per_cpu_second": round(self.per_cpu_second or 0, 1) if rates else None,
-            "lost": self.lost,
-            "failures": self.failures,
-            "rounds": [asdict(outcome) for outcome in self.outcomes],
-        }
-
-
-def machine() -> dict[str, Any]:
-    model = ""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    return {
-        "cpu": model or platform.processor(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-    }
-
-
-HEADER = (
-    f"{'workload':<15}{'MQTT':<7}{'peer':<12}{'median':>12}{'min … max':>25}{'ratio':>8}"
+HEADER: Final = (
+    f"{'workload':<16}{'MQTT':<7}{'payload':<9}{'peer':<12}{'median':>12}{'min … max':>25}{'ratio':>8}"
     f"{'per CPU s':>12}{'broker':>8}{'gen.':>6}"
 )
 
 
 def line(series: Series, first: Series | None) -> str:
     """The ratio is to the first peer of the run."""
-    name = f"{series.workload.name:<15}{series.version:<7}{series.peer:<12}"
+    workload = series.workload
+    name = f"{workload.name:<16}{series.version:<7}{size(workload.payload):<9}{series.peer:<12}"
+    if series.unsupported:
+        return f"{name}  not supported: {series.unsupported}"
     if series.failures:
         return f"{name}  failed: {series.failures[0].strip().splitlines()[-1]}"
     if not series.outcomes:
@@ -101,33 +34,68 @@ def line(series: Series, first: Series | None) -> str:
     work = f"{series.per_cpu_second:,.0f}" if series.per_cpu_second else "-"
     broker = statistics.median(outcome.broker_cpu for outcome in series.outcomes)
     generator = statistics.median(outcome.generator_cpu for outcome in series.outcomes)
-    return f"{name}{series.median:>12,.0f}{span:>25}{ratio:>8}{work:>12}{broker:>8.0%}{generator:>6.0%}"
+    held = ""
+    if series.bytes_each is not None and workload.kind != "idle":
+        held = f"  {series.bytes_each:,.0f} bytes/{workload.held_unit}"
+    return f"{name}{series.median:>12,.0f}{span:>25}{ratio:>8}{work:>12}{broker:>8.0%}{generator:>6.0%}{held}"
 
 
 def table(all_series: list[Series]) -> str:
     lines = [HEADER, "-" * len(HEADER)]
     group: list[Series] = []
     for series in all_series:
-        if group and (group[0].workload.name, group[0].version) != (series.workload.name, series.version):
+        if group and case_of(group[0]) != case_of(series):
             lines.append("")
             group = []
         group.append(series)
         lines.append(line(series, group[0]))
     lines += [
         "",
-        "deliveries/s, connections/s, or (idle) resident bytes a connection; ratio to the first peer.",
+        "deliveries/s, connections/s, packets/s, or (idle) resident bytes a connection; ratio to the first peer.",
         "per CPU s: the same by the processor time that the broker took; steadier where others use the machine too.",
         "broker and gen.: share of a core that the broker and the busiest generator took. Near 100 % of gen. with less",
-        "than that of the broker, the generator was the limit.",
+        "than that of the broker, the generator was the limit. Every broker has one core, but nats-server all of them.",
     ]
     return "\n".join(lines)
 
 
-def write_json(path: Path, options: dict[str, Any], all_series: list[Series]) -> None:
-    document = {
-        "machine": machine(),
-        "options": options,
-        "command": sys.argv,
-        "results": [series.as_json() for series in all_series],
-    }
-    path.write_text(json.dumps(document, indent=2) + "\n")
+def short_table(all_series: list[Series]) -> str:
+    """Without figures: they mean nothing after a tenth of a second."""
+    lines = []
+    for series in all_series:
+        said = line(series, None)
+        if series.ranked:
+            name = f"{series.workload.name:<16}{series.version:<7}{size(series.workload.payload):<9}{series.peer:<12}"
+            said = f"{name}  nothing lost"
+        lines.append(said)
+    return "\n".join(lines)
+
+
+def case_of(series: Series) -> Case:
+    return Case(series.workload.name, series.version, series.workload.payload)
+
+
+def generator_margin(rows: list[Row]) -> str | None:
+    """Whether the generator could have shown brokers that are much faster; None where the sink wasn't asked."""
+    sinks = {row.case: row.rate for row in rows if row.peer == "sink" and row.rate and not row.less_is_better}
+    fastest: dict[Case, tuple[float, str]] = {}
+    for row in rows:
+        if row.peer != "sink" and row.rate and row.case in sinks:
+            fastest[row.case] = max(fastest.get(row.case, (0.0, "")), (row.rate, row.peer))
+    if not fastest:
+        return None
+    margins = {case: ((sinks[case] or 0.0) / rate, peer) for case, (rate, peer) in fastest.items()}
+    short = {case: margin for case, margin in margins.items() if margin[0] < MARGIN}
+    if not short:
+        case = min(margins, key=margins.__getitem__)
+        return (
+            f"generator: it drives the sink at least twice as fast as the fastest broker, everywhere; "
+            f"{margins[case][0]:.1f} times at the least ({case})."
+        )
+    worst = [f"  {case}: {margin:.1f} times {peer}" for case, (margin, peer) in sorted(short.items())]
+    return "\n".join(
+        [
+            f"generator: it does not drive the sink twice as fast as the fastest broker in {len(short)} of {len(margins)}:",
+            *worst,
+        ]
+    )

@@ -93,7 +93,8 @@ class Subscriber:
         size = self.sock.recv_into(self.scratch)
         if not size:
             raise BrokenRun("the broker closed a subscriber's connection")
-        if self.scratch[-self.received % self.frame] != 0x30 and size > -self.received % self.frame:
+        boundary = -self.received % self.frame
+        if boundary < size and self.scratch[boundary] != 0x30:
             raise BrokenRun("a subscriber got something else than the expected PUBLISH")
         self.received += size
         self.totals.shared[self.totals.slot] += size
@@ -188,10 +189,10 @@ class AcknowledgedPublisher(Link):
 class SubscriberQos1(Link):
     """Acknowledges a whole chunk with four slices: every PUBLISH has its packet id at the same place."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, frame: int, totals: Totals, topic_length: int) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, frame: int, totals: Totals, at: int) -> None:
         super().__init__(loop, sock)
         self.frame, self.totals = frame, totals
-        self.at = 4 + topic_length  # where the packet id stands; the length of the packet is one byte
+        self.at = at  # where the packet id stands
         self.messages = self.duplicates = 0
 
     def read(self, data: bytes) -> None:
@@ -218,10 +219,10 @@ class SubscriberQos1(Link):
 class SubscriberQos2(Link):
     """PUBLISH and PUBREL come mixed, so this one parses; QoS 2 is never fast enough to make that the bottleneck."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, frame: int, totals: Totals, topic_length: int) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, frame: int, totals: Totals, at: int) -> None:
         super().__init__(loop, sock)
         self.frame, self.totals = frame, totals
-        self.at = 4 + topic_length
+        self.at = at
         self.messages = self.duplicates = 0
 
     def read(self, data: bytes) -> None:

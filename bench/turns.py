@@ -51,10 +51,10 @@ class EchoQos0:
 class EchoQos1:
     """As EchoQos0; the next one leaves when both the message and the PUBACK of the last one have come."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, frame: bytes, totals: Totals, topic_length: int) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, frame: bytes, totals: Totals, at: int) -> None:
         self.sock, self.frame, self.totals = sock, frame, totals
         self.length = len(frame)
-        self.at = 4 + topic_length
+        self.at = at  # where the packet id stands
         self.sent = self.messages = 0
         self.rest = b""
         self.open = 0  # bit 0: the message, bit 1: its PUBACK

@@ -19,7 +19,7 @@ def _length(value: int) -> bytes:
             return bytes(out)
 
 
-def _packet(first: int, body: bytes) -> bytes:
+def packet(first: int, body: bytes) -> bytes:
     return bytes([first]) + _length(len(body)) + body
 
 
@@ -34,16 +34,34 @@ def _no_properties(version: int) -> bytes:
 
 def connect(client_id: str, version: int) -> bytes:
     """A clean session without keep-alive."""
-    return _packet(0x10, b"\0\4MQTT" + bytes([version, 0x02, 0, 0]) + _no_properties(version) + _string(client_id))
+    return packet(0x10, b"\0\4MQTT" + bytes([version, 0x02, 0, 0]) + _no_properties(version) + _string(client_id))
 
 
 def subscribe(topic_filter: str, qos: int, version: int) -> bytes:
-    return _packet(0x82, b"\0\1" + _no_properties(version) + _string(topic_filter) + bytes([qos]))
+    return subscribe_all([topic_filter], qos, version)
 
 
-def publish(topic: str, payload: bytes, qos: int, version: int, packet_id: int = 0) -> bytes:
+def subscribe_all(filters: list[str], qos: int, version: int) -> bytes:
+    """One SUBSCRIBE with any number of filters."""
+    asked = b"".join([_string(topic_filter) + bytes([qos]) for topic_filter in filters])
+    return packet(0x82, b"\0\1" + _no_properties(version) + asked)
+
+
+def unsubscribe(topic_filter: str, version: int) -> bytes:
+    return packet(0xA2, b"\0\1" + _no_properties(version) + _string(topic_filter))
+
+
+def publish(topic: str, payload: bytes, qos: int, version: int, packet_id: int = 0, *, retain: bool = False) -> bytes:
     identifier = struct.pack("!H", packet_id) if qos else b""
-    return _packet(0x30 | qos << 1, _string(topic) + identifier + _no_properties(version) + payload)
+    return packet(0x30 | qos << 1 | retain, _string(topic) + identifier + _no_properties(version) + payload)
+
+
+def header_size(data: bytes) -> int:
+    """Bytes of a packet before its body: one, and one to four for the length. All of them must be there."""
+    size = 2
+    while data[size - 1] & 0x80:
+        size += 1
+    return size
 
 
 DISCONNECT = b"\xe0\0"
@@ -101,7 +119,6 @@ def publish_frames(topics: list[str], payload: bytes, qos: int, version: int, nu
         publish(topics[index % len(topics)], payload, qos, version, index + 1 if qos else 0) for index in range(number)
     ]
     assert len({len(frame) for frame in frames}) == 1, "all frames must have one length"
-    assert len(frames[0]) < 130, "the length must fit one byte"
     return frames
 
 
