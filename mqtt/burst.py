@@ -5,7 +5,7 @@ the broker as one: a topic is looked up once, allowed once and routed once, and 
 needs the single messages unfolds it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from math import inf
@@ -117,6 +117,14 @@ class Burst:
             # gathered are short names alone, whose length is in its second byte
             yield topic, start, name + 2 + wire[name + 1] + behind_name, end
 
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of each payload."""
+        if isinstance(self._starts, range):
+            _, _, payload, end = next(self._packets())
+            return [end - payload] * len(self._starts)
+        return [end - payload for _, _, payload, end in self._packets()]
+
     def part(self, first: int, last: int) -> "Burst":
         """The packets from number `first` up to, and without, number `last`."""
         starts, topics = self._starts, self.topics
@@ -207,3 +215,12 @@ class Acknowledgements:
     def packets(self) -> list[Puback | Pubrec | Pubrel | Pubcomp]:
         """The single packets."""
         return [self.kind(packet_id) for packet_id in self.packet_ids]
+
+
+_FIRST_BYTES: Final = {Puback: b"\x40", Pubrec: b"\x50", Pubrel: b"\x62", Pubcomp: b"\x70"}
+
+
+def acknowledge_all(kind: type[Puback | Pubrec | Pubrel | Pubcomp], packet_ids: Iterable[int]) -> bytes:
+    """The wire bytes of acknowledgements of success in a row, for all versions."""
+    head = _FIRST_BYTES[kind] + b"\2"
+    return b"".join([head + PACKET_ID[packet_id] for packet_id in packet_ids])

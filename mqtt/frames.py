@@ -12,7 +12,7 @@ What only some subscribers get (DUP, subscription identifiers, topic aliases, an
 written for each of them by `encode_publish`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from trunkline.mqtt.message import Message
@@ -119,25 +119,3 @@ def encode_publish(
     number = PACKET_ID[packet_id] if qos else b""
     length = len(topic) + len(number) + len(block) + len(payload)
     return b"".join((first, encode_variable_integer(length), topic, number, block, payload))
-
-
-def acknowledge_all(first: bytes, packet_ids: Iterable[int]) -> bytes:
-    """Acknowledgements of success in a row; `first` is their first byte."""
-    return b"".join([first + b"\2" + PACKET_ID[packet_id] for packet_id in packet_ids])
-
-
-def puback(packet_id: int) -> bytes:
-    """A PUBACK of success, for all versions."""
-    return b"\x40\x02" + PACKET_ID[packet_id]
-
-
-def pubrec(packet_id: int) -> bytes:
-    return b"\x50\x02" + PACKET_ID[packet_id]
-
-
-def pubrel(packet_id: int) -> bytes:
-    return b"\x62\x02" + PACKET_ID[packet_id]
-
-
-def pubcomp(packet_id: int) -> bytes:
-    return b"\x70\x02" + PACKET_ID[packet_id]

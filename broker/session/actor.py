@@ -161,7 +161,7 @@ class SessionActor(Actor["mail.ToSession"]):
                     counts[PUBACK] += 1
                     acknowledged = True
                 elif type(packet) is Acknowledgements:
-                    self._on_acknowledgements(packet)
+                    self._on_acknowledgements(packet, channel)
                     acknowledged = True
                 else:
                     counts[TYPE_OF[type(packet)]] += 1
@@ -186,14 +186,17 @@ class SessionActor(Actor["mail.ToSession"]):
         if acknowledged:
             self._fill()
 
-    def _on_acknowledgements(self, message: Acknowledgements) -> None:
-        self._services.metrics.received[TYPE_OF[message.kind]] += len(message.packet_ids)
+    def _on_acknowledgements(self, message: Acknowledgements, channel: Channel) -> None:
+        outbound, packet_ids = self._outbound, message.packet_ids
+        self._services.metrics.received[TYPE_OF[message.kind]] += len(packet_ids)
         if message.kind is Puback:
-            self._outbound.pubacks(message.packet_ids)
+            outbound.pubacks(packet_ids)
+        elif message.kind is Pubrec:
+            outbound.pubrecs(packet_ids)
+        elif message.kind is Pubrel:
+            self._inbound.pubrels(packet_ids, channel)
         else:
-            handler = self._packets[message.kind]
-            for packet in message.packets:
-                handler(self, packet)
+            outbound.pubcomps(packet_ids)
 
     def _hold(self, message: mail.Received | mail.Lost, *, first: bool = False) -> None:
         """The client waits: what it sent is kept in order, and its connection reads no more."""

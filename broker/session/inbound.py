@@ -9,8 +9,9 @@ from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import MESSAGE_DROPPED
+from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.frames import PACKET_ID, acknowledge_all
+from trunkline.mqtt.frames import PACKET_ID
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -18,12 +19,14 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.mqtt.burst import Burst
+    from trunkline.router import Route
 
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
@@ -108,7 +111,6 @@ class Inbound:
         services, qos = self._services, burst.qos
         if (
             services.hooks.message_publish
-            or qos == 2
             or qos > services.config.mqtt.max_qos
             or not all(map(channel.may_publish[qos << 1].get, burst.topics))
         ):
@@ -116,7 +118,12 @@ class Inbound:
             return
         for part, route in services.pubsub.routed(burst):
             count = len(part)
-            if count < 2 or not route or (qos and self._crowded(count, channel)):
+            if (
+                count < 2
+                or not route
+                or (qos and self._crowded(count, qos, channel))
+                or (qos == 2 and not self._awaiting_rel.receive_burst(part))
+            ):
                 self._publish_each(part, channel)
                 continue
             self._received[qos] += count
@@ -124,23 +131,27 @@ class Inbound:
             part.username = channel.client.username
             part.timestamp = wall = self.now + services.epoch
             part.guid = services.guids.take(wall, count)
-            outbound = self._outbound
-            services.pubsub.publish_burst(part, route, self._subscriber, outbound.deliver, outbound.deliver_burst)
+            if qos < 2:
+                self._route_burst(part, route)
             if qos:
-                outbound.pieces.append(acknowledge_all(b"\x40", part.packet_ids))
-                self._sent[PUBACK] += count
+                self._outbound.write_all(Puback if qos == 1 else Pubrec, part.packet_ids)
 
     def _publish_each(self, burst: Burst, channel: Channel) -> None:
         for packet in burst.messages:
             self.publish(packet, channel)
 
-    def _crowded(self, count: int, channel: Channel) -> bool:
+    def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
+        outbound = self._outbound
+        self._services.pubsub.publish_burst(burst, route, self._subscriber, outbound.deliver, outbound.deliver_burst)
+
+    def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""
         if channel.version != Version.V5:
             return False
         if self._unacknowledged + count + len(self._awaiting_rel) > self._services.config.mqtt.receive_maximum:
             return True
-        self._unacknowledged += count
+        if qos == 1:
+            self._unacknowledged += count
         return False
 
     def pubrel(self, packet: Pubrel, channel: Channel) -> None:
@@ -151,10 +162,31 @@ class Inbound:
         else:
             reply = Pubcomp(packet.packet_id)  # [MQTT-4.3.3-11]
             if isinstance(message, Message):
-                publish = self._services.pubsub.publish
-                if not publish(message, self.now, self._subscriber, self._outbound.deliver):
-                    self._nobody(message, channel)
+                self._release(message, channel)
         self._outbound.write(reply)
+
+    def pubrels(self, packet_ids: Sequence[int], channel: Channel) -> None:
+        """As `pubrel`, for each of these packets."""
+        released = self._awaiting_rel.release_all(packet_ids)
+        if not released:
+            for packet_id in packet_ids:
+                self.pubrel(Pubrel(packet_id), channel)
+            return
+        for held in released:
+            if isinstance(held, Burst):
+                for part, route in self._services.pubsub.routed(held):
+                    if route:
+                        self._route_burst(part, route)
+                    else:
+                        for message in part.messages:
+                            self._nobody(message, channel)
+            elif held is not None:
+                self._release(held, channel)
+        self._outbound.write_all(Pubcomp, packet_ids)
+
+    def _release(self, message: Message, channel: Channel) -> None:
+        if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound.deliver):
+            self._nobody(message, channel)
 
     def end_turn(self) -> None:
         """What was acknowledged in this turn has gone out."""

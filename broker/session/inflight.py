@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 from trunkline.mqtt.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trunkline.mqtt.burst import Burst
 
@@ -83,6 +83,10 @@ class Shared(Generic[T]):
         self.target = target
         self.state = state
         self.sent_at = sent_at
+
+    def released(self, now: float) -> Shared[T]:
+        """As it is after PUBREC."""
+        return Shared(self._burst, self._first_id, self.target, _WAIT_PUBCOMP, now)
 
     def of(self, packet_id: int) -> Entry[T]:
         return Entry(self._burst.messages[packet_id - self._first_id], self.target, self.state, self.sent_at)
@@ -160,15 +164,42 @@ class Inflight(Generic[T]):
 
     def pubacks(self, packet_ids: Iterable[int]) -> int:
         """End many QoS 1 exchanges. Returns how many there were."""
+        return self._end_all(packet_ids, _WAIT_PUBACK)
+
+    def pubcomps(self, packet_ids: Iterable[int]) -> int:
+        """End many QoS 2 exchanges. Returns how many there were."""
+        return self._end_all(packet_ids, _WAIT_PUBCOMP)
+
+    def _end_all(self, packet_ids: Iterable[int], state: State) -> int:
         entries, unsent = self._entries, self._unsent
         before = len(entries)
         for packet_id in packet_ids:
             entry = entries.get(packet_id)
-            if entry is not None and entry.state is _WAIT_PUBACK:
+            if entry is not None and entry.state is state:
                 del entries[packet_id]
                 if unsent:
                     unsent.pop(packet_id, None)
         return before - len(entries)
+
+    def pubrecs(self, packet_ids: Sequence[int], now: float) -> bool:
+        """Go on to PUBREL in many QoS 2 exchanges at once; False, and nothing happens, unless all are messages of bursts
+        that wait for it."""
+        entries = self._entries
+        shares: list[Shared[T]] = []
+        for packet_id in packet_ids:
+            entry = entries.get(packet_id)
+            if type(entry) is not Shared or entry.state is not _WAIT_PUBREC:
+                return False
+            shares.append(entry)
+        if self._unsent or len(set(packet_ids)) < len(packet_ids):
+            return False
+        before = after = shares[0]
+        for packet_id, share in zip(packet_ids, shares, strict=True):
+            if share is not before or after is before:
+                before, after = share, share.released(now)
+            del entries[packet_id]
+            entries[packet_id] = after
+        return True
 
     def pubrec(self, packet_id: int, now: float) -> Entry[T] | Miss:
         """Go on to PUBREL in a QoS 2 exchange. Returns the entry as it was."""

@@ -16,9 +16,10 @@ from trunkline.broker.session.mqueue import MESSAGE_OVERHEAD
 from trunkline.broker.session.replay import Replay
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED, MESSAGE_DELIVER, MESSAGE_DROPPED
+from trunkline.mqtt.burst import acknowledge_all
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
-from trunkline.mqtt.packets import TYPE_OF, Packet, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.packets import TYPE_OF, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -243,6 +244,23 @@ class Outbound:
         else:
             self._services.metrics.messages_acked += self._window.pubacks(packet_ids)
 
+    def pubrecs(self, packet_ids: Sequence[int]) -> None:
+        """As `pubrec`, many of them, none of which refuses."""
+        if self._services.hooks.message_acked or not self._window.pubrecs(packet_ids, self.now):
+            for packet_id in packet_ids:
+                self.pubrec(Pubrec(packet_id))
+        else:
+            self._services.metrics.messages_acked += len(packet_ids)
+            self.write_all(Pubrel, packet_ids)
+
+    def pubcomps(self, packet_ids: Sequence[int]) -> None:
+        """As `pubcomp`, many of them."""
+        if self._services.hooks.delivery_completed:
+            for packet_id in packet_ids:
+                self.pubcomp(Pubcomp(packet_id))
+        else:
+            self._window.pubcomps(packet_ids)
+
     def pubrec(self, packet: Pubrec) -> None:
         if packet.reason >= Reason.UNSPECIFIED_ERROR:
             self._window.refuse(packet.packet_id)
@@ -269,6 +287,11 @@ class Outbound:
         if self.channel is not None:
             self.pieces.append(encode(packet, self.channel.version))
             self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
+
+    def write_all(self, kind: type[Puback | Pubrec | Pubrel | Pubcomp], packet_ids: Sequence[int]) -> None:
+        """As `write`, acknowledgements of success in a row."""
+        self.pieces.append(acknowledge_all(kind, packet_ids))
+        self._services.metrics.sent[TYPE_OF[kind]] += len(packet_ids)
 
     # The connection comes and goes
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.mqtt.burst import Acknowledgements, Burst
+from trunkline.mqtt.burst import Acknowledgements, Burst, acknowledge_all
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import encode_publish
@@ -104,3 +104,5 @@ def test_all_of_one_length_are_numbered_alike(version: Version) -> None:
 def test_acknowledgements_are_their_packets(kind: type[Puback | Pubrec | Pubrel | Pubcomp]) -> None:
     single = [kind(number) for number in (1, 2, 65_535)]
     assert Acknowledgements(kind, [1, 2, 65_535]).packets == single
+    for version in VERSIONS:
+        assert acknowledge_all(kind, [1, 2, 65_535]) == b"".join([encode(packet, version) for packet in single])

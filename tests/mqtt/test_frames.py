@@ -8,15 +8,11 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import (
     PACKET_ID,
     encode_publish,
-    puback,
-    pubcomp,
     publish_pieces,
     publish_whole,
-    pubrec,
-    pubrel,
 )
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import Publish
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.versions import Version
 
@@ -149,12 +145,3 @@ def test_flags_that_do_not_go_together(options: dict[str, int]) -> None:
     """[MQTT-2.2.1-2] [MQTT-3.3.1-2]"""
     with pytest.raises(AssertionError):
         encode_publish(Message("a", b""), V311, **options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("packet_id", [1, 255, 256, 65_535])
-def test_short_acknowledgements(packet_id: int) -> None:
-    for version in Version:
-        assert puback(packet_id) == encode(Puback(packet_id), version)
-        assert pubrec(packet_id) == encode(Pubrec(packet_id), version)
-        assert pubrel(packet_id) == encode(Pubrel(packet_id), version)
-        assert pubcomp(packet_id) == encode(Pubcomp(packet_id), version)
