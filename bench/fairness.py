@@ -6,7 +6,7 @@ sends as fast as its socket takes, to one subscriber or to fifty, which read all
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final, Literal, get_args
@@ -142,7 +142,9 @@ def fairness(
         return station
 
     subscribers = SUBSCRIBERS[noise]
-    builds = [quiet, partial(Crowd, broker.address, subscribers)] if subscribers else [quiet]
+    builds: list[Callable[[], Station]] = [quiet]
+    if subscribers:
+        builds.append(partial(Crowd, broker.address, subscribers))
     usage = Usage(broker)
     before = broker.memory()
     edges, accounts = conduct(builds, [warmup, seconds], cores, usage)

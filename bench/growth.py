@@ -160,7 +160,7 @@ def logarithmic(count: int, least: int, ratio: float) -> bool:
 
 
 def middle(rounds: Sequence[Step], name: str) -> float:
-    return statistics.median(getattr(each, name) for each in rounds)
+    return float(statistics.median(getattr(each, name) for each in rounds))
 
 
 def verdicts(steps: list[list[Step]]) -> str:
