@@ -1,0 +1,158 @@
+"""Packets that are taken as one do what each of them would have done by itself."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.session.export import export_session
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.message import Message
+
+TOPICS = ["a", "a", "a", "b/c", "d", "nobody", "$SYS/x", "denied"]
+
+#: What answers a packet, by its first byte.
+ANSWERS = {0x32: raw.PUBACK, 0x34: raw.PUBREC, 0x50: raw.PUBREL, 0x62: raw.PUBCOMP}
+
+Seen = list[tuple[object, ...]]
+
+
+def publications(random: Random, version: int) -> list[bytes]:
+    """In streaks of one topic, as they come from real clients, with an odd one here and there."""
+    packets: list[bytes] = []
+    while len(packets) < 80:
+        topic, qos, size = random.choice(TOPICS), random.choice([0, 1, 1, 2]), random.choice([1, 1, 130])
+        for _ in range(random.choice([1, 1, 2, 5, 9])):
+            number = len(packets) + 1
+            payload = b"%03d" % number * (size if random.random() < 0.8 else size + 1)
+            packets.append(
+                raw.publish(
+                    topic,
+                    payload,
+                    qos=qos,
+                    packet_id=number if qos else None,
+                    retain=random.random() < 0.05,
+                    version=version,
+                )
+            )
+    return packets
+
+
+async def drain(wire: Wire, limit: int = 1000) -> Seen:
+    """Take all that comes, and answer it, until nothing comes any more, or `limit` packets were answered."""
+    seen: Seen = []
+    while True:
+        await wire.send(raw.PINGREQ)
+        came: list[raw.Received] = []
+        while (packet := await wire.receive()).type != raw.PINGRESP[0]:
+            came.append(packet)
+        if not came:
+            return seen
+        seen += [(p.data[0], p.topic, p.payload, p.packet_id, p.reason) for p in came]
+        answers = [raw.ack(ANSWERS[p.data[0]], p.packet_id) for p in came if p.data[0] in ANSWERS and p.reason < 0x80]
+        await wire.send(*answers[: max(0, limit)])
+        limit -= len(answers)
+
+
+def listen(here: Room, seen: Seen) -> None:
+    """Hooks that see every message, so that no burst stays one."""
+
+    def note(name: str) -> Any:
+        def hook(client: ClientInfo, message: Message, *rest: object) -> None:
+            seen.append((name, client.client_id, message.topic, message.payload, message.publisher, *rest))
+
+        return hook
+
+    for point in ("message.dropped", "message.acked", "delivery.completed"):
+        here.broker.hooks.add(point, note(point))
+
+
+def refuse(_client: ClientInfo, action: str, topic: str, *_: object) -> Deny | None:
+    return Deny() if action == "publish" and topic == "denied" else None
+
+
+async def outcome(seed: int, version: int, window: int, *, hooked: bool, acknowledged: int = 1000) -> list[object]:
+    """What can be seen of a run from outside, and what its sessions hold at the end."""
+    random = Random(seed)
+    heard: Seen = []
+    subscribers = {
+        "zero": ("#", 0, 4),
+        "one": ("+", 1, 5),
+        "two": ("a", 2, 4),
+        "overlapping": ("b/#", 2, 5),
+        "shared-1": ("$share/g/a", 1, 4),
+        "shared-2": ("$share/g/a", 2, 5),
+    }
+    async with room(session={"max_inflight": window}) as here:
+        here.broker.hooks.add("client.check_acl", refuse)
+        if hooked:
+            listen(here, heard)
+        wires = {name: await here.client(name, version) for name, (_, _, version) in subscribers.items()}
+        for name, (topic_filter, qos, _) in subscribers.items():
+            await wires[name].subscribe((topic_filter, qos))
+        wires["publisher"] = await here.client("publisher", version)
+        await wires["publisher"].subscribe(("d", 1))
+        for _ in range(2):  # what a connection remembers of its topics makes the second round another way
+            await wires["publisher"].send(*publications(random, version))
+            for name, wire in reversed(wires.items()):
+                seen = await drain(wire, acknowledged)
+                # a burst is acknowledged behind what of it comes back to its publisher
+                heard += [(name, *each) for each in sorted(seen, key=lambda packet: packet[0] == 0x40)]
+        figures = await here.node.figures()
+        held = []
+        for name in wires:
+            plain = export_session(here.session(name).session, 0.0, 0.0)
+            held.append((name, without_ids(plain["inflight"]), without_ids(plain["queue"]), len(plain["awaiting_rel"])))
+    # each client's own order counts, not whose turn was first
+    heard.sort(key=lambda each: (each[0], each[1] if isinstance(each[1], str) else ""))
+    return [heard, held, {key: value for key, value in figures.items() if "bytes" not in key and "time" not in key}]
+
+
+def without_ids(rows: list[Any]) -> list[Any]:
+    """Message ids and times are never the same twice."""
+    return [
+        [
+            {k: v for k, v in cell.items() if k not in ("guid", "timestamp")} if isinstance(cell, dict) else cell
+            for cell in row
+        ]
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(("seed", "window"), [(1, 1000), (2, 1000), (3, 7), (4, 7), (5, 32), (6, 1)])
+async def test_they_do_what_each_of_them_would(
+    seed: int, window: int, version: int, hooked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bursts = 0
+    made = Burst.__init__
+
+    def count(burst: Burst, *args: Any) -> None:
+        nonlocal bursts
+        bursts += 1
+        made(burst, *args)
+
+    monkeypatch.setattr(Burst, "__init__", count)
+    together = await outcome(seed, version, window, hooked=hooked)
+    assert bursts > 10
+    bursts = 0
+    monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
+    assert await outcome(seed, version, window, hooked=hooked) == together
+    assert not bursts
+
+
+def alone(**settings: Any) -> Decoder:
+    return Decoder(**{**settings, "gathers": False})
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_is_not_acknowledged_is_kept_as_well(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = await outcome(seed, 5, 20, hooked=False, acknowledged=9)
+    monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
+    assert await outcome(seed, 5, 20, hooked=False, acknowledged=9) == together
