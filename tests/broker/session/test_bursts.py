@@ -102,7 +102,7 @@ async def outcome(seed: int, version: int, window: int, *, hooked: bool, acknowl
             for name, wire in reversed(wires.items()):
                 seen = await drain(wire, acknowledged)
                 # a burst is acknowledged behind what of it comes back to its publisher
-                heard += [(name, *each) for each in sorted(seen, key=lambda packet: packet[0] == 0x40)]
+                heard += [(name, *each) for each in sorted(seen, key=lambda packet: packet[0] in (0x40, 0x70))]
         figures = await here.node.figures()
         held = []
         for name in wires:
