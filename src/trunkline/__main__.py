@@ -1,5 +1,6 @@
 """The command `trunkline`: a broker until a signal stops it, and the commands around it."""
 
+import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -21,6 +22,10 @@ logger = logging.getLogger("trunkline")
 STOP = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
 RELOAD = getattr(signal, "SIGHUP", None)
 
+#: Messages on their way are many young objects without cycles. Python's own threshold of 700 has the collector walk
+#: through them again and again: a fan-out of single messages ran 1.6 times as fast with this.
+YOUNG_OBJECTS = 10_000
+
 
 def main() -> None:
     cli.main(prog_name="trunkline", obj=run)
@@ -34,6 +39,8 @@ def run(read: Callable[[], Config]) -> int:
     config = read()
     try:
         logs.configure(config.log)
+        gc.freeze()  # what was imported stays
+        gc.set_threshold(YOUNG_OBJECTS)
         trio.run(serve, config, read)
     except KeyboardInterrupt:
         pass  # so early that nothing had started
