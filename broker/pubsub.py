@@ -8,7 +8,7 @@ together with the look-up: a subscription made before gets the message live, one
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,13 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                     echo(message, own)
         reached = len(route.targets)
         for group in route.groups:
-            reached += self._share(group, message, origin, echo)
+            member = group.pick(message.publisher, message.topic)
+            if member is not None:
+                reached += 1
+                if member.subscriber is origin and echo is not None:
+                    echo(message, member)
+                else:
+                    member.subscriber.cast((message, member))
         return reached
 
     def routed(self, burst: Burst) -> Iterable[tuple[Burst, Route[Subscriber]]]:
@@ -178,11 +184,10 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         burst: Burst,
         route: Route[Subscriber],
         origin: Subscriber,
-        echo: Callable[[Message, Target[Subscriber]], None],
-        echo_burst: Callable[[Burst, Target[Subscriber]], None],
+        echo: Callable[[Burst, Target[Subscriber]], None],
     ) -> None:
         """As `publish`, for all messages of a burst."""
-        self.newest = burst.guid + len(burst) - 1
+        self.newest = burst.guids[-1]
         for target in route.targets:
             subscriber = target.subscriber
             if subscriber is not origin:
@@ -190,27 +195,13 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             else:
                 own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
                 if own is not None:
-                    echo_burst(burst, own)
+                    echo(burst, own)
         for group in route.groups:
-            for message in burst.messages:
-                self._share(group, message, origin, echo)
-
-    def _share(
-        self,
-        group: Group[Subscriber],
-        message: Message,
-        origin: Subscriber | None,
-        echo: Callable[[Message, Target[Subscriber]], None] | None,
-    ) -> bool:
-        """Give a message to one member of a group, if there is one."""
-        member = group.pick(message.publisher, message.topic)
-        if member is None:
-            return False
-        if member.subscriber is origin and echo is not None:
-            echo(message, member)
-        else:
-            member.subscriber.cast((message, member))
-        return True
+            for member, share in _shares(group, burst):
+                if member.subscriber is origin:
+                    echo(share, member)
+                else:
+                    member.subscriber.cast(BurstTo(share, member))
 
     def _retain(self, message: Message, now: float) -> None:
         if self._settings.enabled:
@@ -231,3 +222,14 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         if self.retained.sweep(self.scheduler.now):
             self._alarms.deactivate(RETAINED_FULL)
         self._sweep_timer.restart_at(self.retained.next_deadline)
+
+
+def _shares(group: Group[Subscriber], burst: Burst) -> list[tuple[Target[Subscriber], Burst]]:
+    """What each member of a group gets of a burst."""
+    numbers: dict[Target[Subscriber], list[int]] = {}
+    topics = burst.topics if len(burst.topics) > 1 else repeat(burst.topics[0], len(burst))
+    for number, topic in enumerate(topics):
+        member = group.pick(burst.publisher, topic)
+        if member is not None:
+            numbers.setdefault(member, []).append(number)
+    return [(member, burst.select(some)) for member, some in numbers.items()]

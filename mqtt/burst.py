@@ -5,16 +5,21 @@ the broker as one: a topic is looked up once, allowed once and routed once, and 
 needs the single messages unfolds it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import accumulate, repeat
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.mqtt.frames import PACKET_ID, publish_head
 from trunkline.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from trunkline.mqtt.versions import Version
 
 #: The two bytes of every packet identifier, apart: they are laid over the packets of a burst in two strokes.
 _HIGH: Final = bytes([number >> 8 for number in range(65_536)])
@@ -31,7 +36,7 @@ class Burst:
         "_messages",
         "_starts",
         "_wire",
-        "guid",
+        "guids",
         "packet_ids",
         "publisher",
         "qos",
@@ -58,11 +63,10 @@ class Burst:
         self.version = version
         #: Of each packet; empty at QoS 0.
         self.packet_ids = packet_ids
-        #: As `Message` has them; filled in by the publisher's session. `guid` is the first message's, and each other
-        #: one's is greater by one than the one before.
+        #: As `Message` has them; filled in by the publisher's session.
+        self.guids: Sequence[int] = ()
         self.publisher = ""
         self.username: str | None = None
-        self.guid = 0
         self.timestamp = 0.0
         self._wire = wire
         self._starts = starts
@@ -82,10 +86,12 @@ class Burst:
 
     def _unfold(self) -> list[Publish]:
         qos, wire = self.qos, self._wire
-        guid, publisher, username, timestamp = self.guid, self.publisher, self.username, self.timestamp
+        publisher, username, timestamp = self.publisher, self.username, self.timestamp
         v5 = self.version == 5
         messages: list[Publish] = []
-        for (topic, start, payload, end), packet_id in zip(self._packets(), self.packet_ids or repeat(0), strict=False):
+        for (topic, start, payload, end), packet_id, guid in zip(
+            self._packets(), self.packet_ids or repeat(0), self.guids or repeat(0), strict=False
+        ):
             # Filled in field by field, which saves a quarter of making it.
             message = _new(Publish)
             message.topic = topic
@@ -104,7 +110,6 @@ class Burst:
             message.packet_id = packet_id
             message.dup = False
             messages.append(message)
-            guid += 1
         return messages
 
     def _packets(self) -> Iterator[tuple[str, int, int, int]]:
@@ -125,29 +130,35 @@ class Burst:
             return [end - payload] * len(self._starts)
         return [end - payload for _, _, payload, end in self._packets()]
 
-    def part(self, first: int, last: int) -> "Burst":
+    def part(self, first: int, last: int) -> Burst:
         """The packets from number `first` up to, and without, number `last`."""
-        starts, topics = self._starts, self.topics
+        starts = self._starts
         if last - first == len(starts):
             return self
         begin = starts[first]
         end = starts[last] if last < len(starts) else len(self._wire)
-        if isinstance(starts, range):
-            some: Sequence[int] = range(0, end - begin, starts.step)
-        else:
-            some = [start - begin for start in starts[first:last]]
-        burst = Burst(
-            topics[first:last] if len(topics) > 1 else topics,
-            self.qos,
-            self.version,
-            self._wire[begin:end],
-            some,
-            self.packet_ids[first:last],
-        )
+        some = slice(first, last)
+        shifted = [start - begin for start in starts[some]]
+        return self._some(self._wire[begin:end], shifted, lambda each: each[some])
+
+    def select(self, numbers: Sequence[int]) -> Burst:
+        """The packets with these numbers, which rise."""
+        wire = self._wire
+        bounds = [*self._starts, len(wire)]
+        pieces = [wire[bounds[number] : bounds[number + 1]] for number in numbers]
+        starts = list(accumulate(map(len, pieces), initial=0))[:-1]
+        return self._some(b"".join(pieces), starts, lambda each: [each[number] for number in numbers])
+
+    def _some(self, wire: bytes, starts: Sequence[int], take: Callable[[Sequence[Any]], Sequence[Any]]) -> Burst:
+        """A burst of some of the packets; `take` takes what is theirs from what there is one of for each packet."""
+        if isinstance(self._starts, range):
+            starts = range(0, len(wire), self._starts.step)
+        topics = take(self.topics) if len(self.topics) > 1 else self.topics
+        burst = Burst(topics, self.qos, self.version, wire, starts, take(self.packet_ids) if self.packet_ids else ())
+        burst.guids = take(self.guids) if self.guids else ()
         burst.publisher, burst.username, burst.timestamp = self.publisher, self.username, self.timestamp
-        burst.guid = self.guid + first
         if self._messages is not None:
-            burst._messages = self._messages[first:last]
+            burst._messages = list(take(self._messages))
         return burst
 
     def wire(self, version: Version) -> bytes:

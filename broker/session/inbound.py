@@ -130,7 +130,8 @@ class Inbound:
             part.publisher = channel.client.client_id
             part.username = channel.client.username
             part.timestamp = wall = self.now + services.epoch
-            part.guid = services.guids.take(wall, count)
+            guid = services.guids.take(wall, count)
+            part.guids = range(guid, guid + count)
             if qos < 2:
                 self._route_burst(part, route)
             if qos:
@@ -141,8 +142,7 @@ class Inbound:
             self.publish(packet, channel)
 
     def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
-        outbound = self._outbound
-        self._services.pubsub.publish_burst(burst, route, self._subscriber, outbound.deliver, outbound.deliver_burst)
+        self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound.deliver_burst)
 
     def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""

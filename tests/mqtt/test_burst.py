@@ -63,7 +63,7 @@ def test_a_burst_unfolds_to_the_packets_that_came(sent: list[Publish], version: 
 @given(packets(), st.sampled_from(VERSIONS), st.data())
 def test_a_part_is_those_messages(sent: list[Publish], version: Version, data: st.DataObject) -> None:
     burst = burst_of(sent, version)
-    burst.guid, burst.publisher, burst.username, burst.timestamp = 7, "p", "u", 3.5
+    burst.guids, burst.publisher, burst.username, burst.timestamp = range(7, 7 + len(sent)), "p", "u", 3.5
     first = data.draw(st.integers(0, len(sent) - 1))
     last = data.draw(st.integers(first + 1, len(sent)))
     part = burst.part(first, last)
@@ -71,6 +71,17 @@ def test_a_part_is_those_messages(sent: list[Publish], version: Version, data: s
     assert [m.guid for m in part.messages] == list(range(7 + first, 7 + last))
     assert {(m.publisher, m.username, m.timestamp) for m in part.messages} == {("p", "u", 3.5)}
     assert burst.part(first, last).messages == burst.messages[first:last], "made once, shared by all parts"
+
+
+@given(packets(), st.sampled_from(VERSIONS), st.data())
+def test_a_selection_is_those_messages(sent: list[Publish], version: Version, data: st.DataObject) -> None:
+    burst = burst_of(sent, version)
+    burst.guids = range(7, 7 + len(sent))
+    numbers = sorted(data.draw(st.sets(st.integers(0, len(sent) - 1), min_size=1)))
+    some = burst.select(numbers)
+    assert fields(some.messages) == [fields(burst.messages)[number] for number in numbers]
+    assert [m.guid for m in some.messages] == [7 + number for number in numbers]
+    assert burst.select(numbers).messages == [burst.messages[number] for number in numbers]
 
 
 @given(packets(), st.sampled_from(VERSIONS), st.sampled_from(VERSIONS), st.integers(0, 2), st.integers(1, 65_000))
