@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench.loop import BrokenRun
 from bench.parts import Part
 from bench.peers import Running, cpu_seconds
-from bench.slots import PREPARE, RUN, STOP, Slots
+from bench.slots import CHECK, PREPARE, RUN, STOP, Slots
 from bench.wire import Refused
 from bench.workloads import Workload
 
@@ -83,22 +83,29 @@ def measure(
         bytes_each = (broker.memory() - empty) / workload.held if workload.held else None
         cpu_held = (broker.cpu_seconds() - cpu_empty) / (time.perf_counter() - began)
         if workload.kind == "idle":
-            slots.phase = STOP
-            _collect(pipes, 60)
+            slots.phase = STOP  # which is beyond all others
+            _collect(pipes, 60)  # checked
+            _collect(pipes, 60)  # and ended
             return Outcome(bytes_each or 0.0, 0, 0, cpu_held, 0.0, broker.memory(), bytes_each)
+        slots.phase = CHECK
+        _collect(pipes, PREPARATION)
         slots.phase = RUN
         _pause(pipes, warmup)
         cpu_before = [broker.cpu_seconds(), *map(cpu_seconds, pids)]
         before, started = slots.delivered, time.perf_counter()
-        _pause(pipes, seconds)
-        after, ended = slots.delivered, time.perf_counter()
+        after, ended = before, started
+        while after == before and ended - started < PATIENCE:  # longer, if a broker needs that for anything at all
+            _pause(pipes, seconds)
+            after, ended = slots.delivered, time.perf_counter()
         cpu = [
             (now - then) / (ended - started)
             for now, then in zip([broker.cpu_seconds(), *map(cpu_seconds, pids)], cpu_before, strict=True)
         ]
         memory = broker.memory()
         slots.phase = STOP
-        accounts = _collect(pipes, 60)
+        accounts = _collect(
+            pipes, PREPARATION
+        )  # slow brokers take their time, and PATIENCE is for those that do nothing
     finally:
         slots.phase = STOP
         for child in children:
@@ -165,6 +172,9 @@ def _work(
         pipe.send({})
         _await(slots, PREPARE)
         part.prepare()
+        pipe.send({})
+        _await(slots, CHECK)
+        part.check()
         pipe.send({})
         _await(slots, RUN)
         _drive(part, slots)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from bench import wire
 from bench.loop import IN, BrokenRun, Flow, Loop, Totals
 from bench.slots import Slots
-from bench.stored import Newcomer, Subscribing, retain, subscribe_held
+from bench.stored import Newcomer, Subscribing, await_retained, retain, subscribe_held
 from bench.streaming import AcknowledgedPublisher, Publisher, Subscriber, SubscriberQos1, SubscriberQos2
 from bench.turns import Caller, EchoQos0, EchoQos1
 from bench.wire import ring
@@ -44,6 +44,9 @@ class Part:
 
     def prepare(self) -> None:
         """What is made before anything is measured."""
+
+    def check(self) -> None:
+        """That it is there; not at once, as the memory that it takes is read before."""
 
     def mine(self, number: int) -> range:
         return range(self.worker, number, self.slots.workers)
@@ -267,12 +270,17 @@ class Retained(Part, kind="retained"):
         frame = wire.publish(load.topic(0), wire.payload_of(load.payload), 0, self.version, retain=True)
         for place in self.mine(load.flows):
             self.callers.append(
-                Newcomer(self.loop, self.address, self.version, len(frame), load.held, self.totals, f"{place}")
+                Newcomer(self.loop, self.address, self.version, len(frame), load, self.totals, f"{place}")
             )
 
     def prepare(self) -> None:
         if self.worker == 0:
-            retain(self.open("x-retain"), self.workload, self.version)
+            self.held = self.open("x-retain")  # and stays: amqtt forgets what it has from those who go
+            retain(self.held, self.workload, self.version)
+
+    def check(self) -> None:
+        if self.worker == 0:
+            await_retained(self.address, self.workload, self.version)
 
 
 class Subscriptions(Part, kind="subscribe"):
@@ -282,7 +290,9 @@ class Subscriptions(Part, kind="subscribe"):
         load = self.workload
         self.holders = [self.open(f"x-h-{number}") for number in self.mine(-(-load.held // load.batch))]
         for flow in self.mine(load.flows):
-            self.callers.append(Subscribing(self.loop, self.open(f"x-{flow}"), flow, self.version, self.totals))
+            self.callers.append(
+                Subscribing(self.loop, self.open(f"x-{flow}"), flow, load.window, self.version, self.totals)
+            )
 
     def prepare(self) -> None:
         for number, sock in zip(self.mine(-(-self.workload.held // self.workload.batch)), self.holders, strict=True):

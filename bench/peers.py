@@ -68,6 +68,7 @@ class Peer:
     versions: tuple[str, ...] = ("3.1.1", "5")
     max_qos: int = 2
     shared: bool = True  # has shared subscriptions, for any version
+    most_subscriptions: int | None = None  # with which it still answers in less than a second
     pinned: bool = True  # to one core
     needs: str = ""  # what there must be, when there is not
 
@@ -83,6 +84,8 @@ class Peer:
             return f"MQTT {version}"
         if workload.qos > self.max_qos:
             return f"QoS {workload.qos}"
+        if workload.kind == "subscribe" and self.most_subscriptions and workload.held > self.most_subscriptions:
+            return f"more than {self.most_subscriptions:,} subscriptions, in useful time"
         return "shared subscriptions" if workload.shared and not self.shared else None
 
     def version(self) -> str | None:
@@ -152,6 +155,7 @@ def amqtt(program: str | None) -> Peer:
         about=[python, "-I", "-c", "import amqtt; print(amqtt.__version__)"],
         versions=("3.1.1",),
         shared=False,
+        most_subscriptions=100_000,  # as an UNSUBSCRIBE looks at all of them
         needs="" if found else "no amqtt in --amqtt, BENCH_AMQTT or on the PATH",
     )
 

@@ -116,11 +116,9 @@ class Splice:
             return reply + self.server.retained if filters[0].startswith(b"bench/") else reply
         if first == 0xA2:
             return wire.packet(0xB0, body[:2] + properties * 2)
-        if first == 0x33:
-            end = 2 + int.from_bytes(body[:2])
-            self.server.retained += wire.packet(0x31, body[:end] + body[end + 2 :])
-            return b"\x40\2" + body[end : end + 2]
-        return b""  # DISCONNECT
+        if first == 0x31:
+            self.server.retained += wire.packet(first, body)
+        return b"\xd0\0" if first == wire.PINGREQ[0] else b""
 
 
 def packet_at(data: bytes, at: int) -> tuple[int, int] | None:

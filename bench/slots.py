@@ -4,7 +4,7 @@ import mmap
 from typing import Final
 
 #: What the generators do: they are connecting until the parent says what comes next.
-CONNECT, PREPARE, RUN, STOP = range(4)
+CONNECT, PREPARE, CHECK, RUN, STOP = range(5)
 
 
 class Slots:

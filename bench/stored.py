@@ -1,6 +1,9 @@
 """What a broker keeps: retained messages that a new subscriber gets, and subscriptions that come and go."""
 
+import contextlib
 import socket
+import struct
+import time
 
 from bench import wire
 from bench.loop import IN, OUT, BrokenRun, Loop, Totals
@@ -8,28 +11,42 @@ from bench.workloads import Workload
 
 SCRATCH = 1 << 18
 PATIENCE = 120.0  # s for one answer while things are prepared
-UNANSWERED = 100  # retained messages without PUBACK
-FILTERS = 100  # of each client, one after the other
+QUIET = 1.0  # s after which nothing more is expected
+AT_ONCE = 100  # retained messages
+ROUNDS = 20  # in which a client uses different filters
 
 
 def retain(sock: socket.socket, workload: Workload, version: int) -> None:
-    """Leaves the messages at the broker. With QoS 1, as the answer says that the broker has them."""
+    """Sends the messages that the broker is to keep, with QoS 0: some brokers send what came with QoS 1 with QoS 1 to
+    whoever asked for QoS 0."""
     sock.settimeout(PATIENCE)
     payload = wire.payload_of(workload.payload)
     topics = [workload.topic(0, number) for number in range(workload.held)]
-    for start in range(0, len(topics), UNANSWERED):
-        some = topics[start : start + UNANSWERED]
-        sock.sendall(
-            b"".join(
-                wire.publish(topic, payload, 1, version, identifier, retain=True)
-                for identifier, topic in enumerate(some, 1)
-            )
-        )
-        for _ in some:
-            first, body = wire.read_packet(sock)
-            if first != 0x40 or (len(body) > 2 and body[2] >= 0x80):
-                raise BrokenRun(f"a retained message was answered with {first:#x} {body[:8].hex()}")
-    sock.close()
+    for start in range(0, len(topics), AT_ONCE):
+        some = [wire.publish(topic, payload, 0, version, retain=True) for topic in topics[start : start + AT_ONCE]]
+        sock.sendall(b"".join(some) + wire.PINGREQ)
+        first, body = wire.read_packet(sock)
+        if first != 0xD0:
+            raise BrokenRun(f"PINGREQ was answered with {first:#x} {body[:8].hex()}")
+    sock.setblocking(False)
+
+
+def await_retained(address: tuple[str, int], workload: Workload, version: int) -> None:
+    """Asks until all of them are there: some brokers answer PINGREQ before they have handled what came ahead of it."""
+    deadline = time.monotonic() + PATIENCE
+    had, tries = 0, 0
+    while had < workload.held:
+        if time.monotonic() > deadline:
+            raise BrokenRun(f"the broker has retained {had:,} of {workload.held:,} messages")
+        tries += 1
+        had = 0
+        with wire.open_connection(address, f"x-check-{tries}", version) as sock:
+            sock.settimeout(QUIET)
+            sock.sendall(wire.subscribe(workload.retained_filter, 0, version))
+            with contextlib.suppress(TimeoutError):
+                while had < workload.held:
+                    had += wire.read_packet(sock)[0] == 0x31
+            sock.sendall(wire.DISCONNECT)
 
 
 def subscribe_held(sock: socket.socket, holder: int, workload: Workload, version: int) -> None:
@@ -53,13 +70,14 @@ class Newcomer:
         address: tuple[str, int],
         version: int,
         frame: int,
-        number: int,
+        workload: Workload,
         totals: Totals,
         name: str,
     ) -> None:
-        self.loop, self.address, self.frame, self.number, self.totals = loop, address, frame, number, totals
-        self.hello = wire.connect(f"x-new-{name}", version)
-        self.subscribe = wire.subscribe("bench/000/+/t", 0, version)
+        self.loop, self.address, self.frame, self.totals = loop, address, frame, totals
+        self.number = workload.held
+        self.name, self.version = name, version
+        self.subscribe = wire.subscribe(workload.retained_filter, 0, version)
         self.scratch = bytearray(SCRATCH)
         self.sent = self.messages = 0
         self.running = False
@@ -79,7 +97,8 @@ class Newcomer:
 
     def greet(self, mask: int) -> None:
         assert self.sock is not None
-        self.sock.send(self.hello)
+        # a client id of its own each time: nobody is to wait for the end of the last one
+        self.sock.send(wire.connect(f"x-{self.name}-{self.sent}", self.version))
         self.loop.epoll.modify(self.fd, IN)
         self.loop.handlers[self.fd] = self.welcomed
 
@@ -159,18 +178,22 @@ class Newcomer:
 
 
 class Subscribing:
-    """A client that subscribes and unsubscribes, with one packet on its way."""
+    """A client that subscribes, waits for all answers, unsubscribes, and so on with other filters."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, flow: int, version: int, totals: Totals) -> None:
-        self.sock, self.totals = sock, totals
-        filters = [f"come/{flow:03}/{number:03}/t" for number in range(FILTERS)]
-        self.packets = [
-            packet
-            for topic_filter in filters
-            for packet in (wire.subscribe(topic_filter, 0, version), wire.unsubscribe(topic_filter, version))
-        ]
+    def __init__(self, loop: Loop, sock: socket.socket, flow: int, window: int, version: int, totals: Totals) -> None:
+        self.sock, self.totals, self.window = sock, totals, window
+        self.batches: list[tuple[int, bytes, bytes]] = []  # the kind of the answers, the packets, the usual answers
+        properties = b"\0" if version == wire.V5 else b""
+        for start in range(0, ROUNDS * window, window):
+            filters = [(f"come/{flow:03}/{start + number:03}/t", number + 1) for number in range(window)]
+            ids = [struct.pack("!H", number) for _, number in filters]
+            asked = b"".join([wire.subscribe(text, 0, version, number) for text, number in filters])
+            ended = b"".join([wire.unsubscribe(text, version, number) for text, number in filters])
+            granted = b"".join([wire.packet(0x90, each + properties + b"\0") for each in ids])
+            gone = b"".join([wire.packet(0xB0, each + properties * 2) for each in ids])
+            self.batches += [(0x90, asked, granted), (0xB0, ended, gone)]
+        self.batch = self.sent = self.messages = 0
         self.rest = b""
-        self.sent = self.messages = 0
         self.running = False
         loop.add(sock, self.ready)
 
@@ -179,26 +202,37 @@ class Subscribing:
         self.send()
 
     def send(self) -> None:
-        self.sock.send(self.packets[self.sent % len(self.packets)])
-        self.sent += 1
+        self.kind, packets, self.usual = self.batches[self.batch % len(self.batches)]
+        self.batch += 1
+        self.sent += self.window
+        self.sock.send(packets)
 
     def ready(self, mask: int) -> None:
         data = self.sock.recv(4096)
         if not data:
             raise BrokenRun("the broker closed a connection")
-        data = self.rest + data
-        if len(data) < 2 or len(data) < data[1] + 2:
-            self.rest = data
-            return
-        self.rest = b""
-        kind = 0x90 if self.messages % 2 == 0 else 0xB0
-        refused = (kind == 0x90 or len(data) > 4) and data[-1]
-        if data[0] != kind or len(data) != data[1] + 2 or refused:
-            raise BrokenRun(f"{'UNSUBSCRIBE' if self.messages % 2 else 'SUBSCRIBE'} was answered with {data.hex()}")
-        self.messages += 1
-        self.totals.shared[self.totals.slot] += 1
-        if self.running:
+        if data == self.usual and self.sent == self.messages + self.window:
+            answers = self.window
+        else:
+            answers = self.read(self.rest + data)
+        self.messages += answers
+        self.totals.shared[self.totals.slot] += answers
+        if self.running and self.messages == self.sent:
             self.send()
+
+    def read(self, data: bytes) -> int:
+        """The answers one by one: those of some brokers come one by one, and some have properties."""
+        at = answers = 0
+        while len(data) - at >= 2 and len(data) - at >= data[at + 1] + 2:
+            end = at + data[at + 1] + 2
+            refused = (self.kind == 0x90 or end - at > 4) and data[end - 1]
+            if data[at] != self.kind or refused:
+                asked = "SUBSCRIBE" if self.kind == 0x90 else "UNSUBSCRIBE"
+                raise BrokenRun(f"{asked} was answered with {data[at : at + 16].hex()}")
+            at = end
+            answers += 1
+        self.rest = data[at:]
+        return answers
 
     def after_turn(self) -> None:
         pass

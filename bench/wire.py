@@ -37,18 +37,18 @@ def connect(client_id: str, version: int) -> bytes:
     return packet(0x10, b"\0\4MQTT" + bytes([version, 0x02, 0, 0]) + _no_properties(version) + _string(client_id))
 
 
-def subscribe(topic_filter: str, qos: int, version: int) -> bytes:
-    return subscribe_all([topic_filter], qos, version)
+def subscribe(topic_filter: str, qos: int, version: int, packet_id: int = 1) -> bytes:
+    return subscribe_all([topic_filter], qos, version, packet_id)
 
 
-def subscribe_all(filters: list[str], qos: int, version: int) -> bytes:
+def subscribe_all(filters: list[str], qos: int, version: int, packet_id: int = 1) -> bytes:
     """One SUBSCRIBE with any number of filters."""
     asked = b"".join([_string(topic_filter) + bytes([qos]) for topic_filter in filters])
-    return packet(0x82, b"\0\1" + _no_properties(version) + asked)
+    return packet(0x82, struct.pack("!H", packet_id) + _no_properties(version) + asked)
 
 
-def unsubscribe(topic_filter: str, version: int) -> bytes:
-    return packet(0xA2, b"\0\1" + _no_properties(version) + _string(topic_filter))
+def unsubscribe(topic_filter: str, version: int, packet_id: int) -> bytes:
+    return packet(0xA2, struct.pack("!H", packet_id) + _no_properties(version) + _string(topic_filter))
 
 
 def publish(topic: str, payload: bytes, qos: int, version: int, packet_id: int = 0, *, retain: bool = False) -> bytes:
@@ -65,6 +65,7 @@ def header_size(data: bytes) -> int:
 
 
 DISCONNECT = b"\xe0\0"
+PINGREQ = b"\xc0\0"
 
 
 class Refused(Exception):

@@ -84,6 +84,10 @@ class Workload:
             return "$share/g/bench/+/0000/t" if self.shared else "bench/+/0000/t"
         return f"bench/{flow:03}/+/t" if self.topics > 1 else self.topic(flow)
 
+    @property
+    def retained_filter(self) -> str:
+        return "bench/000/+/t"
+
     def frames(self, flow: int, version: int) -> list[bytes]:
         topics = [self.topic(flow, topic) for topic in range(self.topics)]
         number = self.topics
@@ -129,6 +133,7 @@ WORKLOADS: Final = {
             "SUBSCRIBE and UNSUBSCRIBE of fifty clients beside 100,000 subscriptions",
             "subscribe",
             50,
+            window=10,
             held=100_000,
             batch=1000,
         ),
@@ -137,6 +142,7 @@ WORKLOADS: Final = {
             "SUBSCRIBE and UNSUBSCRIBE of fifty clients beside 1,000,000 subscriptions",
             "subscribe",
             50,
+            window=10,
             held=1_000_000,
             batch=10_000,
         ),
