@@ -27,7 +27,7 @@ FEW: Final = 1024
 
 
 class Directory:
-    __slots__ = ("_flapping", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
+    __slots__ = ("_flapping", "_overflow", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
@@ -36,6 +36,7 @@ class Directory:
         #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
         self._sweep_at = FEW
+        self._overflow = Overflow(services.config.session.overflow)
         self._priority = _priorities(services.config.session.priorities)
 
     def __len__(self) -> int:
@@ -74,7 +75,7 @@ class Directory:
                 max_length=settings.max_queue_length,
                 max_bytes=settings.max_queue_bytes,
                 store_qos0=settings.store_qos0,
-                overflow=Overflow(settings.overflow),
+                overflow=self._overflow,
                 priority=self._priority,
                 default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
             ),
