@@ -36,6 +36,8 @@ _PLACEHOLDER: Final = re.compile("%[cu]")
 _SPECIAL: Final = re.compile("[/+#]")
 #: How many different sets of rules are kept compiled for clients to share.
 SHARED_SETS: Final = 1024
+#: Clients whose rules are remembered. When there are more it starts again with none.
+REMEMBERED_CLIENTS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +158,22 @@ class Acl:
         # most clients are concerned by the same few rules
         self._shared: dict[tuple[int, ...], ClientAcl] = {}
         self._everything = ClientAcl([], no_match=True)
+        # a client asks again and again: by user name, client id and address, on which its rules depend
+        self._remembered: dict[tuple[str | None, str, str | None], ClientAcl] = {}
 
     def compile_for(self, client: ClientInfo) -> ClientAcl:
         """The rules that concern this client, with its names put into their topics."""
         if client.superuser:
             return self._everything
+        who = (client.username, client.client_id, client.peer and client.peer[0])
+        compiled = self._remembered.get(who)
+        if compiled is None:
+            if len(self._remembered) >= REMEMBERED_CLIENTS:
+                self._remembered.clear()
+            compiled = self._remembered[who] = self._concerning(client)
+        return compiled
+
+    def _concerning(self, client: ClientInfo) -> ClientAcl:
         found = [*self._by_user.get(client.username or "", ()), *self._by_client.get(client.client_id, ())]
         candidates = sorted([*self._general, *found]) if found else self._general
         address = _address(client) if self._has_networks else None
