@@ -174,7 +174,7 @@ class Subscribing:
 
     def subscribed(self, done: Subscribed) -> None:
         """The routes are there: SUBACK first, then what was retained."""
-        hooks = self._services.hooks
+        hooks, retained = self._services.hooks, len(self._services.pubsub.retained)
         answer: Answer = done.context
         self._services.metrics.client_subscribe += len(done.grants)
         if answer.channel is not self._outbound.channel:
@@ -195,7 +195,7 @@ class Subscribing:
             wanted = options.retain_handling == SEND_RETAINED or (
                 options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
             )
-            if wanted and parse_shared(grant.filter) is None:
+            if wanted and retained and parse_shared(grant.filter) is None:
                 self._outbound.replay(grant, self._as_retained(options))
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
