@@ -18,12 +18,12 @@ import select
 import shlex
 import socket
 import statistics
+import struct
 import sys
 import time
-from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -44,6 +44,8 @@ PAIRS: Final = 8
 FRACTIONS: Final = (0.1, 0.5, 0.9)
 BAR: Final = 5.0  # ms, the 99th percentile at half of the maximum
 PATIENCE: Final = 3.0  # s without any progress after which what is missing counts as lost
+
+TIME: Final = struct.Struct("<q")  # at the beginning of the payload
 
 clock: Final = time.perf_counter_ns
 
@@ -95,6 +97,8 @@ class Account:
     latencies: list[Latencies] = field(default_factory=list)
     #: How late the generator itself was.
     late: Latencies = field(default_factory=Latencies)
+    #: Share of a core that the generator took, of the busiest process.
+    busy: float = 0.0
 
     def begin(self) -> None:
         phases = len(self.edges) - 1
@@ -104,10 +108,9 @@ class Account:
     def phase(self, moment: int) -> int:
         return bisect_right(self.edges, moment) - 1
 
-    def record(self, now: int, stamps: "array[int]") -> None:
-        self.arrived[self.phase(now)] += len(stamps)
-        for due, number in Counter(stamps).items():
-            self.latencies[self.phase(due)].add(now - due, number)
+    def record(self, now: int, due: int, number: int = 1) -> None:
+        self.arrived[self.phase(now)] += number
+        self.latencies[self.phase(due)].add(now - due, number)
 
     @property
     def lost(self) -> int:
@@ -118,6 +121,7 @@ class Account:
         self.arrived = [a + b for a, b in zip(self.arrived, other.arrived, strict=True)]
         for mine, theirs in zip([*self.latencies, self.late], [*other.latencies, other.late], strict=True):
             mine.counts.update(theirs.counts)
+        self.busy = max(self.busy, other.busy)
 
 
 class PacedPublisher(Link):
@@ -162,7 +166,7 @@ class PacedPublisher(Link):
             self.due = self.first + int(self.slices * self.interval)
 
     def slice(self) -> bytearray:
-        data = bytearray((self.head + self.due.to_bytes(8, sys.byteorder) + self.tail) * self.size)
+        data = bytearray((self.head + TIME.pack(self.due) + self.tail) * self.size)
         if self.qos:
             place, at = self.sent % self.RING, len(self.head) - 2
             data[at :: self.frame] = self.HIGH[place : place + self.size]
@@ -182,7 +186,7 @@ class PacedPublisher(Link):
 
 
 class StampedSubscriber(Link):
-    """Reads the times out of whole chunks, with slices: every PUBLISH of a run has them at the same place."""
+    """Reads the times out of whole chunks. Every PUBLISH has its time at the same place, and slices have one time."""
 
     def __init__(self, loop: Loop, sock: socket.socket, topic: str, qos: int, account: Account) -> None:
         super().__init__(loop, sock)
@@ -202,20 +206,31 @@ class StampedSubscriber(Link):
             return
         if data[0:whole:frame].count(self.first) != number:
             raise BrokenRun("a subscriber got something else than the expected PUBLISH")
-        columns = bytearray(8 * number)
-        for place in range(8):
-            columns[place::8] = data[at + place : whole : frame]
-        stamps = array("q", columns)
-        if stamps[0] < self.last:
-            raise BrokenRun("messages came out of order")
-        self.last = stamps[-1]
+        for due, together in self.slices(data, number):
+            self.account.record(now, due, together)
         self.messages += number
-        self.account.record(now, stamps)
         if self.qos:
             acks = bytearray(b"\x40\x02\0\0") * number
             acks[2::4] = data[at - 2 : whole : frame]
             acks[3::4] = data[at - 1 : whole : frame]
             self.write(acks)
+
+    def slices(self, data: bytes, number: int) -> Iterator[tuple[int, int]]:
+        """Times, and how many messages have each. Its end is looked for by halves: times never go back."""
+        frame, at = self.frame, self.at
+        lowest = data[at : number * frame : frame]
+        start = 0
+        while start < number:
+            due: int
+            (due,) = TIME.unpack_from(data, at + start * frame)
+            end = bisect_right(
+                range(number), due, start + 1, key=lambda place: TIME.unpack_from(data, at + place * frame)[0]
+            )
+            if due < self.last or lowest.count(lowest[start], start, end) != end - start:
+                raise BrokenRun("messages came out of order")
+            self.last = due
+            yield due, end - start
+            start = end
 
 
 class Station:
@@ -256,6 +271,7 @@ class Station:
     def run(self, edges: Sequence[int]) -> None:
         self.edges += edges
         self.begin()
+        used = time.process_time_ns()
         agenda, epoll, turn = self._agenda, self.loop.epoll.fileno(), self.loop.turn
         while (now := clock()) < edges[-1]:
             while agenda and agenda[0][0] <= now:
@@ -269,6 +285,8 @@ class Station:
             # epoll itself counts in milliseconds
             if select.select([epoll], [], [], max(0, until - clock()) / 1e9)[0]:
                 turn(0)
+        for account in self.accounts.values():
+            account.busy = (time.process_time_ns() - used) / (edges[-1] - edges[0])
         self.end()
         self._drain()
 
@@ -398,6 +416,7 @@ class Latency:
     late: float | None  # of the generator itself, the 99th percentile
     lost: int
     broker_cpu: float
+    generator_cpu: float  # of the busiest process
 
 
 def latency(
@@ -431,6 +450,7 @@ def latency(
         late=account.late.quantile(0.99),
         lost=account.lost,
         broker_cpu=usage.cpu(edges[1], edges[2]),
+        generator_cpu=account.busy,
     )
 
 
@@ -507,15 +527,16 @@ def line(peer: str, load: str, judged: bool, rounds: list[Latency]) -> str:
     return (
         f"{peer:<12}{load:<28}{shown((each.wanted for each in rounds), 0):>10}"
         f"{shown((each.delivered for each in rounds), 0):>10}{shown(each.spread.p50 for each in rounds):>9}"
-        f"{shown(tails, span=True):>24}{max((each.spread.max or 0 for each in rounds), default=0):>9,.1f}"
-        f"{shown(each.late for each in rounds):>7}{statistics.median(each.broker_cpu for each in rounds):>8.0%}"
+        f"{shown(tails, span=True):>27}{max((each.spread.max or 0 for each in rounds), default=0):>9,.1f}"
+        f"{statistics.median(each.broker_cpu for each in rounds):>8.0%}"
+        f"{statistics.median(each.generator_cpu for each in rounds):>6.0%}{shown(each.late for each in rounds):>7}"
         f"  {', '.join(notes)}"
     )
 
 
 HEADER: Final = (
-    f"{'peer':<12}{'load':<28}{'wanted/s':>10}{'had/s':>10}{'p50':>9}{'p99 (min … max)':>24}{'max':>9}"
-    f"{'gen.':>7}{'broker':>8}  p99 < {BAR:g} ms"
+    f"{'peer':<12}{'load':<28}{'wanted/s':>10}{'had/s':>10}{'p50':>9}{'p99 (min … max)':>27}{'max':>9}"
+    f"{'broker':>8}{'gen.':>6}{'late':>7}  p99 < {BAR:g} ms"
 )
 
 
@@ -552,7 +573,8 @@ def main() -> int:
     print(
         "\nMilliseconds from when a message was due until it was read, medians of the rounds; the load is a share of a"
     )
-    print("maximum without pauses. gen.: how late the generator itself was (p99).", *failures, sep="\n")
+    print("maximum without pauses. broker, gen.: shares of a core. late: the generator itself was so late (p99).")
+    print(*failures, sep="\n")
     rows = [
         {"peer": name, "load": load, "judged": judged, "rounds": [asdict(each) for each in rounds]}
         for (name, load, judged), rounds in results.items()

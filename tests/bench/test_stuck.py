@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from bench import wire
-from bench.latency import PAYLOAD, Account, Station
+from bench.latency import PAYLOAD, TIME, Account, Station
 from bench.loop import Loop
 from bench.stuck import TOPIC, Sleeper, SlowReader
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 
 def frame(due: int) -> bytes:
-    return wire.publish(TOPIC, due.to_bytes(8, sys.byteorder) + bytes(PAYLOAD - 8), 0, wire.V311)
+    return wire.publish(TOPIC, TIME.pack(due) + bytes(PAYLOAD - 8), 0, wire.V311)
 
 
 def station(*edges: int) -> Station:
