@@ -62,6 +62,7 @@ class Scheduler:
         "_call",
         "_clock",
         "_deadlines",
+        "_later",
         "_parked",
         "_ready",
         "_running",
@@ -79,6 +80,8 @@ class Scheduler:
         self._turn_time = turn_time
         self._clock = clock
         self._ready: deque[Ref[Any]] = deque()
+        #: What actors have left for a later step.
+        self._later: list[tuple[Ref[Any], object]] = []
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
         self._deadlines = Deadlines(self._wake_sooner)
@@ -98,6 +101,17 @@ class Scheduler:
     def ready(self) -> int:
         """How many actors are ready."""
         return len(self._ready)
+
+    async def drained(self) -> None:
+        """Wait until no actor is ready: all that was cast so far, and what came of it, is dealt with. Who brings messages
+        from outside waits for that before bringing more, so that mailboxes stay short however fast others send."""
+        while self._ready:
+            await checkpoint()
+
+    def later(self, ref: Ref[Any], message: object) -> None:
+        """Cast in a later step: an actor that has much to do on its own account leaves the rest of it, and keeps nobody
+        waiting who waits for `drained`."""
+        self._later.append((ref, message))
 
     @property
     def timers(self) -> int:
@@ -122,6 +136,10 @@ class Scheduler:
         try:
             if self._deadlines.next <= now:
                 self._fire(now)
+            if self._later:
+                later, self._later = self._later, []
+                for ref, message in later:
+                    ref.cast(message)
             if ready:
                 limit = self._batch
                 clock = self._clock
@@ -148,11 +166,11 @@ class Scheduler:
         finally:
             self._stepping = False
             if self._parked is not None:
-                if ready:
+                if ready or self._later:
                     self._wake()
                 else:
                     self.enqueue = self._enqueue_and_wake
-        return bool(ready)
+        return bool(ready or self._later)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Step whenever there is something to do, until cancelled."""

@@ -1,14 +1,14 @@
 """Readiness of all sockets of a node, in one task.
 
 A socket stays registered in one selector for its whole life, and trio waits for the selector's own descriptor: two
-system calls less a message than waiting for each socket anew. A turn takes what is ready, lets the actors run, and
-looks again before it goes back to trio, because under load the next bytes are already there.
+system calls less a message than waiting for each socket anew. A turn takes what is ready and lets the actors run until
+all of it is dealt with, then looks again before it goes back to trio, because under load the next bytes are there.
 """
 
 import selectors
 from collections.abc import Callable
 from socket import socket
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Final, TypeAlias
 
 import trio
@@ -24,6 +24,13 @@ Ready: TypeAlias = Callable[[int], None]
 #: Seconds for which a poller may go on before the other tasks of the process get their turn.
 LONGEST_TURN: Final = 0.005
 
+#: Bytes that are read before what they bring is dealt with, at most and at least. More make larger bursts, but keep other
+#: connections waiting for longer.
+MOST: Final = 65_536
+LEAST: Final = 2_048
+#: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
+PATIENCE: Final = 0.005
+
 
 def available() -> bool:
     """Can the selector itself be waited for? On Windows it cannot, and each connection is fed by a task."""
@@ -31,10 +38,14 @@ def available() -> bool:
 
 
 class Poller:
-    __slots__ = ("_scheduler", "_selector")
+    __slots__ = ("_scheduler", "_selector", "read_size", "taken")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        #: Bytes that may be read in a turn, and of one socket at a time.
+        self.read_size = LEAST
+        #: Bytes that were read in this turn. Whoever reads adds to it.
+        self.taken = 0
         self._selector = selectors.DefaultSelector()
 
     def register(self, sock: socket, events: int, ready: Ready) -> None:
@@ -62,12 +73,25 @@ class Poller:
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             turn_ends = perf_counter() + LONGEST_TURN
-            while events := selector.select(0):
-                with scheduler.turn:
-                    for key, mask in events:
-                        key.data(mask)
-                if perf_counter() > turn_ends:
-                    break
+            while perf_counter() < turn_ends and (events := selector.select(0)):
+                while events:
+                    began = thread_time()
+                    self.taken = 0
+                    with scheduler.turn:
+                        while events and self.taken < self.read_size:
+                            key, mask = events.pop()
+                            key.data(mask)
+                    # A read may hold hundreds of messages, each of them for thousands of subscribers. Who read on while
+                    # these lie in mailboxes would have the memory filled by any client that sends fast enough.
+                    if scheduler.ready:
+                        await scheduler.drained()
+                    self._keep_pace(thread_time() - began)
+
+    def _keep_pace(self, seconds: float) -> None:
+        if seconds > PATIENCE:
+            self.read_size = max(self.read_size // 2, LEAST)
+        elif self.taken >= self.read_size and seconds < PATIENCE / 2:
+            self.read_size = min(self.read_size * 2, MOST)
 
     def close(self) -> None:
         self._selector.close()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Scheduler
     from trunkline.broker.connection.poller import Poller
 
-#: Bytes of one read. A larger read holds more packets but keeps other connections waiting for longer.
+#: Bytes of one read of a stream.
 READ_SIZE: Final = 65_536
 #: Bytes that a stream may have waiting before it counts as congested. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536
@@ -93,17 +93,18 @@ class SocketTransport:
         self._poller.register(self._sock, READ, self._ready)
 
     def _ready(self, mask: int) -> None:
-        if mask & WRITE:
+        if mask & WRITE and self._pending:
             self._flush()
         if mask & READ and self._reading:
             try:
-                data = self._sock.recv(READ_SIZE)
+                data = self._sock.recv(self._poller.read_size)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 self._end(error.strerror or str(error))
                 return
             if data:
+                self._poller.taken += len(data)
                 self._receiver(data)
             else:
                 self._end("")
@@ -173,6 +174,9 @@ class SocketTransport:
     def close(self) -> None:
         self._poller.forget(self._sock)
         self._sock.close()
+        # the poller may hold news of this socket that it has not passed on
+        self._reading = False
+        self._pending.clear()
 
 
 class StreamTransport:
@@ -226,6 +230,7 @@ class StreamTransport:
                 self._receiver(bytes(data) if data else Ended(error))
             if not data:
                 return
+            await self._scheduler.drained()
 
     async def _write(self) -> None:
         while True:

@@ -130,7 +130,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _fill(self) -> None:
         if self._outbound.fill():
-            self.ref.cast(mail.Timeout(self._fill))  # the rest in a turn of its own
+            self.scheduler.later(self.ref, mail.Timeout(self._fill))
 
     def _after(self, delay: float, action: Callable[[], None]) -> Callable[[], None]:
         return self.send_after(delay, mail.Timeout(action)).cancel
