@@ -4,7 +4,7 @@ from typing import Any
 
 from bench.results import Row, rows
 
-HEADER = f"{'':<44}{'ratio':>8}{'before':>9}{'change':>9}{'per CPU s':>14}{'before':>12}{'change':>9}"
+HEADER = f"{'':<50}{'ratio':>8}{'before':>9}{'change':>9}{'per CPU s':>14}{'before':>12}{'change':>9}"
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -32,7 +32,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
 def changes(before: Row, after: Row) -> str:
     ratios = columns(before.ratio if before.base == after.base else None, after.ratio, "8.2f")
     work = columns(before.per_cpu_second, after.per_cpu_second, "12,.0f")
-    return f"{f'{after.case}, {after.peer}':<44}{ratios}  {work}"
+    return f"{f'{after.case}, {after.peer}':<50}{ratios}  {work}"
 
 
 def columns(before: float | None, after: float | None, form: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import wire
-from bench.workloads import Workload
+from bench.workloads import Kind, Workload
 
 BENCH: Final = Path(__file__).parent
 ROOT: Final = BENCH.parent
@@ -68,7 +68,7 @@ class Peer:
     versions: tuple[str, ...] = ("3.1.1", "5")
     max_qos: int = 2
     shared: bool = True  # has shared subscriptions, for any version
-    most_subscriptions: int | None = None  # with which it still answers in less than a second
+    most: dict[Kind, int] = field(default_factory=dict)  # that it can hold of something, in useful time
     pinned: bool = True  # to one core
     needs: str = ""  # what there must be, when there is not
 
@@ -84,8 +84,9 @@ class Peer:
             return f"MQTT {version}"
         if workload.qos > self.max_qos:
             return f"QoS {workload.qos}"
-        if workload.kind == "subscribe" and self.most_subscriptions and workload.held > self.most_subscriptions:
-            return f"more than {self.most_subscriptions:,} subscriptions, in useful time"
+        most = self.most.get(workload.kind)
+        if most and workload.held > most:
+            return f"more than {most:,} {workload.held_unit}s, in useful time"
         return "shared subscriptions" if workload.shared and not self.shared else None
 
     def version(self) -> str | None:
@@ -155,7 +156,7 @@ def amqtt(program: str | None) -> Peer:
         about=[python, "-I", "-c", "import amqtt; print(amqtt.__version__)"],
         versions=("3.1.1",),
         shared=False,
-        most_subscriptions=100_000,  # as an UNSUBSCRIBE looks at all of them
+        most={"subscribe": 100_000, "idle": 2000},  # as UNSUBSCRIBE and CONNECT look at all of them
         needs="" if found else "no amqtt in --amqtt, BENCH_AMQTT or on the PATH",
     )
 
