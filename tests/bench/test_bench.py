@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from bench.peers import PEERS
 from bench.workloads import WORKLOADS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -14,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the load generator needs epoll")
 
 
-def run(folder: Path, peer: str, workload: str, *versions: str) -> list[dict[str, Any]]:
+def run(folder: Path, peer: str, workload: str, *versions: str, payload: int = 64) -> list[dict[str, Any]]:
     """In a process of its own: it forks its generators."""
     output = folder / "out.json"
     options = {
@@ -27,6 +28,8 @@ def run(folder: Path, peer: str, workload: str, *versions: str) -> list[dict[str
         "--flows": "12",
         "--window": "50",
         "--topics": "20",
+        "--held": "250",
+        "--payload": str(payload),
         "--json": str(output),
     }
     words = [word for option in options.items() for word in option]
@@ -56,34 +59,69 @@ def test_nothing_is_lost(tmp_path: Path, workload: str) -> None:
         assert outcome["rate"] > 0 or workload == "idle"  # twelve connections may fit what was resident before
 
 
-@pytest.mark.parametrize("workload", ["pairs-qos0", "pairs-qos2", "fanout-qos0", "sparse-qos1", "connect"])
-def test_the_splice_that_shows_the_generators_limit(tmp_path: Path, workload: str) -> None:
-    [result] = run(tmp_path, "sink", workload, "3.1.1")
+SIZED: Final = [name for name, workload in WORKLOADS.items() if workload.sizes]
+
+
+@pytest.mark.parametrize("workload", SIZED)
+def test_nothing_is_lost_of_large_messages(tmp_path: Path, workload: str) -> None:
+    [result] = run(tmp_path, "trunkline", workload, "5", payload=65536)
     assert result["ranked"]
+    assert result["payload"] == 65536
     assert result["rounds"][0]["rate"] > 0
 
 
-def test_a_broker_that_loses_messages_has_no_rank(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workload", [name for name in WORKLOADS if name != "idle"])
+def test_the_splice_that_shows_the_generators_limit(tmp_path: Path, workload: str) -> None:
+    payload = 20_000 if workload in SIZED else 64
+    for result in run(tmp_path, "sink", workload, "3.1.1", "5", payload=payload):
+        assert result["ranked"]
+        assert result["rounds"][0]["rate"] > 0
+
+
+OTHERS: Final = [name for name in PEERS if name not in ("trunkline", "sink")]
+
+
+@pytest.mark.parametrize("peer", OTHERS)
+def test_other_brokers_lose_nothing(tmp_path: Path, peer: str) -> None:
+    if reason := PEERS[peer].missing():
+        pytest.skip(reason)
+    [old, new] = run(tmp_path, peer, "pairs-qos2", "3.1.1", "5")
+    for result, version in ((old, "3.1.1"), (new, "5")):
+        cannot = PEERS[peer].cannot(WORKLOADS["pairs-qos2"], version)
+        assert result["unsupported"] == cannot
+        assert result["ranked"] == (cannot is None)
+
+
+LEAKY: Final = """\
+import sys
+from bench import sink
+
+write, swallowed = sink.Splice.write, set()
+
+
+def swallow(splice, data):
+    bounds = sink.packet_at(data, 0)
+    if splice.name[0] in "sg" and bounds and splice.fd not in swallowed:
+        swallowed.add(splice.fd)
+        data = data[bounds[1]:]
+    write(splice, data)
+
+
+sink.Splice.write = swallow
+sink.Sink(int(sys.argv[1])).run()
+"""
+
+
+@pytest.mark.parametrize(("workload", "lost"), [("pair-qos0", 1), ("fanin-qos0", 1), ("shared-qos0", 8)])
+def test_a_broker_that_loses_messages_has_no_rank(tmp_path: Path, workload: str, lost: int) -> None:
     """A splice with a hole: it swallows one message a connection."""
     leaky = tmp_path / "leaky.py"
-    leaky.write_text(
-        "import sys\n"
-        "from bench import sink\n"
-        "write, swallowed = sink.Splice.write, set()\n"
-        "def swallow(splice, data):\n"
-        "    frame = data[1] + 2\n"
-        "    if len(data) >= frame and splice.fd not in swallowed:\n"
-        "        swallowed.add(splice.fd)\n"
-        "        data = data[frame:]\n"
-        "    write(splice, data)\n"
-        "sink.Splice.write = swallow\n"
-        "sink.Sink(int(sys.argv[1])).run()\n"
-    )
+    leaky.write_text(LEAKY)
     output = tmp_path / "out.json"
     done = subprocess.run(
         [
             *(sys.executable, "-m", "bench", "--peer", f"leaky={sys.executable} {leaky} {{port}}"),
-            *("--unpinned", "--workload", "pair-qos0", "--rounds", "1", "--seconds", "0.1", "--json", str(output)),
+            *("--unpinned", "--workload", workload, "--rounds", "1", "--seconds", "0.1", "--json", str(output)),
         ],
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
@@ -93,7 +131,7 @@ def test_a_broker_that_loses_messages_has_no_rank(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "lost 1 messages" in done.stdout
+    assert f"lost {lost} messages" in done.stdout
     [result] = json.loads(output.read_text())["results"]
     assert not result["ranked"]
-    assert result["lost"] == 1
+    assert result["lost"] == lost
