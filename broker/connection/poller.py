@@ -26,7 +26,7 @@ LONGEST_TURN: Final = 0.005
 
 #: Bytes that are read before what they bring is dealt with, at most and at least. More make larger bursts, but keep other
 #: connections waiting for longer.
-MOST: Final = 65_536
+MOST: Final = 262_144
 LEAST: Final = 2_048
 #: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
 PATIENCE: Final = 0.005
