@@ -346,3 +346,49 @@ async def test_an_actor_that_takes_no_messages_says_so(caplog: pytest.LogCapture
         with pytest.raises(Down) as caught:
             await ref.call("unexpected")
         assert isinstance(caught.value.reason, NotImplementedError)
+
+
+async def test_what_is_handed_to_an_idle_actor_is_handled_at_once() -> None:
+    async with system() as actors:
+        probe = Probe()
+        ref = actors.start(probe)
+        with actors.scheduler.turn:
+            ref.hand(1)
+            assert probe.got == [1]
+            ref.cast(2)
+            ref.hand(3)
+            assert probe.got == [1], "nothing overtakes what waits"
+        assert probe.got == [1, 2, 3]
+
+
+async def test_no_handler_runs_within_another() -> None:
+    class Handing(Probe):
+        other: Ref[Any]
+
+        def handle(self, message: Any) -> None:
+            self.other.hand(message)
+            self.ref.hand("mine") if message == 1 else None
+            super().handle((message, len(probe.got)))
+
+    async with system() as actors:
+        probe, handing = Probe(), Handing()
+        handing.other = actors.start(probe)
+        with actors.scheduler.turn:
+            actors.start(handing).hand(1)
+            assert handing.got == [(1, 0)]
+        assert handing.got == [(1, 0), ("mine", 1)]
+        assert probe.got == [1, "mine"]
+
+
+async def test_a_crash_while_something_is_handed_over_ends_that_actor_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with system() as actors:
+        probe = Probe()
+        ref = actors.start(probe, name="faulty")
+        error = ValueError("fault")
+        with actors.scheduler.turn:
+            ref.hand(error)
+            ref.hand(1)
+        assert await ref.join() is error
+        assert probe.got == []
+    (record,) = caplog.records
+    assert "faulty" in record.message

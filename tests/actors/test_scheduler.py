@@ -277,3 +277,45 @@ async def test_a_scheduler_runs_once_at_a_time_and_again_after_that() -> None:
         ref.cast(2)
         assert ref.queued == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_for_the_rest_waits_for_all_that_came_of_it() -> None:
+    turns: list[tuple[str, int]] = []
+    clock = ManualClock(1.0)  # each actor's turn is longer than a turn of the scheduler
+    async with system(scheduler=Scheduler(turn_time=0.5, clock=clock)) as actors:
+        refs = [actors.start(Shared(str(number), turns)) for number in range(5)]
+        with actors.scheduler.turn:
+            for ref in refs:
+                ref.cast(1)
+        assert len(turns) < 5
+        await actors.scheduler.drained()
+        assert len(turns) == 5
+
+
+async def test_what_is_left_for_later_keeps_nobody_waiting() -> None:
+    class Busy(Probe):
+        """Has work for ever, a bit at a time."""
+
+        def handle(self, message: Any) -> None:
+            super().handle(message)
+            self.scheduler.later(self.ref, message + 1)
+
+    async with system() as actors:
+        busy, other = Busy(), Probe()
+        ref, another = actors.start(busy), actors.start(other)
+        ref.cast(0)
+        for number in range(20):
+            another.cast(number)
+            await actors.scheduler.drained()
+            assert len(other.got) == number + 1
+        assert busy.got == list(range(len(busy.got)))
+        before = len(busy.got)
+        await settle_some(actors.scheduler)
+        assert len(busy.got) > before, "it goes on by itself"
+        ref.stop()
+        await settle()
+
+
+async def settle_some(scheduler: Scheduler) -> None:
+    for _ in range(5):
+        await trio.lowlevel.checkpoint()

@@ -3,11 +3,12 @@
 import socket
 from functools import partial
 
+import pytest
 import trio
 import trio.testing
 
-from trunkline.actors import Scheduler
-from trunkline.broker.connection.poller import READ, WRITE, Poller
+from trunkline.actors import Actor, Scheduler, system
+from trunkline.broker.connection.poller import LEAST, PATIENCE, READ, WRITE, Poller
 
 
 async def test_each_socket_is_told_what_it_is_ready_for() -> None:
@@ -91,3 +92,100 @@ async def test_others_get_their_turn_while_a_socket_is_always_ready() -> None:
     poller.close()
     ours.close()
     theirs.close()
+
+
+class Heap:
+    """Sockets that are full, and what they bring: work for an actor that takes some of the poller's time."""
+
+    def __init__(self, poller: Poller, number: int) -> None:
+        self.poller = poller
+        self.pairs = [socket.socketpair() for _ in range(number)]
+        self.taken: list[int] = []
+        for index, (ours, theirs) in enumerate(self.pairs):
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            theirs.send(bytes(100_000))
+            poller.register(ours, READ, partial(self.ready, index))
+
+    def ready(self, index: int, _mask: int) -> None:
+        size = len(self.pairs[index][0].recv(self.poller.read_size))
+        self.poller.taken += size
+        self.taken.append(size)
+
+    def close(self) -> None:
+        for pair in self.pairs:
+            for sock in pair:
+                sock.close()
+
+
+async def test_more_is_read_at_a_time_while_it_is_quickly_dealt_with() -> None:
+    poller = Poller(Scheduler())
+    heap = Heap(poller, 40)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        nursery.cancel_scope.cancel()
+    assert sum(heap.taken) == 40 * 100_000
+    assert heap.taken[0] == LEAST
+    assert max(heap.taken) > 10 * LEAST
+    poller.close()
+    heap.close()
+
+
+async def test_less_is_read_at_a_time_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = 0.0
+
+    def slow() -> float:
+        nonlocal time
+        time += 2 * PATIENCE
+        return time
+
+    monkeypatch.setattr("trunkline.broker.connection.poller.thread_time", slow)
+    poller = Poller(Scheduler())
+    poller.read_size = 16 * LEAST
+    heap = Heap(poller, 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        nursery.cancel_scope.cancel()
+    assert heap.taken[:5] == [16 * LEAST, 8 * LEAST, 4 * LEAST, 2 * LEAST, LEAST]
+    assert max(heap.taken[5:]) == LEAST
+    poller.close()
+    heap.close()
+
+
+class Slow(Actor[int]):
+    """Handles one message a turn of the scheduler."""
+
+    def __init__(self) -> None:
+        self.most = self.handled = 0
+
+    def handle_many(self, messages: list[int]) -> None:
+        self.most = max(self.most, len(messages) + self.ref.queued)
+        self.handled += len(messages)
+
+
+async def test_nothing_is_read_before_the_last_reads_are_dealt_with() -> None:
+    async with system(scheduler=Scheduler(batch=10, turn_time=0)) as actors:
+        poller = Poller(actors.scheduler)
+        slow = Slow()
+        ref = actors.start(slow)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.send(bytes(50))
+
+        def ready(_mask: int) -> None:
+            for _ in ours.recv(1):
+                for number in range(100):
+                    ref.cast(number)
+
+        poller.register(ours, READ, ready)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poller.run)
+            while slow.handled < 5000:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert slow.most == 100
+        poller.close()
+        ours.close()
+        theirs.close()
