@@ -70,10 +70,13 @@ class Link:
                 self.loop.epoll.modify(self.fd, IN)
                 self.drained()
         if mask & ~OUT:
-            data = self.sock.recv(CHUNK)
-            if not data:
-                raise BrokenRun("the broker closed a connection")
-            self.read(self.rest + data if self.rest else data)
+            self.take()
+
+    def take(self) -> None:
+        data = self.sock.recv(CHUNK)
+        if not data:
+            raise BrokenRun("the broker closed a connection")
+        self.read(self.rest + data if self.rest else data)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self.pending:
@@ -92,3 +95,30 @@ class Link:
 
     def drained(self) -> None:
         pass
+
+
+class Held(Link):
+    """One with a buffer, in which the rest of a large packet is put where it belongs: nothing is joined."""
+
+    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+        super().__init__(loop, sock)
+        self.buffer = bytearray(4 * CHUNK)
+        self.view = memoryview(self.buffer)
+        self.begin = self.end = 0
+
+    def take(self) -> None:
+        if self.begin == self.end:
+            self.begin = self.end = 0
+        elif len(self.buffer) - self.end < CHUNK:
+            rest = self.buffer[self.begin : self.end]
+            self.buffer[: len(rest)] = rest
+            self.begin, self.end = 0, len(rest)
+        size = self.sock.recv_into(self.view[self.end : self.end + CHUNK])
+        if not size:
+            raise BrokenRun("the broker closed a connection")
+        self.end += size
+        self.begin = self.read_held(self.begin, self.end)
+
+    def read_held(self, begin: int, end: int) -> int:
+        """What is in the buffer there; says where it comes to a packet that isn't complete."""
+        raise NotImplementedError
