@@ -9,6 +9,8 @@ __all__ = ["generator_margin", "line", "machine", "short_table", "table"]
 
 MARGIN: Final = 2.0  # times as fast as the fastest broker the generator should be able to be
 
+BUSY: Final = 0.9  # of its core, beyond which the generator is what all wait for
+
 HEADER: Final = (
     f"{'workload':<16}{'MQTT':<7}{'payload':<9}{'peer':<12}{'median':>12}{'min … max':>25}{'ratio':>8}"
     f"{'per CPU s':>12}{'broker':>8}{'gen.':>6}"
@@ -77,14 +79,14 @@ def case_of(series: Series) -> Case:
 
 def generator_margin(rows: list[Row]) -> str | None:
     """Whether the generator could have shown brokers that are much faster; None where the sink wasn't asked."""
-    sinks = {row.case: row.rate for row in rows if row.peer == "sink" and row.rate and not row.less_is_better}
+    sinks = {row.case: row for row in rows if row.peer == "sink" and row.rate and not row.less_is_better}
     fastest: dict[Case, tuple[float, str]] = {}
     for row in rows:
         if row.peer != "sink" and row.rate and row.case in sinks:
             fastest[row.case] = max(fastest.get(row.case, (0.0, "")), (row.rate, row.peer))
     if not fastest:
         return None
-    margins = {case: ((sinks[case] or 0.0) / rate, peer) for case, (rate, peer) in fastest.items()}
+    margins = {case: ((sinks[case].rate or 0.0) / rate, peer) for case, (rate, peer) in fastest.items()}
     short = {case: margin for case, margin in margins.items() if margin[0] < MARGIN}
     if not short:
         case = min(margins, key=margins.__getitem__)
@@ -92,10 +94,11 @@ def generator_margin(rows: list[Row]) -> str | None:
             f"generator: it drives the sink at least twice as fast as the fastest broker, everywhere; "
             f"{margins[case][0]:.1f} times at the least ({case})."
         )
-    worst = [f"  {case}: {margin:.1f} times {peer}" for case, (margin, peer) in sorted(short.items())]
-    return "\n".join(
-        [
-            f"generator: it does not drive the sink twice as fast as the fastest broker in {len(short)} of {len(margins)}:",
-            *worst,
-        ]
-    )
+    lines = [
+        f"generator: it does not drive the sink twice as fast as the fastest broker in {len(short)} of {len(margins)}:"
+    ]
+    for case, (margin, peer) in sorted(short.items()):
+        busy = sinks[case].generator
+        limit = "the generator" if busy >= BUSY else f"the sink: it kept the generator busy for {busy:.0%}"
+        lines.append(f"  {case}: {margin:.1f} times {peer}; the limit was {limit}")
+    return "\n".join(lines)

@@ -150,6 +150,7 @@ class Row(NamedTuple):
     per_cpu_second: float | None = None
     bytes_each: float | None = None
     less_is_better: bool = False
+    generator: float = 0.0  # share of a core that the busiest generator process took
 
 
 def rows(kept: dict[str, Any]) -> list[Row]:
@@ -176,6 +177,7 @@ def rows(kept: dict[str, Any]) -> list[Row]:
                 per_cpu_second=result["per_cpu_second"] or None,
                 bytes_each=each["bytes"] if each else None,
                 less_is_better=less,
+                generator=statistics.median(outcome["generator_cpu"] for outcome in result["rounds"]),
             )
         )
     return found
