@@ -31,8 +31,12 @@ def bars(kept: dict[str, Any]) -> dict[Case, dict[str, float]]:
 
 
 def plot(kept: dict[str, Any], path: Path) -> None:
-    groups = bars(kept)
-    if not groups:
+    base = next((row.base for row in rows(kept)), "")
+    # which is 1 everywhere, by definition: a line is enough for it
+    groups = {
+        case: {peer: ratio for peer, ratio in group.items() if peer != base} for case, group in bars(kept).items()
+    }
+    if not any(groups.values()):
         raise NotDrawn("no peer has a ratio to another one: nothing to draw")
     try:
         from matplotlib.figure import Figure
@@ -63,8 +67,7 @@ def plot(kept: dict[str, Any], path: Path) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.invert_yaxis()
-    axes.axvline(1, color="black", linewidth=0.8)
-    base = next(iter(rows(kept))).base
+    axes.axvline(1, color="black", linewidth=0.8, label=base)
     axes.set_xlabel(f"times {base}, more is better (log)")
     axes.set_title(f"{kept.get('date', '')[:10]}  {kept['machine']['cpu']}", fontsize=9)
     axes.legend(fontsize=8, loc="best")
@@ -74,7 +77,8 @@ def plot(kept: dict[str, Any], path: Path) -> None:
 def label(case: Case, kept: dict[str, Any]) -> str:
     """As short as it is without doubt: what is the same everywhere is left out."""
     cases = {row.case for row in rows(kept)}
-    words = [case.workload]
+    memory = any(row.less_is_better for row in rows(kept) if row.case == case)
+    words = [f"{case.workload}, by memory" if memory else case.workload]
     if len({other.version for other in cases}) > 1:
         words.append(case.version)
     if len({other.payload for other in cases}) > 1:
