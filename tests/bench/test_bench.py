@@ -1,6 +1,7 @@
 """The load generator runs, and loses nothing, in each of its workloads. No figure is judged."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any, Final
 
 import pytest
 from bench.peers import PEERS
+from bench.plan import FORMS
 from bench.workloads import WORKLOADS
+
+import trunkline
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -135,3 +139,53 @@ def test_a_broker_that_loses_messages_has_no_rank(tmp_path: Path, workload: str,
     [result] = json.loads(output.read_text())["results"]
     assert not result["ranked"]
     assert result["lost"] == lost
+
+
+def bench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", "--unpinned", *words],
+        cwd=ROOT,
+        env={**os.environ, "MPLCONFIGDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_short_run_and_what_is_made_of_it(tmp_path: Path) -> None:
+    """The table has no figures, but what is kept has: that is how a chart and a comparison are tried."""
+    first, second, table = (str(tmp_path / name) for name in ("first.json", "second.json", "table.md"))
+    options = ["--form", "short", "-w", "pairs-qos1", "-V", "5", "--payload", "64", "-p", "trunkline", "-p", "sink"]
+    done = bench(tmp_path, *options, "--json", first)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "pairs-qos1      5      64 B     trunkline     nothing lost",
+        "pairs-qos1      5      64 B     sink          nothing lost",
+    ]
+    assert "[1/2] pairs-qos1, MQTT 5, 64 B, trunkline, round 1" in done.stderr
+    assert "[2/2] pairs-qos1, MQTT 5, 64 B, sink, round 1; " in done.stderr
+    done = bench(tmp_path, *options, "--json", second, "--compare", first, "--markdown", table)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changes since " in done.stdout
+    assert "pairs-qos1, MQTT 5, 64 B, sink " in done.stdout
+    assert "| `pairs-qos1` | 5 | 64 B | deliveries/s | " in Path(table).read_text()
+    kept = json.loads(Path(second).read_text())
+    assert kept["peers"]["trunkline"] == trunkline.__version__
+    assert kept["date"]
+    assert kept["machine"]["cores"]
+
+
+def test_what_cannot_be_read_is_said_before_anything_runs(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--compare", str(tmp_path / "nothing.json"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("bench: ")
+    assert "nothing.json" in done.stderr
+    assert "[1/" not in done.stderr
+
+
+def test_everything_is_listed(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--list")
+    assert done.returncode == 0, done.stderr
+    names = [text.split()[0] for text in done.stdout.splitlines() if text]
+    assert names == [*WORKLOADS, *PEERS, *FORMS]
