@@ -62,6 +62,7 @@ class Scheduler:
         "_call",
         "_clock",
         "_deadlines",
+        "_ends",
         "_later",
         "_parked",
         "_ready",
@@ -82,6 +83,7 @@ class Scheduler:
         self._ready: deque[Ref[Any]] = deque()
         #: What actors have left for a later step.
         self._later: list[tuple[Ref[Any], object]] = []
+        self._ends: list[Callable[[], None]] = []
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
         self._deadlines = Deadlines(self._wake_sooner)
@@ -112,6 +114,13 @@ class Scheduler:
         """Cast in a later step: an actor that has much to do on its own account leaves the rest of it, and keeps nobody
         waiting who waits for `drained`."""
         self._later.append((ref, message))
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        """Call back once, when the turn that is under way ends: for what is done together for all that it brought. The
+        callback must be short and may not raise."""
+        self._ends.append(callback)
+        if not self._stepping:
+            self._wake()
 
     @property
     def timers(self) -> int:
@@ -163,6 +172,10 @@ class Scheduler:
                             ref._crash(error)
                     if not ready or clock() >= over:
                         break
+            if self._ends:
+                ends, self._ends = self._ends, []
+                for end in ends:
+                    end()
         finally:
             self._stepping = False
             if self._parked is not None:

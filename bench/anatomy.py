@@ -66,9 +66,8 @@ class Line:
     def start(self, receiver: Callable[[Any], object], _start_task: object) -> None:
         self.feed = receiver
 
-    def send(self, data: bytes) -> bool:
+    def send(self, data: bytes) -> None:
         self.sent.append(data)
-        return True
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...

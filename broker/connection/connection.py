@@ -13,7 +13,7 @@ import trio
 
 from trunkline.actors import Actor
 from trunkline.broker.connection.admission import Admission, Entrance
-from trunkline.broker.connection.transport import Drained, Ended
+from trunkline.broker.connection.transport import Congested, Drained, Ended
 from trunkline.broker.session import mail
 from trunkline.mqtt.decoder import Decoded, Decoder
 from trunkline.mqtt.reasons import Reason
@@ -31,7 +31,7 @@ _logger = logging.getLogger("trunkline.connection")
 OUTPUT_LIMIT: Final = 1_048_576
 
 #: Bytes that came in, or an event.
-Mail: TypeAlias = "bytes | Ended | Drained | mail.Close | mail.Pause | mail.Resume"
+Mail: TypeAlias = "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume"
 
 
 class Connection(Actor[Any]):
@@ -81,6 +81,11 @@ class Connection(Actor[Any]):
             self._received(message)
         elif isinstance(message, Ended):
             self._ended(message.error)
+        elif isinstance(message, Congested):
+            if self._channel is not None:
+                self._channel.session(mail.Congested(self._channel))
+            if self._transport.pending > OUTPUT_LIMIT:
+                self.pause(self)  # it sends what must be answered and does not read the answers
         elif isinstance(message, Drained):
             self.resume(self)
             if self._channel is not None:
@@ -116,11 +121,7 @@ class Connection(Actor[Any]):
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._entrance.services.metrics.bytes_sent += len(data)
-        if not self._transport.send(data):
-            if self._channel is not None:
-                self._channel.session(mail.Congested(self._channel))
-            if self._transport.pending > OUTPUT_LIMIT:
-                self.pause(self)  # it sends what must be answered and does not read the answers
+        self._transport.send(data)
 
     def pause(self, holder: object) -> None:
         """Read no more until everyone who asked for that has resumed."""

@@ -34,16 +34,23 @@ class Ended:
         self.error = error
 
 
-class Drained:
-    """All that was sent has left. Comes after a `send` that returned False."""
+class Congested:
+    """Some of what was sent waits, and `Drained` will come."""
 
     __slots__ = ()
 
 
+class Drained:
+    """All that was sent has left."""
+
+    __slots__ = ()
+
+
+CONGESTED: Final = Congested()
 DRAINED: Final = Drained()
 
 #: Where a transport puts what comes in: the mailbox of its connection.
-Receiver: TypeAlias = "Callable[[bytes | Ended | Drained], None]"
+Receiver: TypeAlias = "Callable[[bytes | Ended | Congested | Drained], None]"
 StartTask: TypeAlias = "Callable[[Callable[[], Awaitable[None]]], object]"
 
 
@@ -55,8 +62,8 @@ class Transport(Protocol):
         """Begin to read. `start_task` runs a task that lives no longer than the connection."""
         ...
 
-    def send(self, data: bytes) -> bool:
-        """False: some of it waits, and `Drained` will come. All of it will be sent in any case."""
+    def send(self, data: bytes) -> None:
+        """All of it will be sent, at the end of this turn or, after `Congested`, when the other side takes more."""
         ...
 
     @property
@@ -74,7 +81,7 @@ class Transport(Protocol):
 
 
 class SocketTransport:
-    __slots__ = ("_finishing", "_pending", "_poller", "_reading", "_receiver", "_sock", "peer")
+    __slots__ = ("_finishing", "_outgoing", "_pending", "_poller", "_reading", "_receiver", "_sock", "peer")
 
     def __init__(self, sock: socket, peer: tuple[str, int] | None, poller: Poller) -> None:
         sock.setblocking(False)
@@ -84,6 +91,8 @@ class SocketTransport:
         self.peer = peer
         self._sock = sock
         self._poller = poller
+        #: What leaves at the end of this turn, and what the socket did not take of earlier turns.
+        self._outgoing = b""
         self._pending = bytearray()
         self._reading = True
         self._finishing = False
@@ -105,7 +114,7 @@ class SocketTransport:
                 return
             if data:
                 self._poller.taken += len(data)
-                self._receiver(data)
+                self._poller.read.append((self._receiver, data))
             else:
                 self._end("")
 
@@ -113,21 +122,31 @@ class SocketTransport:
         self.pause()
         self._receiver(Ended(error))
 
-    def send(self, data: bytes) -> bool:
+    def send(self, data: bytes) -> None:
+        if self._outgoing:
+            self._outgoing += data
+        else:
+            self._outgoing = data
+            self._poller.at_end(self._write)
+
+    def _write(self) -> None:
+        data, self._outgoing = self._outgoing, b""
         if self._pending:
             self._pending += data
-            return False
+            self._receiver(CONGESTED)
+            return
         try:
             sent = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            return True  # the peer is gone; the next read says so
-        if sent == len(data):
-            return True
-        self._pending += memoryview(data)[sent:]
-        self._watch()
-        return False
+            sent = len(data)  # the peer is gone; the next read says so
+        if sent < len(data):
+            self._pending += memoryview(data)[sent:]
+            self._watch()
+            self._receiver(CONGESTED)
+        elif self._finishing:
+            self._shut_down()
 
     def _flush(self) -> None:
         try:
@@ -150,7 +169,7 @@ class SocketTransport:
 
     @property
     def pending(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + len(self._outgoing)
 
     def pause(self) -> None:
         self._reading = False
@@ -162,7 +181,7 @@ class SocketTransport:
 
     def finish(self) -> None:
         self._finishing = True
-        if not self._pending:
+        if not self._pending and not self._outgoing:
             self._shut_down()
 
     def _shut_down(self) -> None:
@@ -172,6 +191,8 @@ class SocketTransport:
             self._end("")  # the peer was faster
 
     def close(self) -> None:
+        if self._outgoing:
+            self._write()
         self._poller.forget(self._sock)
         self._sock.close()
         # the poller may hold news of this socket that it has not passed on
@@ -250,11 +271,12 @@ class StreamTransport:
                     with self._scheduler.turn:
                         self._receiver(DRAINED)
 
-    def send(self, data: bytes) -> bool:
+    def send(self, data: bytes) -> None:
         self._pending += data
         self._wake.set()
-        self._congested = self._congested or len(self._pending) > STREAM_BUFFER
-        return not self._congested
+        if self._congested or len(self._pending) > STREAM_BUFFER:
+            self._congested = True
+            self._receiver(CONGESTED)
 
     @property
     def pending(self) -> int:

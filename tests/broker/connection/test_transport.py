@@ -10,7 +10,15 @@ from trio.testing import lockstep_stream_pair
 
 from trunkline.actors import Scheduler
 from trunkline.broker.connection.poller import Poller
-from trunkline.broker.connection.transport import DRAINED, Drained, Ended, SocketTransport, StreamTransport
+from trunkline.broker.connection.transport import (
+    CONGESTED,
+    DRAINED,
+    Congested,
+    Drained,
+    Ended,
+    SocketTransport,
+    StreamTransport,
+)
 
 #: More than any socket's buffers hold.
 MUCH = bytes(range(256)) * 65_536
@@ -20,10 +28,10 @@ class Mailbox:
     """What a connection would be sent."""
 
     def __init__(self) -> None:
-        self.got: list[bytes | Ended | Drained] = []
+        self.got: list[bytes | Ended | Congested | Drained] = []
         self.changed = trio.Event()
 
-    def __call__(self, mail: bytes | Ended | Drained) -> None:
+    def __call__(self, mail: bytes | Ended | Congested | Drained) -> None:
         self.got.append(mail)
         self.changed.set()
 
@@ -43,7 +51,7 @@ class Mailbox:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[SocketTransport, Mailbox, trio.SocketStream]]:
+async def connected(*, close: bool = True) -> AsyncIterator[tuple[SocketTransport, Mailbox, trio.SocketStream]]:
     """A transport over TCP, its mailbox, and the peer."""
     scheduler = Scheduler()
     poller = Poller(scheduler)
@@ -52,11 +60,13 @@ async def connected() -> AsyncIterator[tuple[SocketTransport, Mailbox, trio.Sock
     sock, address = listening.accept()
     listening.close()
     async with trio.open_nursery() as nursery:
+        await nursery.start(scheduler.run)
         nursery.start_soon(poller.run)
         transport, mailbox = SocketTransport(sock, address, poller), Mailbox()
         transport.start(mailbox, lambda task: None)
         yield transport, mailbox, peer
-        transport.close()
+        if close:
+            transport.close()
         poller.close()
         await peer.aclose()
         nursery.cancel_scope.cancel()
@@ -74,7 +84,7 @@ async def test_bytes_come_and_go() -> None:
     async with connected() as (transport, mailbox, peer):
         await peer.send_all(b"hello")
         await mailbox.until(lambda: mailbox.data == b"hello")
-        assert transport.send(b"hi")
+        transport.send(b"hi")
         assert await read_all(peer, 2) == b"hi"
         assert transport.peer is not None
         assert transport.peer[0] == "127.0.0.1"
@@ -82,14 +92,19 @@ async def test_bytes_come_and_go() -> None:
 
 async def test_what_the_socket_does_not_take_is_sent_later_in_order() -> None:
     async with connected() as (transport, mailbox, peer):
-        assert not transport.send(MUCH)
-        assert not transport.send(b"the end")
-        assert transport.pending > 0
-        assert await read_all(peer, len(MUCH) + 7) == MUCH + b"the end"
+        transport.send(MUCH)
+        transport.send(b"the end")
+        assert transport.pending == len(MUCH) + 7
+        await mailbox.until(lambda: CONGESTED in mailbox.got)
+        assert 0 < transport.pending < len(MUCH)
+        transport.send(b", really")
+        assert await read_all(peer, len(MUCH) + 15) == MUCH + b"the end, really"
         await mailbox.until(lambda: DRAINED in mailbox.got)
         assert transport.pending == 0
-        assert transport.send(b"more")
+        mailbox.got.clear()
+        transport.send(b"more")
         assert await read_all(peer, 4) == b"more"
+        assert not mailbox.got
 
 
 async def test_nothing_is_read_during_a_pause() -> None:
@@ -110,7 +125,10 @@ async def test_an_orderly_end_and_a_reset() -> None:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         await peer.aclose()
         await mailbox.until(lambda: bool(mailbox.ended))
-        assert transport.send(b"to nobody")  # says nothing: reading has told
+        mailbox.got.clear()
+        transport.send(b"to nobody")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not mailbox.got, "reading has told"
 
 
 async def test_finishing_sends_the_rest_and_still_reads() -> None:
@@ -128,9 +146,11 @@ async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
     transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
     async with trio.open_nursery() as nursery:
         transport.start(mailbox, nursery.start_soon)
-        assert transport.send(b"first")
+        transport.send(b"first")
         await trio.testing.wait_all_tasks_blocked()
-        assert not transport.send(MUCH)
+        assert not mailbox.got
+        transport.send(MUCH)
+        assert mailbox.got == [CONGESTED]
         assert await read_all(ours, 5 + len(MUCH)) == b"first" + MUCH
         await mailbox.until(lambda: DRAINED in mailbox.got)
         await ours.send_all(b"back")
@@ -140,3 +160,21 @@ async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
         await ours.aclose()
         await mailbox.until(lambda: mailbox.ended == "")
         nursery.cancel_scope.cancel()
+
+
+async def test_all_that_is_sent_in_a_turn_leaves_together() -> None:
+    async with connected() as (transport, _, peer):
+        transport.send(b"a")
+        transport.send(b"b")
+        assert transport.pending == 2
+        with trio.fail_after(5):
+            assert await peer.receive_some() == b"ab"
+        assert transport.pending == 0
+
+
+async def test_what_was_sent_before_the_close_leaves() -> None:
+    async with connected(close=False) as (transport, _, peer):
+        transport.send(b"farewell")
+        transport.close()
+        assert await read_all(peer, 8) == b"farewell"
+        await trio.testing.wait_all_tasks_blocked()

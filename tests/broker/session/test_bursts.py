@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import trio.testing
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
@@ -47,6 +48,7 @@ async def drain(wire: Wire, limit: int = 1000) -> Seen:
     """Take all that comes, and answer it, until nothing comes any more, or `limit` packets were answered."""
     seen: Seen = []
     while True:
+        await trio.testing.wait_all_tasks_blocked()
         await wire.send(raw.PINGREQ)
         came: list[raw.Received] = []
         while (packet := await wire.receive()).type != raw.PINGRESP[0]:
