@@ -98,7 +98,15 @@ def generator_margin(rows: list[Row]) -> str | None:
         f"generator: it does not drive the sink twice as fast as the fastest broker in {len(short)} of {len(margins)}:"
     ]
     for case, (margin, peer) in sorted(short.items()):
-        busy = sinks[case].generator
-        limit = "the generator" if busy >= BUSY else f"the sink: it kept the generator busy for {busy:.0%}"
-        lines.append(f"  {case}: {margin:.1f} times {peer}; the limit was {limit}")
+        lines.append(f"  {case}: {margin:.1f} times {peer}; {limit(sinks[case])}")
     return "\n".join(lines)
+
+
+def limit(sink: Row) -> str:
+    """What the sink's runs waited for."""
+    if sink.generator >= BUSY:
+        return "the limit was the generator"
+    busy = f"the generator was busy for {sink.generator:.0%}"
+    if sink.broker >= BUSY:
+        return f"the limit was the sink, {busy}"
+    return f"{busy} and the sink for {sink.broker:.0%}, so others used the machine"

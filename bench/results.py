@@ -151,6 +151,7 @@ class Row(NamedTuple):
     bytes_each: float | None = None
     less_is_better: bool = False
     generator: float = 0.0  # share of a core that the busiest generator process took
+    broker: float = 0.0  # the same for the broker
 
 
 def rows(kept: dict[str, Any]) -> list[Row]:
@@ -178,6 +179,7 @@ def rows(kept: dict[str, Any]) -> list[Row]:
                 bytes_each=each["bytes"] if each else None,
                 less_is_better=less,
                 generator=statistics.median(outcome["generator_cpu"] for outcome in result["rounds"]),
+                broker=statistics.median(outcome["broker_cpu"] for outcome in result["rounds"]),
             )
         )
     return found
