@@ -367,10 +367,10 @@ class Decoder:
         if self._size and len(data) < missing:
             self._keep(data)
             return
-        if self._size:
+        if self._size and self.buffered >= _SMALL_CHUNK:
             whole = b"".join((*self._chunks, data[:missing] if missing < len(data) else data))
         else:
-            missing = len(data)  # its length is not known yet: a few bytes, put before the others
+            missing = len(data)  # a few bytes, put before the others, so that all may be one burst
             whole = b"".join((*self._chunks, data))
         self._chunks.clear()
         self.buffered = 0

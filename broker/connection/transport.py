@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Bytes of one read of a stream.
 READ_SIZE: Final = 65_536
+#: Bytes from which on a socket is written to at once: so much for each of many subscribers would not stay in the
+#: processor's cache until the end of the turn, when the rest is written.
+WRITTEN_AT_ONCE: Final = 4_096
 #: Bytes that a stream may have waiting before it counts as congested. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536
 
@@ -63,7 +66,7 @@ class Transport(Protocol):
         ...
 
     def send(self, data: bytes) -> None:
-        """All of it will be sent, at the end of this turn or, after `Congested`, when the other side takes more."""
+        """All of it will be sent, by the end of this turn or, after `Congested`, when the other side takes more."""
         ...
 
     @property
@@ -125,9 +128,12 @@ class SocketTransport:
     def send(self, data: bytes) -> None:
         if self._outgoing:
             self._outgoing += data
-        else:
+        elif len(data) < WRITTEN_AT_ONCE:
             self._outgoing = data
             self._poller.at_end(self._write)
+        else:
+            self._outgoing = data
+            self._write()
 
     def _write(self) -> None:
         data, self._outgoing = self._outgoing, b""

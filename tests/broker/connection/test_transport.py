@@ -92,13 +92,14 @@ async def test_bytes_come_and_go() -> None:
 
 async def test_what_the_socket_does_not_take_is_sent_later_in_order() -> None:
     async with connected() as (transport, mailbox, peer):
+        transport.send(b"at first ")
         transport.send(MUCH)
         transport.send(b"the end")
-        assert transport.pending == len(MUCH) + 7
+        assert transport.pending == len(MUCH) + 16
         await mailbox.until(lambda: CONGESTED in mailbox.got)
         assert 0 < transport.pending < len(MUCH)
         transport.send(b", really")
-        assert await read_all(peer, len(MUCH) + 15) == MUCH + b"the end, really"
+        assert await read_all(peer, len(MUCH) + 24) == b"at first " + MUCH + b"the end, really"
         await mailbox.until(lambda: DRAINED in mailbox.got)
         assert transport.pending == 0
         mailbox.got.clear()
@@ -178,3 +179,11 @@ async def test_what_was_sent_before_the_close_leaves() -> None:
         transport.close()
         assert await read_all(peer, 8) == b"farewell"
         await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_much_does_not_wait_for_the_end_of_the_turn() -> None:
+    async with connected() as (transport, mailbox, peer):
+        transport.send(MUCH)
+        assert mailbox.got == [CONGESTED]
+        assert await read_all(peer, len(MUCH)) == MUCH
+        await mailbox.until(lambda: DRAINED in mailbox.got)
