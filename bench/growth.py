@@ -217,6 +217,7 @@ def main() -> int:
                     with running(peer, core) as broker:
                         for step in growth(broker, kind, counts, seconds=given.seconds, cores=cores):
                             steps.setdefault((peer.name, kind), {}).setdefault(step.count, []).append(step)
+                            print(f"{peer.name}: {step.count:,} {kind}", file=sys.stderr, flush=True)
                 except (RunFailed, NotStarted, Refused, OSError) as error:
                     failures.append(f"{peer.name}, {kind}: {error}")
                     print(failures[-1], file=sys.stderr, flush=True)
