@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import trio
 
-from trunkline.broker.connection.poller import READ, WRITE
+from trunkline.broker.connection.poller import MOST, READ, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Bytes of one read of a stream.
 READ_SIZE: Final = 65_536
+#: Bytes that are asked for of a socket whose last read did not bring as many. To ask for much costs the memory for it:
+#: five times the read itself.
+SMALL_READ: Final = 16_384
 #: Bytes from which on a socket is written to at once: so much for each of many subscribers would not stay in the
 #: processor's cache until the end of the turn, when the rest is written.
 WRITTEN_AT_ONCE: Final = 4_096
@@ -84,7 +87,17 @@ class Transport(Protocol):
 
 
 class SocketTransport:
-    __slots__ = ("_finishing", "_outgoing", "_pending", "_poller", "_reading", "_receiver", "_sock", "peer")
+    __slots__ = (
+        "_finishing",
+        "_outgoing",
+        "_pending",
+        "_poller",
+        "_reading",
+        "_receiver",
+        "_sock",
+        "_usual_size",
+        "peer",
+    )
 
     def __init__(self, sock: socket, peer: tuple[str, int] | None, poller: Poller) -> None:
         sock.setblocking(False)
@@ -94,6 +107,7 @@ class SocketTransport:
         self.peer = peer
         self._sock = sock
         self._poller = poller
+        self._usual_size = SMALL_READ
         #: What leaves at the end of this turn, and what the socket did not take of earlier turns.
         self._outgoing = b""
         self._pending = bytearray()
@@ -108,14 +122,17 @@ class SocketTransport:
         if mask & WRITE and self._pending:
             self._flush()
         if mask & READ and self._reading:
+            size = self._poller.read_size
+            size = min(size, self._usual_size)
             try:
-                data = self._sock.recv(self._poller.read_size)
+                data = self._sock.recv(size)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 self._end(error.strerror or str(error))
                 return
             if data:
+                self._usual_size = MOST if len(data) == size else SMALL_READ
                 self._poller.taken += len(data)
                 self._poller.read.append((self._receiver, data))
             else:
