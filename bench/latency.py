@@ -43,7 +43,7 @@ SLICE: Final = 0.001  # s between the slices of a publisher, more where that is 
 PAIRS: Final = 8
 FRACTIONS: Final = (0.1, 0.5, 0.9)
 BAR: Final = 5.0  # ms, the 99th percentile at half of the maximum
-PATIENCE: Final = 3.0  # s without any progress after which what is missing counts as lost
+PATIENCE = 15.0  # s without any progress after which what is missing counts as lost
 
 TIME: Final = struct.Struct("<q")  # at the beginning of the payload
 
@@ -236,6 +236,8 @@ class StampedSubscriber(Link):
 class Station:
     """What one process drives. Its clients connect when it is made; `run` sends and reads until all is there."""
 
+    patience: float | None = None  # `PATIENCE`, unless losses are expected
+
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
         self.loop = Loop()
@@ -300,8 +302,8 @@ class Station:
         return sum(sum(account.arrived) for account in self.accounts.values())
 
     def _drain(self) -> None:
-        last, moved = -1, time.monotonic()
-        while time.monotonic() - moved < PATIENCE and not self.complete():
+        last, moved, patience = -1, time.monotonic(), self.patience or PATIENCE
+        while time.monotonic() - moved < patience and not self.complete():
             for publisher, _ in self.paced:
                 publisher.push(clock())
             self.loop.turn(0.02)

@@ -110,6 +110,8 @@ class Sleeper(StampedSubscriber):
 class Trouble(Station):
     """The publisher and its two subscribers."""
 
+    patience = 3.0
+
     def __init__(self, address: tuple[str, int], rate: float, qos: int) -> None:
         super().__init__(address)
         flood = self.account("flood")
@@ -265,6 +267,8 @@ class SlowReader:
 
 
 class Outrun(Station):
+    patience = 3.0
+
     def __init__(self, address: tuple[str, int], rate: float) -> None:
         super().__init__(address)
         account = self.account("outrun")
