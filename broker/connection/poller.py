@@ -28,6 +28,8 @@ LONGEST_TURN: Final = 0.005
 #: connections waiting for longer.
 MOST: Final = 262_144
 LEAST: Final = 2_048
+#: Seconds after which reading goes on in any case: actors that keep each other busy for ever must not lock all clients out.
+LONGEST_WAIT: Final = 1.0
 #: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
 PATIENCE: Final = 0.005
 
@@ -92,7 +94,8 @@ class Poller:
                     # A read may hold hundreds of messages, each of them for thousands of subscribers. Who read on while
                     # these lie in mailboxes would have the memory filled by any client that sends fast enough.
                     if scheduler.ready:
-                        await scheduler.drained()
+                        with trio.move_on_after(LONGEST_WAIT):
+                            await scheduler.drained()
                     self._keep_pace(thread_time() - began)
 
     def _keep_pace(self, seconds: float) -> None:

@@ -189,3 +189,36 @@ async def test_nothing_is_read_before_the_last_reads_are_dealt_with() -> None:
         poller.close()
         ours.close()
         theirs.close()
+
+
+async def test_actors_that_never_come_to_rest_do_not_end_all_reading(mock_clock: trio.testing.MockClock) -> None:
+    class Restless(Actor[int]):
+        def handle(self, message: int) -> None:
+            self.ref.cast(message)
+
+    async with system() as actors:
+        poller = Poller(actors.scheduler)
+        ref = actors.start(Restless())
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        read: list[bytes] = []
+
+        def ready(_mask: int) -> None:
+            read.append(ours.recv(1))
+            ref.cast(1)
+
+        poller.register(ours, READ, ready)
+        theirs.send(b"abc")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poller.run)
+            with trio.fail_after(60):
+                while len(read) < 3:
+                    mock_clock.jump(0.5)
+                    for _ in range(10):
+                        await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        ref.stop()
+        poller.close()
+        ours.close()
+        theirs.close()
+    assert read == [b"a", b"b", b"c"]
