@@ -183,11 +183,12 @@ class Bench:
                 case.operations[layer] += 1
             return trace
 
+        others = sys.gettrace()  # a debugger's, or that of a test of coverage
         sys.settrace(trace)
         try:
             self.play(case)
         finally:
-            sys.settrace(None)
+            sys.settrace(others)
 
     def _profile(self, case: Case) -> None:
         profile = cProfile.Profile()
