@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trunkline.mqtt.frames import PACKET_ID, publish_head
-from trunkline.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgement, Packet, Publish
 from trunkline.mqtt.properties import NO_PROPERTIES
 
 if TYPE_CHECKING:
@@ -219,19 +219,22 @@ class Burst:
 class Acknowledgements:
     """PUBACK, PUBREC, PUBREL or PUBCOMP packets in a row, all of success."""
 
-    kind: type[Puback | Pubrec | Pubrel | Pubcomp]
+    kind: type[Acknowledgement]
     packet_ids: Sequence[int]
 
     @property
-    def packets(self) -> list[Puback | Pubrec | Pubrel | Pubcomp]:
+    def packets(self) -> list[Acknowledgement]:
         """The single packets."""
         return [self.kind(packet_id) for packet_id in self.packet_ids]
 
 
-_FIRST_BYTES: Final = {Puback: b"\x40", Pubrec: b"\x50", Pubrel: b"\x62", Pubcomp: b"\x70"}
+#: What a decoder that gathers gives.
+Decoded: TypeAlias = Packet | Burst | Acknowledgements
+
+_HEADS: Final = {kind: bytes((first, 2)) for first, kind in ACKNOWLEDGEMENTS.items()}
 
 
-def acknowledge_all(kind: type[Puback | Pubrec | Pubrel | Pubcomp], packet_ids: Iterable[int]) -> bytes:
+def acknowledge_all(kind: type[Acknowledgement], packet_ids: Iterable[int]) -> bytes:
     """The wire bytes of acknowledgements of success in a row, for all versions."""
-    head = _FIRST_BYTES[kind] + b"\2"
+    head = _HEADS[kind]
     return b"".join([head + PACKET_ID[packet_id] for packet_id in packet_ids])

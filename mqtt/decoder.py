@@ -11,13 +11,13 @@ How it is kept cheap and safe:
 - A connection publishes to few topics again and again: the encoded topic names that were found valid are remembered.
 """
 
-from typing import Final, TypeAlias
+from typing import Final
 
-from trunkline.mqtt.burst import Acknowledgements, Burst
+from trunkline.mqtt.burst import Decoded
 from trunkline.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
 from trunkline.mqtt.first_bytes import CONNECT_ONLY, FIRST_BYTES, OLD_NAME
 from trunkline.mqtt.gather import gather_acknowledgements, gather_publishes
-from trunkline.mqtt.packets import Packet, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, PacketType, Publish
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.versions import Version
 
@@ -38,17 +38,8 @@ _LONGEST_REMEMBERED: Final = 256
 #: has two bytes of length.
 _FAST_MINIMUM: Final = 130
 
-Decoded: TypeAlias = Packet | Burst | Acknowledgements
-
 _SMALL_CHUNK: Final = 4096
 _GATHERED: Final = 65_536
-
-_ACKNOWLEDGEMENTS: Final[dict[int, type[Puback | Pubrec | Pubrel | Pubcomp]]] = {
-    0x40: Puback,
-    0x50: Pubrec,
-    0x62: Pubrel,
-    0x70: Pubcomp,
-}
 
 
 class _Usual:
@@ -207,7 +198,7 @@ class Decoder:
                             position = end
                             continue
             elif length == 2:
-                acknowledgement = _ACKNOWLEDGEMENTS.get(first)
+                acknowledgement = ACKNOWLEDGEMENTS.get(first)
                 if acknowledgement is not None:
                     if self.gathers and end < size and data[end] == first:
                         after = gather_acknowledgements(data, position, acknowledgement, packets)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from trunkline.mqtt.frames import PACKET_ID
 from trunkline.mqtt.packets import (
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
@@ -107,7 +108,7 @@ def _acknowledgement(first: int) -> Callable[[Any, Version], bytes]:
     two = bytes((first, 2))
     three = bytes((first, 3))
 
-    def encode_acknowledgement(packet: Puback | Pubrec | Pubrel | Pubcomp, version: Version) -> bytes:
+    def encode_acknowledgement(packet: Acknowledgement, version: Version) -> bytes:
         packet_id = _packet_id(packet.packet_id)
         if version != Version.V5 or (not packet.reason and not packet.properties):
             return two + packet_id

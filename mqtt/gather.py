@@ -3,8 +3,8 @@
 from struct import unpack_from
 from typing import TYPE_CHECKING
 
-from trunkline.mqtt.burst import Acknowledgements, Burst
-from trunkline.mqtt.packets import Packet, Puback, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.burst import Acknowledgements, Burst, Decoded
+from trunkline.mqtt.packets import Acknowledgement
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def gather_publishes(
     version: Version,
     limit: int,
     known: "Mapping[bytes, str]",
-    packets: "list[Packet | Burst | Acknowledgements]",
+    packets: list[Decoded],
 ) -> int:
     """Gather the PUBLISH packets from `position` on that have the same first byte, a topic of `known`, no properties and
     no more than `limit` bytes. (Names in `known` are shorter than 256 bytes, and begin with their length.)
@@ -90,8 +90,8 @@ def gather_publishes(
 def gather_acknowledgements(
     data: bytes,
     position: int,
-    kind: type[Puback | Pubrec | Pubrel | Pubcomp],
-    packets: "list[Packet | Burst | Acknowledgements]",
+    kind: type[Acknowledgement],
+    packets: list[Decoded],
 ) -> int:
     """Gather the acknowledgements of success of this kind from `position` on. Returns where the next packet begins, or
     0 when there are not two to gather."""

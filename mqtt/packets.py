@@ -101,6 +101,12 @@ class Pubcomp:
     properties: Properties = field(default=NO_PROPERTIES)
 
 
+Acknowledgement: TypeAlias = Puback | Pubrec | Pubrel | Pubcomp
+
+#: By the first byte of their packets.
+ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {0x40: Puback, 0x50: Pubrec, 0x62: Pubrel, 0x70: Pubcomp}
+
+
 @dataclass(slots=True)
 class SubscriptionRequest:
     """One entry of a SUBSCRIBE."""

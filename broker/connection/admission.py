@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.mqtt.decoder import Decoded
+    from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
 

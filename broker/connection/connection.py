@@ -15,13 +15,14 @@ from trunkline.actors import Actor
 from trunkline.broker.connection.admission import Admission, Entrance
 from trunkline.broker.connection.transport import Congested, Drained, Ended
 from trunkline.broker.session import mail
-from trunkline.mqtt.decoder import Decoded, Decoder
+from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from trunkline.actors import Timer
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
+    from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
 
 _logger = logging.getLogger("trunkline.connection")

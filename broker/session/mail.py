@@ -1,7 +1,7 @@
 """What goes through the mailboxes of sessions and connections.
 
-A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, the answers of
-`trunkline.broker.pubsub`, and the types below. Nothing that was sent is changed afterwards.
+A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, the bursts and
+answers of `trunkline.broker.pubsub`, and the types below. Nothing that was sent is changed afterwards.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.pubsub import Subscribed, Subscriber, Unsubscribed
+    from trunkline.broker.pubsub import BurstTo, Subscribed, Subscriber, Unsubscribed
     from trunkline.broker.session.channel import Channel
-    from trunkline.mqtt.decoder import Decoded
+    from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.reasons import Reason
@@ -130,6 +130,7 @@ class Resume:
 if TYPE_CHECKING:
     ToSession: TypeAlias = (
         tuple[Message, Target[Subscriber]]
+        | BurstTo
         | Subscribed
         | Unsubscribed
         | Attach

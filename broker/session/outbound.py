@@ -19,7 +19,7 @@ from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED, MESSAGE_DE
 from trunkline.mqtt.burst import acknowledge_all
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
-from trunkline.mqtt.packets import TYPE_OF, Packet, Puback, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class Outbound:
             self.pieces.append(encode(packet, self.channel.version))
             self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
 
-    def write_all(self, kind: type[Puback | Pubrec | Pubrel | Pubcomp], packet_ids: Sequence[int]) -> None:
+    def write_all(self, kind: type[Acknowledgement], packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""
         self.pieces.append(acknowledge_all(kind, packet_ids))
         self._services.metrics.sent[TYPE_OF[kind]] += len(packet_ids)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.mqtt.burst import Acknowledgements, Burst
-from trunkline.mqtt.decoder import Decoded, Decoder
+from trunkline.mqtt.burst import Acknowledgements, Burst, Decoded
+from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.versions import Version
