@@ -3,7 +3,6 @@
 What comes later in that order wins. All that is wrong is reported at once, each with the place it came from.
 """
 
-import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -13,20 +12,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Self, cast
 
-from pydantic import ValidationError, model_validator
+from pydantic import InstanceOf, SerializeAsAny, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trunkline.broker import settings
-from trunkline.broker.settings import Listener, Section
+from trunkline.broker.places import KeyPath, dotted, nearest
+from trunkline.broker.plugin_config import PLUGIN_PREFIX, PluginReader
+from trunkline.broker.settings import Listener, PluginSettings, Section
 from trunkline.broker.units import Accepts, accepted, from_text, shown
 
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
 PREFIX = "TRUNKLINE_"
 #: The one variable that is no key: the configuration file's path (`trunkline.management.cli`).
 FILE_VARIABLE = "TRUNKLINE_CONFIG"
-
-KeyPath = tuple[str | int, ...]
 
 
 class Config(Section):
@@ -47,6 +46,8 @@ class Config(Section):
     sys: settings.SysSettings = settings.SysSettings()
     log: settings.LogSettings = settings.LogSettings()
     limits: settings.LimitSettings = settings.LimitSettings()
+    #: By name. Read by each plugin's own model.
+    plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
 
     def allows_anonymous(self, listener: Listener | None = None) -> bool:
         """Whether clients may come without credentials; None stands for in-process connections."""
@@ -54,7 +55,12 @@ class Config(Section):
             return listener.allow_anonymous
         if self.auth.allow_anonymous is not None:
             return self.auth.allow_anonymous
-        return not self.auth.configured and (listener is None or listener.loopback)
+        return not self.authenticates and (listener is None or listener.loopback)
+
+    @property
+    def authenticates(self) -> bool:
+        """Clients can prove who they are."""
+        return self.auth.configured or any(plugin.authenticates for plugin in self.plugins.values())
 
     @classmethod
     def from_mapping(cls, table: Mapping[str, object]) -> "Config":
@@ -86,10 +92,10 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
                 ("listeners", index),
                 f'listeners[{first}] is called "{listener.label}" too: give one a name of its own',
             )
-        if not (listener.loopback or config.auth.configured or config.allows_anonymous(listener)):
+        if not (listener.loopback or config.authenticates or config.allows_anonymous(listener)):
             text = (
                 f"other machines reach {listener.url}, and nobody has to log in there: set auth.password_file, "
-                "auth.client_id_file or auth.scram_file, or let everybody in with allow_anonymous = true "
+                "auth.client_id_file or auth.scram_file, or a plugin that authenticates, or let everybody in with allow_anonymous = true "
                 "in [auth] or for this listener"
             )
             yield ("listeners", index), text
@@ -173,6 +179,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.values: dict[tuple[str, ...], object] = {}
         self.sources: dict[tuple[str, ...], str] = {}
+        self.plugins = PluginReader(self.complain)
 
     def complain(self, source: str, path: KeyPath, text: str) -> None:
         self.problems.append(Problem(source, dotted(path), text))
@@ -198,6 +205,8 @@ class _Reader:
         for section, content in table.items():
             if section == "listeners":
                 self.set((section,), content, source)
+            elif section == "plugins":
+                self.plugins.take_table(content, source, base)
             elif (fields := fields_of(section)) is None:
                 self.complain(source, (section,), f"unknown section{nearest(section, Config.model_fields)}")
             elif not isinstance(content, Mapping):
@@ -218,7 +227,9 @@ class _Reader:
             if not name.startswith(PREFIX) or name == FILE_VARIABLE:
                 continue
             source = f"variable {name}"
-            if (path := known.get(name)) is not None:
+            if name.startswith(PLUGIN_PREFIX):
+                self.plugins.take_variable(name, text)
+            elif (path := known.get(name)) is not None:
                 self.set(path, from_text(field_at(path), text), source)
             elif name in single:
                 self.complain(source, (), f"sets nothing; did you mean {single[name]}?")
@@ -227,17 +238,19 @@ class _Reader:
                 self.complain(source, (), f"unknown key{nearest(name, known)}")
 
     def finish(self) -> Loaded:
-        config = self._validated()
+        plugins = self.plugins.finish()
+        config = self._validated(plugins)
         if config is not None:
             self._check_files(config)
         if config is None or self.problems:
             raise ConfigError(self.problems)
-        return Loaded(config, {dotted(path): source for path, source in self.sources.items()})
+        sources = {**self.sources, **self.plugins.sources}
+        return Loaded(config, {dotted(path): source for path, source in sources.items()})
 
-    def _validated(self) -> Config | None:
+    def _validated(self, plugins: Mapping[str, PluginSettings]) -> Config | None:
         """Checks twice when a value is wrong: what the keys contradict shows only once each of them is right."""
         for _ in range(2):
-            table: dict[str, Any] = {}
+            table: dict[str, Any] = {"plugins": plugins}
             for path, value in self.values.items():
                 if len(path) == 1:
                     table[path[0]] = value
@@ -302,9 +315,9 @@ def key_paths() -> Iterator[tuple[str, ...]]:
     """Every key, section by section."""
     for section in Config.model_fields:
         fields = fields_of(section)
-        if fields is None:
+        if section == "listeners":
             yield (section,)
-        else:
+        elif fields is not None:
             yield from ((section, key) for key in fields)
 
 
@@ -322,17 +335,6 @@ def field_at(path: KeyPath) -> FieldInfo:
     return Config.model_fields["listeners"]
 
 
-def dotted(path: KeyPath) -> str:
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            word = part if part.replace("-", "_").isidentifier() else json.dumps(part, ensure_ascii=False)
-            text += f".{word}" if text else word
-    return text
-
-
 def unknown_key(section: str, key: str) -> str:
     """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere."""
     here = Listener.model_fields if section == "listeners" else fields_of(section) or {}
@@ -342,14 +344,12 @@ def unknown_key(section: str, key: str) -> str:
     return f"unknown key; {others[0]}.{key} is one" if others else "unknown key"
 
 
-def nearest(name: str, names: Mapping[str, object]) -> str:
-    found = get_close_matches(name, names, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
-
-
 def changes(old: Config, new: Config) -> list[str]:
-    """The keys that differ."""
-    return [dotted(path) for path in key_paths() if value_at(old, path) != value_at(new, path)]
+    """The keys that differ; of plugins, their sections."""
+    names = sorted(old.plugins.keys() | new.plugins.keys())
+    return [dotted(path) for path in key_paths() if value_at(old, path) != value_at(new, path)] + [
+        dotted(("plugins", name)) for name in names if old.plugins.get(name) != new.plugins.get(name)
+    ]
 
 
 def value_at(config: Config, path: tuple[str, ...]) -> object:

@@ -17,6 +17,8 @@ from trunkline.broker.connection.poller import READ
 from trunkline.broker.connection.transport import SocketTransport, StreamTransport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.connection.transport import Transport
@@ -34,7 +36,7 @@ _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 class Gate:
     """What a listener's connections have in common, and how many there are."""
 
-    __slots__ = ("_entrance", "_scheduler", "_supervisor", "connections", "name")
+    __slots__ = ("_entrance", "_interpose", "_scheduler", "_supervisor", "connections", "name")
 
     def __init__(
         self,
@@ -44,14 +46,19 @@ class Gate:
         directory: Directory,
         supervisor: Supervisor,
         scheduler: Scheduler,
+        interpose: Callable[[Transport], Transport] | None = None,
     ) -> None:
+        """`interpose` may put something between each connection and its transport, to watch or to disturb it."""
         self.name = name
+        self._interpose = interpose
         self.connections: set[Connection] = set()
         self._supervisor = supervisor
         self._scheduler = scheduler
         self._entrance = Entrance(name, allow_anonymous, services, directory, self.connections.discard)
 
     def admit(self, transport: Transport) -> None:
+        if self._interpose is not None:
+            transport = self._interpose(transport)
         connection = Connection(transport, self._entrance)
         self.connections.add(connection)
         self._entrance.services.metrics.connections_accepted += 1

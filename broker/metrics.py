@@ -26,6 +26,9 @@ class DropReason(Enum):
     TOO_LARGE = "delivery.dropped.too_large"
     QOS0_NOT_STORED = "delivery.dropped.qos0_msg"
     QUEUE_FULL = "delivery.dropped.queue_full"
+    SLOW_CONSUMER = "delivery.dropped.slow_consumer"
+    NO_LOCAL = "delivery.dropped.no_local"
+    SESSION_ENDED = "delivery.dropped.session_ended"
     EXPIRED = "delivery.dropped.expired"
     DELIVERY_HOOK = "delivery.dropped.hook"
 
@@ -98,7 +101,18 @@ class Metrics:
     delivery_dropped_qos0_msg: int = counted(
         "delivery.dropped.qos0_msg", "QoS 0 deliveries that would have had to wait where they are not stored."
     )
-    delivery_dropped_queue_full: int = counted("delivery.dropped.queue_full", "Deliveries that a full queue lost.")
+    delivery_dropped_queue_full: int = counted(
+        "delivery.dropped.queue_full", "Deliveries that a full queue lost while its client was away."
+    )
+    delivery_dropped_slow_consumer: int = counted(
+        "delivery.dropped.slow_consumer", "Deliveries that a full queue lost although its client was connected."
+    )
+    delivery_dropped_no_local: int = counted(
+        "delivery.dropped.no_local", "A client's own messages that its subscription does not want."
+    )
+    delivery_dropped_session_ended: int = counted(
+        "delivery.dropped.session_ended", "Deliveries that waited, or were not acknowledged, when their session ended."
+    )
     delivery_dropped_expired: int = counted(
         "delivery.dropped.expired", "Deliveries that waited longer than their message expiry interval."
     )

@@ -18,6 +18,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.guid import Guids
+from trunkline.broker.host import NodeHost
 from trunkline.broker.listeners import Gate, Listener
 from trunkline.broker.metrics import Gauges, Metrics, Rates
 from trunkline.broker.pubsub import PubSub, Subscriber
@@ -27,14 +28,16 @@ from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.hooks.chain import Hooks
 from trunkline.management.sys_topics import RATED, changed, sys_topics
-from trunkline.mqtt.message import Message
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+from trunkline.plugins.manager import Plugins
 from trunkline.router import RetainedStore, Router
 from trunkline.router import Strategy as SharedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
+    from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
 
 _logger = logging.getLogger("trunkline.node")
@@ -48,8 +51,15 @@ SESSIONS_AT_ONCE: Final = 500
 class Node:
     """One broker in this process. Made by `open_node`."""
 
-    def __init__(self, config: Config, hooks: Hooks | None = None, grace: float = GRACE) -> None:
+    def __init__(
+        self,
+        config: Config,
+        hooks: Hooks | None = None,
+        grace: float = GRACE,
+        interpose: Callable[[Transport], Transport] | None = None,
+    ) -> None:
         self.config = config
+        self._interpose = interpose
         self._grace = grace
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -84,15 +94,20 @@ class Node:
         self._gates: list[Gate] = []
         self._inside = self._gate("in-process", config.allows_anonymous())
         self._started_at = trio.current_time()
+        #: What plugins, and others in this process, may do with the broker.
+        self.host = NodeHost(self._services, self.sessions)
+        self.plugins = Plugins(self.hooks, self.host, self.scheduler)
 
     def _new_pubsub(self) -> PubSub:
-        return PubSub(self.router, self.retained, self.metrics, self.alarms, self.config.retained)
+        return PubSub(self.router, self.retained, self.metrics, self.alarms, self.hooks, self.config.retained)
 
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)
 
     def _gate(self, name: str, allow_anonymous: bool) -> Gate:
-        gate = Gate(name, allow_anonymous, self._services, self.sessions, self._connections, self.scheduler)
+        gate = Gate(
+            name, allow_anonymous, self._services, self.sessions, self._connections, self.scheduler, self._interpose
+        )
         self._gates.append(gate)
         return gate
 
@@ -107,19 +122,16 @@ class Node:
         return theirs
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
-        """Publish in the broker's own name. Returns the number of sessions that it went to."""
-        now = trio.current_time()
-        wall = now + self._services.epoch
-        message = Message(topic, payload, qos, retain, guid=self._services.guids.next(wall), timestamp=wall)
-        return self._services.pubsub.publish(message, now)
+        """Publish in the broker's own name. Returns the number of sessions that it went to.
+
+        Raises:
+            ProtocolError: this is no topic name.
+        """
+        return self.host.publish(self.host.message(topic, payload, qos, retain, NO_PROPERTIES, ""))
 
     def kick(self, client_id: str) -> bool:
         """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
-        session = self.sessions.get(client_id)
-        if session is None or session.channel is None:
-            return False
-        session.ref.cast(mail.Kick(Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator"))
-        return True
+        return self.host.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator")
 
     def reload(self) -> None:
         """Read password and access rule files again. What was decided under the old rules is forgotten.
@@ -128,8 +140,7 @@ class Node:
             SecurityError: a file cannot be used; the old ones stay in force.
         """
         self._security.load()
-        for session in self.sessions:
-            session.ref.cast(mail.RulesChanged())
+        self.host.forget_decisions(None)
 
     # Its life
 
@@ -170,6 +181,7 @@ class Node:
                         await nursery.start(root.run, self.scheduler)
                         if self._poller is not None:
                             nursery.start_soon(self._poller.run)
+                        await nursery.start(self.plugins.run, self.config.plugins)
                         await self._open_listeners(nursery)
                         if self.config.sys.interval:
                             nursery.start_soon(self._publish_figures)
@@ -252,7 +264,7 @@ class Node:
         gauges.retained_count = len(self.retained)
         gauges.retained_bytes = self.retained.payload_bytes
         gauges.note_maxima()
-        return self.metrics.snapshot() | gauges.snapshot()
+        return self.metrics.snapshot() | gauges.snapshot() | dict(self.plugins.figures())
 
     async def _publish_figures(self) -> None:
         rates, published = Rates(RATED, trio.current_time()), dict[str, bytes]()
@@ -272,15 +284,19 @@ class ListenError(Exception):
 
 @asynccontextmanager
 async def open_node(
-    config: Config | None = None, hooks: Hooks | None = None, grace: float = GRACE
+    config: Config | None = None,
+    hooks: Hooks | None = None,
+    grace: float = GRACE,
+    interpose: Callable[[Transport], Transport] | None = None,
 ) -> AsyncGenerator[Node, None]:
-    """Run a broker for the length of a block. At its end clients have `grace` seconds to close.
+    """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `interpose` may put
+    something between each connection and its transport.
 
     Raises:
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
     """
-    node = Node(config if config is not None else Config(), hooks, grace)
+    node = Node(config if config is not None else Config(), hooks, grace, interpose)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)

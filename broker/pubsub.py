@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.actors import Actor
 from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.router import Outcome
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.settings import RetainedSettings
+    from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.burst import Burst
     from trunkline.mqtt.message import Message
     from trunkline.router import Options, RetainedStore, Route, Router, Target
@@ -105,12 +107,14 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         retained: RetainedStore,
         metrics: Metrics,
         alarms: Alarms,
+        hooks: Hooks,
         settings: RetainedSettings,
     ) -> None:
         self.router = router
         self.retained = retained
         self._metrics = metrics
         self._alarms = alarms
+        self._hooks = hooks
         self._settings = settings
         #: Id of the newest message that was routed.
         self.newest = 0
@@ -143,26 +147,31 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         so that the client has it before the acknowledgement of what it published.
         """
         self.newest = message.guid
+        receivers: list[str] | None = [] if self._hooks.message_routed else None
         if message.retain:
             self._retain(message, now)
         route = self.router.match(message.topic)
         for target in route.targets:
             subscriber = target.subscriber
+            if receivers is not None:
+                receivers.append(subscriber.client_id)
             if subscriber is not origin:
                 subscriber.cast((message, target))
-            else:
-                own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
-                if own is not None and echo is not None:
-                    echo(message, own)
+            elif echo is not None:
+                echo(message, target)
         reached = len(route.targets)
         for group in route.groups:
             member = group.pick(message.publisher, message.topic)
             if member is not None:
                 reached += 1
+                if receivers is not None:
+                    receivers.append(member.subscriber.client_id)
                 if member.subscriber is origin and echo is not None:
                     echo(message, member)
                 else:
                     member.subscriber.cast((message, member))
+        if receivers is not None:
+            self._hooks.notify(MESSAGE_ROUTED, message, tuple(receivers))
         return reached
 
     def routed(self, burst: Burst) -> Iterable[tuple[Burst, Route[Subscriber]]]:
@@ -193,9 +202,7 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             if subscriber is not origin:
                 subscriber.cast(BurstTo(burst, target))
             else:
-                own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
-                if own is not None:
-                    echo(burst, own)
+                echo(burst, target)
         for group in route.groups:
             for member, share in _shares(group, burst):
                 if member.subscriber is origin:

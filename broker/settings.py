@@ -5,7 +5,7 @@ docs/configuration.md is written from them (`python -m trunkline.management.conf
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -263,6 +263,25 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = key("info", "The least important records that are written.")
     format: Literal["text", "json"] = key("text", "A line of text for each record, or a JSON object.")
     file: OptionalPath = key(None, "File that the log is appended to. Standard error when it is not set.")
+
+
+class PluginSettings(Section):
+    """Every plugin has these keys, besides its own. A section of its name, even an empty one, is all it takes to have it
+    run."""
+
+    #: Hook points that deny everything while the plugin should run and does not: what it was to decide, nobody else does.
+    guards: ClassVar[tuple[str, ...]] = ()
+
+    enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")
+    restarts: Whole = key(5, "Crashes within `restarts_within` after which it is started again.", "restarts", ge=0)
+    restarts_within: Duration = key(
+        60.0, "The time in which crashes are counted. One more than `restarts` disables the plugin.", "seconds", gt=0
+    )
+
+    @property
+    def authenticates(self) -> bool:
+        """Clients can prove to it who they are."""
+        return self.enabled and any("authenticate" in point for point in self.guards)
 
 
 class LimitSettings(Section):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Strict
+from pydantic import BaseModel, BeforeValidator, Strict
 from pydantic.fields import FieldInfo
 
 from trunkline.mqtt.errors import ProtocolError
@@ -173,6 +173,8 @@ def _kind(annotation: object, metadata: list[Any]) -> str:
         return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(annotation, limits)}{_limits(limits)}"
     if bool in (annotation, *arguments):
         return "true or false"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"a table with {', '.join(annotation.model_fields)}"
     return "a whole number" if annotation is int else "a number"
 
 

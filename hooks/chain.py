@@ -55,7 +55,10 @@ class Hooks:
     session_subscribed: Chain
     session_unsubscribed: Chain
     message_publish: Chain
+    message_routed: Chain
     message_deliver: Chain
+    message_queued: Chain
+    message_delivered: Chain
     message_acked: Chain
     message_dropped: Chain
     delivery_completed: Chain

@@ -183,12 +183,25 @@ MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
     "PUBREC) or DROP (the publisher is not told). Access was checked before, for the topic that the client named.",
     replace=_message,
 )
+MESSAGE_ROUTED: Final[Notify[Message, tuple[str, ...]]] = Notify(
+    "message.routed",
+    "message receivers",
+    "A message was routed; `receivers` are the client ids of the sessions that it went to.",
+)
 MESSAGE_DELIVER: Final[Transform[Message]] = Transform(
     "message.deliver",
     "client message",
     "A message is about to be given to one subscriber. Replace it for this one, or DROP it. The message is shared "
     "with all other subscribers: return a copy, never change it.",
     replace=_message,
+)
+MESSAGE_QUEUED: Final[Notify[ClientInfo, Message]] = Notify(
+    "message.queued",
+    "client message",
+    "A message waits for this subscriber: it is away, its window is full, or its connection takes no more.",
+)
+MESSAGE_DELIVERED: Final[Notify[ClientInfo, Message]] = Notify(
+    "message.delivered", "client message", "A message was written to this subscriber's connection, for the first time."
 )
 MESSAGE_ACKED: Final[Notify[ClientInfo, Message]] = Notify(
     "message.acked",
@@ -198,8 +211,9 @@ MESSAGE_ACKED: Final[Notify[ClientInfo, Message]] = Notify(
 MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
     "message.dropped",
     "client message reason",
-    "A message reached nobody (`client` is the publisher), or not this subscriber. The reason is a word: "
-    "`no_subscribers`, `denied`, `refused`, `queue_full`, `expired`, `too_large`, `offline`.",
+    "A message reached nobody (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
+    "`receive_maximum`), or not this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, "
+    "`qos0_msg`, `queue_full`, `slow_consumer`, `session_ended`).",
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
     "delivery.completed",

@@ -8,8 +8,9 @@ from typing import cast
 from pydantic.fields import FieldInfo
 
 from trunkline.broker.config import Config, variable
-from trunkline.broker.settings import Listener, Section
+from trunkline.broker.settings import Listener, PluginSettings, Section
 from trunkline.broker.units import accepted
+from trunkline.plugins.finding import settings_model, shipped
 
 _HEAD = """\
 # Configuration
@@ -56,20 +57,27 @@ def page() -> str:
     for section in Config.model_fields:
         if section == "listeners":
             parts.append(_section("[[listeners]]", Listener, ()))
+        elif section == "plugins":
+            parts.append(_section("[plugins.NAME]", PluginSettings, ("plugins", "NAME")))
+            for name in shipped():
+                parts.append(_section(f"[plugins.{name}]", settings_model(name), ("plugins", name), own=True))
         else:
             model = type(cast("Section", getattr(Config(), section)))
             parts.append(_section(f"[{section}]", model, (section,)))
     return "\n".join(parts)
 
 
-def _section(title: str, model: type[Section], path: tuple[str, ...]) -> str:
+def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bool = False) -> str:
+    """`own` leaves out the keys that every plugin has."""
     lines = [f"## `{title}`", "", _words(model), ""]
     if not path:
         lines += [f"Variable: `{variable(('listeners',))}`.", ""]
     lines += ["| Key | Default | Unit | Accepts | Meaning |", "|---|---|---|---|---|"]
     for name, field in model.model_fields.items():
+        if own and name in PluginSettings.model_fields:
+            continue
         default = field.get_default(call_default_factory=True)
-        shown = "" if default is None else f"`{json.dumps(default)}`"
+        shown = "" if default is None else f"`{json.dumps(default, default=lambda model: model.model_dump())}`"
         lines.append(f"| `{name}` | {shown} | {_unit(field)} | {accepted(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
 

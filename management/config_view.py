@@ -3,7 +3,8 @@
 import json
 from typing import cast
 
-from trunkline.broker.config import Loaded, dotted
+from trunkline.broker.config import Loaded
+from trunkline.broker.places import dotted
 
 _Table = dict[str, object]
 _Array = list[object]
@@ -23,9 +24,12 @@ def as_toml(loaded: Loaded) -> str:
     lines = [f"listeners = []{source}"] if not dump["listeners"] else []
     for listener in dump.pop("listeners"):
         lines += [f"[[listeners]]{source}", *(_line(key, value, "") for key, value in listener.items()), ""]
-    for section, values in dump.items():
-        lines.append(f"[{section}]")
-        lines += [_line(key, value, _comment(loaded, section, key)) for key, value in values.items()]
+    plugins = dump.pop("plugins")
+    sections: list[tuple[tuple[str, ...], _Table]] = [((section,), values) for section, values in dump.items()]
+    sections += [(("plugins", name), values) for name, values in plugins.items()]
+    for path, values in sections:
+        lines.append(f"[{'.'.join(path)}]")
+        lines += [_line(key, value, _comment(loaded, *path, key)) for key, value in values.items()]
         lines.append("")
     return "\n".join(lines).rstrip()
 

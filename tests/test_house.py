@@ -24,7 +24,7 @@ TESTED_IN: dict[str, str] = {
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
 }
-PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "router"]
+PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "plugins", "router", "testing"]
 
 
 def tracked() -> list[Path]:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Packet, Will
 
@@ -280,21 +281,29 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _on_subscribed(self, message: Subscribed) -> None:
         self._subscribing.subscribed(message)
-        self._routed(message.context.channel)
+        self._routed(message.context)
 
     def _on_unsubscribed(self, message: Unsubscribed) -> None:
         if message.context is None:
             self._finish()
             return
         self._subscribing.unsubscribed(message)
-        self._routed(message.context.channel)
+        self._routed(message.context)
 
-    def _routed(self, channel: Channel) -> None:
-        """The routes are as this connection asked for, and it may go on."""
-        if channel is self.channel:
-            self._waiting = False
+    def _routed(self, answer: Answer) -> None:
+        """The routes are as this connection, or somebody on its behalf, asked for, and it may go on."""
+        if answer.channel is self.channel:
             self._fill()
-            self._go_on()
+            if answer.packet_id:
+                self._waiting = False
+                self._go_on()
+
+    def _on_subscribe_for(self, message: mail.SubscribeFor) -> None:
+        if self.channel is not None:
+            self._subscribing.subscribe_for(message.requests, self.channel)
+
+    def _on_unsubscribe_for(self, message: mail.UnsubscribeFor) -> None:
+        self._subscribing.unsubscribe_for(message.filters, self.client, self.channel)
 
     def _on_pingreq(self, packet: Pingreq) -> None:
         self._outbound.write(Pingresp())  # [MQTT-3.12.4-1]
@@ -513,6 +522,8 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.Timeout: _on_timeout,
         mail.Kick: _on_kick,
         mail.End: _on_end_wanted,
+        mail.SubscribeFor: _on_subscribe_for,
+        mail.UnsubscribeFor: _on_unsubscribe_for,
         mail.PublishWill: _on_publish_will,
         mail.RulesChanged: _on_rules_changed,
     }

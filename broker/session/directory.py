@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from sortedcontainers import SortedList
 
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
@@ -27,12 +30,14 @@ FEW: Final = 1024
 
 
 class Directory:
-    __slots__ = ("_flapping", "_overflow", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
+    __slots__ = ("_flapping", "_ids", "_overflow", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
         self._supervisor = supervisor
         self._sessions: dict[str, SessionActor] = {}
+        #: The client ids in order, for pages.
+        self._ids: SortedList[str] = SortedList()
         #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
         self._sweep_at = FEW
@@ -47,6 +52,11 @@ class Directory:
 
     def get(self, client_id: str) -> SessionActor | None:
         return self._sessions.get(client_id)
+
+    def page(self, after: str = "", limit: int = 100) -> list[SessionActor]:
+        """The next sessions behind the client id `after`, in order of client id."""
+        following = self._ids.irange(after, inclusive=(False, True))
+        return [self._sessions[client_id] for client_id in islice(following, limit)]
 
     def has_room(self, client_id: str) -> bool:
         """May this client id have a session? To be asked before each `open`."""
@@ -82,6 +92,8 @@ class Directory:
             AwaitingRel(settings.max_awaiting_rel, settings.max_queue_bytes),
         )
         actor = SessionActor(session, client, self._services, self._forget)
+        if known is None:
+            self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
         self._supervisor.start(actor, name=f"session {client.client_id}")
         channel.session = actor.subscriber.cast
@@ -95,6 +107,7 @@ class Directory:
     def _forget(self, actor: SessionActor) -> None:
         if self._sessions.get(actor.session.client_id) is actor:
             del self._sessions[actor.session.client_id]
+            self._ids.remove(actor.session.client_id)
             self._services.alarms.deactivate(SESSIONS_FULL)
 
     # N91: two clients that share a client id disconnect each other for ever, unless somebody says no

@@ -96,7 +96,7 @@ class Inbound:
                 return
             found = bool(services.pubsub.router.match(message.topic))
         else:
-            found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound.deliver) > 0
+            found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound.echo) > 0
             if not found:
                 self._nobody(message, channel)
         if qos:
@@ -111,6 +111,7 @@ class Inbound:
         services, qos = self._services, burst.qos
         if (
             services.hooks.message_publish
+            or services.hooks.message_routed
             or qos > services.config.mqtt.max_qos
             or not all(map(channel.may_publish[qos << 1].get, burst.topics))
         ):
@@ -142,7 +143,7 @@ class Inbound:
             self.publish(packet, channel)
 
     def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
-        self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound.deliver_burst)
+        self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound.echo_burst)
 
     def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""
@@ -185,7 +186,7 @@ class Inbound:
         self._outbound.write_all(Pubcomp, packet_ids)
 
     def _release(self, message: Message, channel: Channel) -> None:
-        if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound.deliver):
+        if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound.echo):
             self._nobody(message, channel)
 
     def end_turn(self) -> None:

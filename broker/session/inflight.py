@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 from trunkline.mqtt.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.mqtt.burst import Burst
 
@@ -284,13 +284,8 @@ class Inflight(Generic[T]):
             entry.sent_at = now
         return overdue
 
-    def redispatchable(self, shared: Callable[[T], bool]) -> list[Entry[T]]:
-        """What another member of a shared group may get when this session ends: QoS 1 without PUBACK. QoS 2 that
-        was sent stays with its session and ends with it.  # [MQTT-4.8.2-5]"""
-        return [entry for entry in self._single().values() if entry.state is _WAIT_PUBACK and shared(entry.target)]
-
     def items(self) -> list[tuple[int, Entry[T]]]:
-        """All entries, for listings."""
+        """All entries, in order."""
         return list(self._single().items())
 
     def export(self) -> tuple[int, list[Exported[T]]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.reasons import Reason
     from trunkline.router.target import Target
 
@@ -90,6 +91,20 @@ class Kick:
 
 
 @dataclass(slots=True, eq=False)
+class SubscribeFor:
+    """Somebody subscribes on behalf of the client, which gets no SUBACK. Nothing happens when it is away."""
+
+    requests: list[SubscriptionRequest]
+
+
+@dataclass(slots=True, eq=False)
+class UnsubscribeFor:
+    """Somebody ends subscriptions on behalf of the client, which gets no UNSUBACK."""
+
+    filters: list[str]
+
+
+@dataclass(slots=True, eq=False)
 class PublishWill:
     """The node is about to stop: publish the client's will while there is somebody to get it."""
 
@@ -141,6 +156,8 @@ if TYPE_CHECKING:
         | Answered
         | Kick
         | End
+        | SubscribeFor
+        | UnsubscribeFor
         | PublishWill
         | RulesChanged
         | Timeout

@@ -205,19 +205,6 @@ class MessageQueue(Generic[T]):
                 break
         return expired
 
-    def remove(self, wanted: Callable[[Queued[T]], bool]) -> list[Queued[T]]:
-        """Take out the messages for which `wanted` is true, in order."""
-        found = [entry for entry in self if wanted(entry)]
-        gone = {entry[3] for entry in found}
-        for at in list(self._each_class()) if gone else ():
-            at.qos0 = deque(entry for entry in at.qos0 if entry[3] not in gone)
-            at.rest = deque(entry for entry in at.rest if entry[3] not in gone)
-            if self._classes is not None and not at.qos0 and not at.rest:
-                self._forget(at)
-        for entry in found:
-            self._count_out(entry)
-        return found
-
     def __iter__(self) -> Iterator[Queued[T]]:
         """All messages, in the order in which they would leave."""
         for at in self._each_class():

@@ -15,7 +15,14 @@ from trunkline.broker.session.inflight import Entry, Miss, State
 from trunkline.broker.session.mqueue import MESSAGE_OVERHEAD
 from trunkline.broker.session.replay import Replay
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED, MESSAGE_DELIVER, MESSAGE_DROPPED
+from trunkline.hooks.points import (
+    DELIVERY_COMPLETED,
+    MESSAGE_ACKED,
+    MESSAGE_DELIVER,
+    MESSAGE_DELIVERED,
+    MESSAGE_DROPPED,
+    MESSAGE_QUEUED,
+)
 from trunkline.mqtt.burst import acknowledge_all
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
@@ -106,6 +113,7 @@ class Outbound:
             or target.identifiers
             or not all(map(channel.may_read.get, burst.topics))
             or hooks.message_deliver
+            or hooks.message_delivered
             or (qos == 0 and hooks.delivery_completed)
         ):
             for message in burst.messages:
@@ -132,9 +140,28 @@ class Outbound:
             return len(packet_ids)
         return 0
 
+    def echo(self, message: Message, target: Target[Subscriber]) -> None:
+        """Deliver a message to the client that published it."""
+        own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
+        if own is None:
+            self._drop(message, DropReason.NO_LOCAL)
+        else:
+            self.deliver(message, own)
+
+    def echo_burst(self, burst: Burst, target: Target[Subscriber]) -> None:
+        """As `echo`, for all messages of a burst."""
+        if not target.no_local:
+            self.deliver_burst(burst, target)
+        else:
+            for message in burst.messages:
+                self.echo(message, target)
+
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
+        if self._services.hooks.message_queued:
+            self._services.hooks.notify(MESSAGE_QUEUED, self._client, message)
         for gone, _, _, reason in self._queue.push(message, target, qos):
-            self._drop(gone, reason)
+            slow = reason is DropReason.QUEUE_FULL and self.channel is not None
+            self._drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
         self.direct = False
         if self.channel is not None and (
             self._queue.length >= self._pressure.high or self._queue.byte_size >= self._pressure.high_bytes
@@ -183,8 +210,11 @@ class Outbound:
             self._drop(message, DropReason.TOO_LARGE)
             return
         self._sent[qos] += 1
-        if not qos and self._services.hooks.delivery_completed:
-            self._services.hooks.notify(DELIVERY_COMPLETED, self._client, message)
+        hooks = self._services.hooks
+        if hooks.message_delivered:
+            hooks.notify(MESSAGE_DELIVERED, self._client, message)
+        if not qos and hooks.delivery_completed:
+            hooks.notify(DELIVERY_COMPLETED, self._client, message)
 
     def _encode(
         self,
@@ -384,20 +414,23 @@ class Outbound:
                 self._resend(self.channel, packet_id, entry)
 
     def hand_over(self, leaving: Subscriber) -> None:
-        """The session is over: what a shared group gave it and it did not finish goes to other members."""
-        orphans = [(entry.message, entry.target) for entry in self._window.redispatchable(_is_shared)]
-        orphans += [(entry[0], entry[1]) for entry in self._queue.remove(lambda entry: _is_shared(entry[1]))]
-        for message, target in orphans:
-            assert target.group is not None
-            member = target.group.pick(message.publisher, message.topic, (leaving,))
-            if member is not None:
+        """The session is over: what a shared group gave it and it did not finish goes to other members, but for QoS 2
+        that was sent.  # [MQTT-4.8.2-5]
+
+        The rest of what it had not finished is lost.
+        """
+        open_entries = [entry for _, entry in self._window.items() if entry.state is not State.WAIT_PUBCOMP]
+        orphans = [(entry.message, entry.target, entry.state is State.WAIT_PUBACK) for entry in open_entries]
+        orphans += [(entry[0], entry[1], True) for entry in self._queue]
+        for message, target, movable in orphans:
+            group = target.group if movable else None
+            member = None if group is None else group.pick(message.publisher, message.topic, (leaving,))
+            if member is None:
+                self._drop(message, DropReason.SESSION_ENDED)
+            else:
                 member.subscriber.cast((message, member))
 
     def _drop(self, message: Message, reason: DropReason) -> None:
         self._services.metrics.drop(reason)
         if self._services.hooks.message_dropped:
             self._services.hooks.notify(MESSAGE_DROPPED, self._client, message, reason.word)
-
-
-def _is_shared(target: Target[Subscriber]) -> bool:
-    return target.group is not None

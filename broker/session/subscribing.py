@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Transform
 
 T = TypeVar("T")
@@ -37,10 +38,13 @@ SEND_RETAINED_IF_NEW: Final = 1
 class Answer:
     """The SUBACK or UNSUBACK that is being made: a reason for each filter, and the filters to act on."""
 
-    __slots__ = ("channel", "filters", "packet_id", "places", "reasons", "text")
+    __slots__ = ("channel", "client", "filters", "packet_id", "places", "reasons", "text")
 
-    def __init__(self, channel: Channel, packet_id: int, length: int) -> None:
+    def __init__(self, client: ClientInfo, channel: Channel | None, packet_id: int, length: int) -> None:
+        self.client = client
+        #: The connection that asked; None when nobody is connected.
         self.channel = channel
+        #: 0 when somebody else asked on the client's behalf: then there is no answer.
         self.packet_id = packet_id
         self.reasons: list[int] = [Reason.SUCCESS] * length
         #: The filters that were accepted, and where each stands in the answer.
@@ -58,7 +62,8 @@ class Answer:
 
     @property
     def properties(self) -> Properties:
-        return {"reason_string": self.text} if self.text and self.channel.problem_information else NO_PROPERTIES
+        told = self.text and self.channel is not None and self.channel.problem_information
+        return {"reason_string": self.text} if told else NO_PROPERTIES
 
 
 class Subscribing:
@@ -110,7 +115,7 @@ class Subscribing:
 
     def subscribe(self, packet: Subscribe, requests: Sequence[SubscriptionRequest | Deny], channel: Channel) -> None:
         """Decide on each request, and have the routes made.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
-        answer = Answer(channel, packet.packet_id, len(requests))
+        answer = Answer(channel.client, channel, packet.packet_id, len(requests))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
         known, metrics = self._session.subscriptions, self._services.metrics
@@ -143,6 +148,18 @@ class Subscribing:
             known[request.filter] = options
         self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
 
+    def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
+        """As `subscribe`, on behalf of the client: neither hooks nor access rules are asked."""
+        answer = Answer(channel.client, channel, 0, len(requests))
+        wanted: list[tuple[str, Options]] = []
+        for place, request in enumerate(requests):
+            qos = min(request.qos, self._services.config.mqtt.max_qos)
+            answer.accept(place, request.filter)
+            options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling)
+            wanted.append((request.filter, options))
+        self._session.subscriptions.update(wanted)
+        self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
+
     def _refusal(self, request: SubscriptionRequest, channel: Channel) -> Reason | None:
         mqtt = self._services.config.mqtt
         try:
@@ -162,12 +179,19 @@ class Subscribing:
         return None
 
     def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny], channel: Channel) -> None:
-        answer = Answer(channel, packet.packet_id, len(filters))
+        answer = Answer(channel.client, channel, packet.packet_id, len(filters))
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
                 answer.refuse(place, filter.reason, filter.text)
             else:
                 answer.accept(place, filter)
+        self._services.pubsub.ref.cast(RemoveRoutes(self._subscriber, answer.filters, answer))
+
+    def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
+        """As `unsubscribe`, on behalf of the client, which may be away."""
+        answer = Answer(client, channel, 0, len(filters))
+        for place, filter in enumerate(filters):
+            answer.accept(place, filter)
         self._services.pubsub.ref.cast(RemoveRoutes(self._subscriber, answer.filters, answer))
 
     # What came of it
@@ -179,7 +203,8 @@ class Subscribing:
         self._services.metrics.client_subscribe += len(done.grants)
         if answer.channel is not self._outbound.channel:
             return  # the connection that asked is gone
-        self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
+        if answer.packet_id:
+            self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
         for grant in done.grants:
             options = grant.options
             if hooks.session_subscribed:
@@ -190,7 +215,7 @@ class Subscribing:
                     options.retain_as_published,
                     options.retain_handling,
                 )
-                hooks.notify(SESSION_SUBSCRIBED, answer.channel.client, request)
+                hooks.notify(SESSION_SUBSCRIBED, answer.client, request)
             # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
             wanted = options.retain_handling == SEND_RETAINED or (
                 options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
@@ -212,6 +237,6 @@ class Subscribing:
                 continue
             self._services.metrics.client_unsubscribe += 1
             if hooks.session_unsubscribed:
-                hooks.notify(SESSION_UNSUBSCRIBED, answer.channel.client, filter)
-        if answer.channel is self._outbound.channel:
+                hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
+        if answer.packet_id and answer.channel is self._outbound.channel:
             self._outbound.write(Unsuback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.10.4-4]

@@ -33,7 +33,7 @@ class Member:
 def pubsub(**retained: Any) -> PubSub:
     metrics = Metrics()
     store = RetainedStore(max_messages=retained.get("max_messages", 0))
-    return PubSub(Router(), store, metrics, Alarms(Hooks(), lambda: 0.0), RetainedSettings(**retained))
+    return PubSub(Router(), store, metrics, Alarms(Hooks(), lambda: 0.0), Hooks(), RetainedSettings(**retained))
 
 
 async def subscribe(actors: Any, hub: PubSub, member: Member, *filters: str, **options: Any) -> list[Grant]:

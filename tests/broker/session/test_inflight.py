@@ -263,14 +263,6 @@ def test_retries_leave_out_what_awaits_its_redelivery() -> None:
     assert ids(inflight.due(100.0, 10.0)) == [1]
 
 
-def test_only_unacknowledged_qos1_of_a_group_goes_to_another_member() -> None:
-    inflight = Inflight[str](10)
-    for number, (target, qos) in enumerate([("$share", 1), ("own", 1), ("$share", 2), ("$share", 2), ("$share", 1)]):
-        inflight.insert(message(b"%d" % number), target, qos, 0.0)
-    inflight.pubrec(4, 0.0)
-    assert [e.message.payload for e in inflight.redispatchable(lambda target: target == "$share")] == [b"0", b"4"]
-
-
 def test_an_export_restores_to_the_same_window() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 2, 1, 2)

@@ -387,16 +387,6 @@ def test_restoring_into_a_smaller_queue_names_what_is_lost() -> None:
     assert [d.message.payload for d in MessageQueue[str](max_length=3).restore(queue.export())] == [b"0"]
 
 
-def test_chosen_messages_are_taken_out_in_order() -> None:
-    queue = MessageQueue[str](priority=PRIORITIES.get)
-    for number in range(8):
-        queue.push(message(b"%d" % number, f"t{number % 2 + 1}"), "shared" if number < 4 else "own", number % 3)
-    assert [e[0].payload for e in queue.remove(lambda entry: entry[1] == "shared")] == [b"1", b"3", b"0", b"2"]
-    assert queue.remove(lambda entry: entry[1] == "shared") == []
-    assert queue.byte_size == 4 * (1 + MESSAGE_OVERHEAD)
-    assert drain(queue) == [b"5", b"7", b"4", b"6"]
-
-
 @dataclass(eq=False)
 class Waiting:
     """A message of the naive model."""
@@ -512,12 +502,6 @@ class QueueModel(RuleBasedStateMachine):
         for _ in range(2 * (len(self.waiting) // limit + 2)):
             self.expire_some(limit)
         assert all(w.message.expires_at > self.now for w in self.waiting)
-
-    @rule(qos=st.integers(0, 2))
-    def remove(self, qos: int) -> None:
-        taken = [e[1] for e in self.queue.remove(lambda entry: entry[2] == qos)]
-        assert taken == [w.number for w in self.in_order() if w.qos == qos]
-        self.waiting = [w for w in self.waiting if w.qos != qos]
 
     @rule(limit=st.integers(1, 4))
     def list_pages(self, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""A broker inside a test.
+"""A broker in the test's own trio run.
 
 async with trunkline.testing.broker() as b:
     stream = b.connect()                        # a trio stream, no socket

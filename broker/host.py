@@ -1,0 +1,142 @@
+"""The node as its plugins see it: what `trunkline.plugins.context.Host` asks for."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+import trio
+
+from trunkline.broker.pubsub import BurstTo, MakeRoutes, RemoveRoutes, Subscriber
+from trunkline.broker.session import mail
+from trunkline.management.views import ClientRow, client_row, client_rows
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.topics import validate_filter, validate_name
+from trunkline.router import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.points import Action
+    from trunkline.mqtt.packets import SubscriptionRequest
+    from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.reasons import Reason
+
+
+class NodeHost:
+    def __init__(self, services: Services, sessions: Directory) -> None:
+        self._services = services
+        self._sessions = sessions
+
+    @property
+    def now(self) -> float:
+        return trio.current_time()
+
+    @property
+    def wall(self) -> float:
+        return trio.current_time() + self._services.epoch
+
+    @property
+    def node_name(self) -> str:
+        return self._services.config.node.name
+
+    # Messages
+
+    def message(
+        self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, publisher: str
+    ) -> Message:
+        """
+        Raises:
+            ProtocolError: this is no topic name.
+        """
+        validate_name(topic)
+        now = self.now
+        wall = now + self._services.epoch
+        interval = properties.get("message_expiry_interval")
+        return Message(
+            topic,
+            payload,
+            qos,
+            retain,
+            properties,
+            publisher=publisher,
+            guid=self._services.guids.next(wall),
+            timestamp=wall,
+            expires_at=inf if interval is None else now + interval,
+        )
+
+    def publish(self, message: Message) -> int:
+        return self._services.pubsub.publish(message, self.now)
+
+    def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]:
+        """Route messages to a callable. Returns what ends that.
+
+        Raises:
+            ProtocolError: this is no topic filter.
+        """
+        validate_filter(filter)
+
+        def take(letter: Any) -> None:
+            if type(letter) is tuple:
+                deliver(cast("tuple[Message, object]", letter)[0])
+            elif type(letter) is BurstTo:
+                for message in letter.burst.messages:
+                    deliver(message)
+
+        subscriber = Subscriber(f"$plugin/{name}", take)
+        subscriber.online = True
+        self._services.pubsub.ref.cast(MakeRoutes(subscriber, [(filter, Options(qos))], None))
+        return lambda: self._services.pubsub.ref.cast(RemoveRoutes(subscriber, [filter], None))
+
+    # Clients
+
+    def client(self, client_id: str) -> ClientRow | None:
+        found = self._sessions.get(client_id)
+        return None if found is None else client_row(found)
+
+    def clients(self, after: str, limit: int) -> list[ClientRow]:
+        return client_rows(self._sessions, after, limit)
+
+    def subscribe_client(self, client_id: str, requests: list[SubscriptionRequest]) -> bool:
+        found = self._sessions.get(client_id)
+        if found is None or found.channel is None:
+            return False
+        found.ref.cast(mail.SubscribeFor(requests))
+        return True
+
+    def unsubscribe_client(self, client_id: str, filters: list[str]) -> bool:
+        found = self._sessions.get(client_id)
+        if found is None:
+            return False
+        found.ref.cast(mail.UnsubscribeFor(filters))
+        return True
+
+    def kick(self, client_id: str, reason: Reason, text: str) -> bool:
+        found = self._sessions.get(client_id)
+        if found is None or found.channel is None:
+            return False
+        found.ref.cast(mail.Kick(reason, text))
+        return True
+
+    # Access
+
+    def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool:
+        return self._services.access.decide(client, action, topic, qos, retain)
+
+    def forget_decisions(self, client_id: str | None) -> None:
+        actors = self._sessions if client_id is None else [self._sessions.get(client_id)]
+        for actor in actors:
+            if actor is not None:
+                actor.ref.cast(mail.RulesChanged())
+
+    # Alarms
+
+    def raise_alarm(self, name: str, text: str) -> None:
+        self._services.alarms.activate(name, text)
+
+    def clear_alarm(self, name: str) -> None:
+        self._services.alarms.deactivate(name)

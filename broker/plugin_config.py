@@ -1,0 +1,154 @@
+"""The sections of plugins, `[plugins.NAME]`: each is read by the model that the plugin itself brings.
+
+The plugins named in a configuration are imported when it is read, so that what is wrong with their settings is found
+together with everything else.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from trunkline.broker.places import KeyPath, nearest
+from trunkline.broker.settings import PluginSettings
+from trunkline.broker.units import Accepts, accepted, from_text, shown
+
+#: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
+PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
+
+Complain = Callable[[str, KeyPath, str], None]
+
+
+class PluginReader:
+    """Collects what the sources say of plugins, then has each plugin's model check it."""
+
+    def __init__(self, complain: Complain) -> None:
+        self._complain = complain
+        self._values: dict[str, dict[str, object]] = {}
+        self._models: dict[str, type[PluginSettings] | None] = {}
+        #: Where each key came from.
+        self.sources: dict[tuple[str, ...], str] = {}
+
+    def take_table(self, content: object, source: str, base: Path | None) -> None:
+        if not isinstance(content, Mapping):
+            self._complain(source, ("plugins",), f"{shown(content)}: accepted is a table a plugin, [plugins.NAME]")
+            return
+        for name, section in cast("Mapping[str, object]", content).items():
+            model = self._model(name, source)
+            if not isinstance(section, Mapping):
+                self._complain(source, ("plugins", name), f"{shown(section)}: accepted is a table, [plugins.{name}]")
+            elif model is not None:
+                self._values.setdefault(name, {})
+                self.sources.setdefault(("plugins", name), source)
+                for key, value in cast("Mapping[str, object]", section).items():
+                    field = model.model_fields.get(key)
+                    if field is None:
+                        self._complain(source, ("plugins", name, key), _unknown(key, model))
+                        continue
+                    if base is not None and _is_path(field) and isinstance(value, str) and value:
+                        value = base / value
+                    self._set(name, key, value, source)
+
+    def take_variable(self, variable: str, text: str) -> None:
+        source = f"variable {variable}"
+        plugin, _, key = variable.removeprefix(PLUGIN_PREFIX).lower().partition("__")
+        name = plugin.replace("_", "-")
+        model = self._model(name, source)
+        if model is None:
+            return
+        field = model.model_fields.get(key)
+        if field is None:
+            self._complain(source, ("plugins", name, key), _unknown(key, model))
+        else:
+            self._set(name, key, from_text(field, text), source)
+
+    def _set(self, name: str, key: str, value: object, source: str) -> None:
+        self._values.setdefault(name, {})[key] = value
+        self.sources["plugins", name, key] = source
+
+    def _model(self, name: str, source: str) -> type[PluginSettings] | None:
+        if name not in self._models:
+            # imported here: a broker without plugins starts without it
+            from trunkline.plugins.errors import PluginError
+            from trunkline.plugins.finding import settings_model
+
+            self._models[name] = None
+            try:
+                self._models[name] = settings_model(name)
+            except PluginError as error:
+                for problem in error.problems:
+                    self._complain(source, ("plugins", name), problem)
+        return self._models[name]
+
+    def finish(self) -> dict[str, PluginSettings]:
+        """The settings of all plugins that are right."""
+        checked: dict[str, PluginSettings] = {}
+        for name, values in self._values.items():
+            model = self._models[name]
+            assert model is not None
+            try:
+                settings = checked[name] = model.model_validate(values)
+            except ValidationError as error:
+                for detail in error.errors():
+                    self._take_error(name, model, detail)
+            else:
+                self._check_files(name, settings)
+        return checked
+
+    def _take_error(self, name: str, model: type[PluginSettings], detail: ErrorDetails) -> None:
+        within = tuple(part for part in detail["loc"] if part != "[key]")
+        path: KeyPath = ("plugins", name, *within)
+        source = self._source(name, within)
+        holder, field = _field_in(model, within)
+        if detail["type"] == "extra_forbidden":
+            self._complain(source, path, _unknown(str(within[-1]), holder))
+        elif detail["type"] == "missing":
+            self._complain(source, path, "is missing")
+        elif detail["type"] in ("value_error", "assertion_error") and not _has_words(field):
+            self._complain(source, path, str(detail.get("ctx", {}).get("error", detail["msg"])))
+        elif field is not None:
+            self._complain(source, path, f"{shown(detail['input'])}: accepted is {accepted(field)}")
+        else:
+            self._complain(source, path, detail["msg"])
+
+    def _check_files(self, name: str, settings: PluginSettings) -> None:
+        for key, field in type(settings).model_fields.items():
+            file = getattr(settings, key)
+            if _is_path(field) and isinstance(file, Path) and not file.is_file():
+                self._complain(self._source(name, (key,)), ("plugins", name, key), f"no file {file}")
+
+    def _source(self, name: str, within: tuple[int | str, ...]) -> str:
+        first = ("plugins", name, str(within[0])) if within else ("plugins", name)
+        return self.sources.get(first) or self.sources.get(("plugins", name)) or "default"
+
+
+def _is_path(field: FieldInfo) -> bool:
+    return field.annotation == Path | None
+
+
+def _has_words(field: FieldInfo | None) -> bool:
+    return field is not None and any(isinstance(entry, Accepts) for entry in field.metadata)
+
+
+def _unknown(key: str, model: type[BaseModel]) -> str:
+    return f"unknown key{nearest(key, model.model_fields) or '; known are ' + ', '.join(model.model_fields)}"
+
+
+def _field_in(model: type[BaseModel], within: tuple[int | str, ...]) -> tuple[type[BaseModel], FieldInfo | None]:
+    """The field at a place within a model, and the model that has it: keys lead on into models inside lists and tables."""
+    holder, field = model, None
+    for part in within:
+        if isinstance(part, str) and field is not None and (inner := _model_inside(field.annotation)) is not None:
+            holder, field = inner, None
+        if isinstance(part, str) and field is None:
+            field = holder.model_fields.get(part)
+    return holder, field
+
+
+def _model_inside(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_inside(part)) is not None), None)

@@ -1,0 +1,98 @@
+"""How a plugin says what it is: its settings, and which of its methods are hooks."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+from trunkline.broker.settings import PluginSettings, key
+from trunkline.hooks.points import Point, find
+from trunkline.hooks.registration import describe
+from trunkline.plugins.context import Context
+from trunkline.plugins.errors import PluginError
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_MARK: Final = "__trunkline_hooks__"
+
+#: A plugin: called with its `Context`, it returns its object (a class does), nothing (a function that has registered
+#: what it wants), or something to await.
+Factory = Callable[[Any], Any]
+
+
+#: The settings of a plugin: subclass it, and give each key its default and its meaning with `setting`.
+#: `class Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are those
+#: of `trunkline.broker.units`; a value that does not fit is refused as one of the broker's own settings is.
+Settings = PluginSettings
+
+#: A key of the settings: default, meaning, unit, and limits as pydantic's Field has them (`ge`, `le`, `max_length`, …).
+setting = key
+
+
+@dataclass(frozen=True, slots=True)
+class Hooked:
+    """A method that is to be registered at a hook point."""
+
+    point: str
+    priority: int
+    filter: Callable[..., Any] | None
+
+
+def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = None) -> Callable[[C], C]:
+    """Mark a method of a plugin's class: it is registered at this point when the plugin starts, as `Hooks.add` does."""
+
+    def mark(method: C) -> C:
+        marks: list[Hooked] = getattr(method, _MARK, [])
+        setattr(method, _MARK, [*marks, Hooked(point, priority, filter)])
+        return method
+
+    return mark
+
+
+def hooked_methods(plugin: object) -> list[tuple[Callable[..., Any], Hooked]]:
+    """The marked methods of a plugin's object, in the order in which its class has them."""
+    found: list[tuple[Callable[..., Any], Hooked]] = []
+    for name in dict.fromkeys(name for kind in reversed(type(plugin).__mro__) for name in vars(kind)):
+        marks: list[Hooked] = getattr(getattr(type(plugin), name), _MARK, [])
+        found += [(getattr(plugin, name), mark) for mark in marks]
+    return found
+
+
+def point_for(name: str, callback: Callable[..., Any]) -> Point:
+    """
+    Raises:
+        PluginError: there is no such point; the message names the callback as well.
+    """
+    try:
+        return find(name)
+    except LookupError as error:
+        raise PluginError([f"{describe(callback)}: {error.args[0]}"]) from None
+
+
+def settings_of(factory: Factory) -> type[Settings]:
+    """The settings model of a plugin: what its parameter is annotated with, `context: Context[MySettings]`.
+
+    Raises:
+        PluginError: it cannot be called with a context, or its annotation says something else.
+    """
+    target = factory.__init__ if inspect.isclass(factory) else factory
+    name = describe(factory)
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+        hints = get_type_hints(target)
+    except (TypeError, ValueError) as error:
+        raise PluginError([f"{name} is no plugin: {error}"]) from None
+    except NameError as error:
+        raise PluginError([f"{name}: its annotations cannot be read: {error}"]) from None
+    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not parameters or len(needed) > 1 or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise PluginError([f"{name} is no plugin: it must be called with one argument, its Context"])
+    hint = hints.get(parameters[0].name, Context)
+    if hint is Context:
+        return Settings
+    model = get_args(hint)[0] if get_origin(hint) is Context else None
+    if not (isinstance(model, type) and issubclass(model, Settings)):
+        raise PluginError(
+            [f"{name}: its argument is annotated {hint!r}; a plugin takes a Context[...] of its Settings"]
+        )
+    return model

@@ -1,0 +1,104 @@
+"""Which plugins are installed: entry points in the group `trunkline.plugins`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Final, cast
+
+from trunkline.plugins.declaring import settings_of
+from trunkline.plugins.errors import PluginError
+
+if TYPE_CHECKING:
+    from trunkline.plugins.declaring import Factory, Settings
+
+GROUP: Final = "trunkline.plugins"
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A plugin that a package offers."""
+
+    name: str
+    #: Where it is: `package.module:attribute`.
+    value: str
+    package: str
+    version: str
+
+
+def check_name(name: str) -> None:
+    """
+    Raises:
+        PluginError: a plugin cannot be called this.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise PluginError([f"{name!r}: a plugin's name is lower-case letters, digits and single hyphens"])
+
+
+def installed() -> dict[str, Installed]:
+    """By name. Reads what is installed anew, so that a package that has come since is there."""
+    importlib.invalidate_caches()
+    return {
+        point.name: Installed(
+            point.name,
+            point.value,
+            point.dist.name if point.dist else "",
+            point.dist.version if point.dist else "",
+        )
+        for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    }
+
+
+def shipped() -> list[str]:
+    """The plugins that come with the broker."""
+    return [plugin.name for plugin in installed().values() if plugin.package == "trunkline"]
+
+
+def load(name: str, *, fresh: bool = False) -> Factory:
+    """The plugin of this name. `fresh` imports its module anew, for code that has changed.
+
+    Raises:
+        PluginError: there is none, there are two, or it cannot be imported.
+    """
+    check_name(name)
+    points = list(entry_points(group=GROUP, name=name))
+    if not points:
+        known = installed()
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"installed are {', '.join(known) or 'none'}"
+        raise PluginError([f"no plugin {name!r} is installed; {hint}"])
+    if len({point.value for point in points}) > 1:
+        offers = " and ".join(f"{point.dist.name if point.dist else '?'} ({point.value})" for point in points)
+        raise PluginError([f"{name!r} is offered twice: by {offers}"])
+    return _imported(points[0], fresh)
+
+
+def _imported(point: EntryPoint, fresh: bool) -> Factory:
+    try:
+        if fresh and point.module in sys.modules:
+            importlib.reload(sys.modules[point.module])
+        factory = point.load()
+    except Exception as error:  # a plugin's module may raise anything, and it must not take the broker along
+        missing = f"; is its extra installed? {point.extras}" if point.extras else ""
+        raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{missing}"]) from error
+    if not callable(factory):
+        raise PluginError([f"{point.name}: {point.value} is {factory!r:.80}, which cannot be called"])
+    return cast("Factory", factory)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def settings_model(name: str) -> type[Settings]:
+    """The settings of an installed plugin.
+
+    Raises:
+        PluginError: as `load` and `settings_of` do.
+    """
+    return settings_of(load(name))

@@ -1,0 +1,309 @@
+"""The plugins of a node: which there are, which run, and what becomes of one that crashes.
+
+Each runs under a supervisor of its own, so that one that fails stops itself alone. Starting, stopping and reloading happen
+while messages flow: a plugin's hooks are there when its start is over, and gone at once when its end begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.actors import Child, Supervisor, TooManyRestarts
+from trunkline.actors.system import innermost
+from trunkline.hooks.decisions import Deny
+from trunkline.mqtt.reasons import Reason
+from trunkline.plugins.declaring import settings_of
+from trunkline.plugins.errors import PluginError
+from trunkline.plugins.finding import check_name, installed, load
+from trunkline.plugins.running import Figures, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trunkline.actors import Scheduler
+    from trunkline.hooks.chain import Hooks
+    from trunkline.plugins.context import Host
+    from trunkline.plugins.declaring import Factory, Settings
+
+_logger = logging.getLogger("trunkline.plugins")
+
+#: The priority of what must be asked before everybody else.
+_FIRST: Final = 1_000_000
+
+
+class Status(Enum):
+    #: It is not enabled, or was stopped.
+    STOPPED = "stopped"
+    STARTING = "starting"
+    RUNNING = "running"
+    #: It could not start.
+    FAILED = "failed"
+    #: It crashed too often.
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRow:
+    """A plugin as it is listed."""
+
+    name: str
+    status: str
+    package: str
+    version: str
+    #: Callbacks registered at hook points.
+    hooks: int
+    #: Crashes since it was started by somebody.
+    crashes: int
+    #: Why it is not running, when it should.
+    problem: str
+
+
+class _Entry:
+    """One plugin that was ever started here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.status = Status.STOPPED
+        self.problem = ""
+        self.crashes = 0
+        self.figures = Figures()
+        self.current: Running | None = None
+        self.scope: trio.CancelScope | None = None
+        self.over = trio.Event()
+        #: What it was started from, for `reload`. No factory: it is found by its entry point.
+        self.factory: Factory | None = None
+        self.settings: Settings | None = None
+        self.guard: Callable[..., Deny | None] | None = None
+
+
+class Plugins:
+    """All of a node."""
+
+    def __init__(self, hooks: Hooks, host: Host, scheduler: Scheduler) -> None:
+        self._hooks = hooks
+        self._host = host
+        self._scheduler = scheduler
+        self._entries: dict[str, _Entry] = {}
+        self._nursery: trio.Nursery | None = None
+        #: Held while one is started or stopped.
+        self._lock = trio.Lock()
+
+    async def run(
+        self, configured: Mapping[str, Settings], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Start the plugins that are configured, and mind them until cancelled; then stop them, the last one first.
+
+        One that cannot start is logged, and an alarm; the others run.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for name, settings in configured.items():
+                    if settings.enabled:
+                        with suppress(PluginError):
+                            await self.enable(name, settings)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    for name in reversed(list(self._entries)):
+                        await self._stop(self._entries[name])
+                self._nursery = None
+                nursery.cancel_scope.cancel()
+
+    async def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
+        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given.
+
+        Raises:
+            PluginError: it runs already, is not installed, or cannot start. The broker goes on without it.
+        """
+        async with self._lock:
+            await self._enable(name, settings, factory, fresh=False)
+
+    async def disable(self, name: str) -> None:
+        """Stop a plugin: its hooks go at once, its tasks are cancelled and awaited.
+
+        Raises:
+            PluginError: there is none of this name.
+        """
+        async with self._lock:
+            await self._stop(self._entry(name))
+
+    async def reload(self, name: str, settings: Settings | None = None) -> None:
+        """Stop a plugin, import its module anew and start it, with other settings if some are given.
+
+        Raises:
+            PluginError: there is none of this name, or it cannot start again; then it is stopped.
+        """
+        async with self._lock:
+            entry = self._entry(name)
+            await self._stop(entry)
+            await self._enable(name, settings or entry.settings, entry.factory, fresh=True)
+
+    def call(self, name: str, command: str, arguments: dict[str, Any]) -> object:
+        """Run a command that a plugin offers.
+
+        Raises:
+            PluginError: it does not run.
+            LookupError: it has no such command, or the command finds nothing.
+            ValueError: the arguments are wrong.
+        """
+        entry = self._entries.get(name)
+        if entry is None or entry.current is None:
+            raise PluginError([f"the plugin {name} does not run"])
+        return entry.current.call(command, arguments)
+
+    def rows(self) -> list[PluginRow]:
+        """All that are installed or were started, by name."""
+        offered = installed()
+        return [self._row(name, offered) for name in sorted(offered.keys() | self._entries.keys())]
+
+    def _row(self, name: str, offered: Mapping[str, Any]) -> PluginRow:
+        entry = self._entries.get(name) or _Entry(name)
+        known = offered.get(name)
+        return PluginRow(
+            name,
+            entry.status.value,
+            known.package if known else "",
+            known.version if known else "",
+            entry.current.hook_count if entry.current is not None else 0,
+            entry.crashes,
+            entry.problem,
+        )
+
+    def owner_of(self, callback: object) -> str:
+        """The plugin that registered a callback; empty when none did."""
+        for entry in self._entries.values():
+            if entry.current is not None and entry.current.owns(callback):
+                return entry.name
+        return ""
+
+    def figures(self) -> Iterator[tuple[str, int]]:
+        """What plugins count, by the names of their metrics."""
+        for entry in self._entries.values():
+            for name, value in entry.figures.read().items():
+                yield f"plugins.{entry.name}.{name}", value
+
+    # One plugin
+
+    def _entry(self, name: str) -> _Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            known = ", ".join(self._entries) or "none"
+            raise PluginError([f"no plugin {name!r} was started; started were {known}"])
+        return entry
+
+    async def _enable(self, name: str, settings: Settings | None, factory: Factory | None, *, fresh: bool) -> None:
+        check_name(name)
+        entry = self._entries.setdefault(name, _Entry(name))
+        if entry.status in (Status.RUNNING, Status.STARTING):
+            raise PluginError([f"the plugin {name} runs already"])
+        if self._nursery is None:
+            raise PluginError([f"{name}: this node does not run"])
+        entry.crashes, entry.problem = 0, ""
+        self._unguard(entry)
+        try:
+            entry.factory = factory
+            made = factory or load(name, fresh=fresh)
+            model = settings_of(made)
+            if settings is None:
+                settings = model()
+            elif not isinstance(settings, model):  # its module was imported anew, and with it the model
+                settings = model.model_validate(settings.model_dump())
+            entry.settings = settings
+            self._guard(entry, settings)
+            entry.status, entry.over = Status.STARTING, trio.Event()
+            await self._nursery.start(self._mind, entry, made, settings)
+        except Exception as error:
+            self._failed(entry, Status.FAILED, error)
+            raise PluginError([entry.problem]) from error
+        _logger.info("the plugin %s runs", name)
+        self._host.clear_alarm(_alarm(name))
+
+    async def _stop(self, entry: _Entry) -> None:
+        if entry.scope is not None:
+            entry.scope.cancel()
+            await entry.over.wait()
+            _logger.info("the plugin %s is stopped", entry.name)
+        entry.status = Status.STOPPED
+        self._unguard(entry)
+
+    def _guard(self, entry: _Entry, settings: Settings) -> None:
+        """Deny, where the plugin is to decide, for as long as it does not run."""
+        if settings.guards:
+
+            def deny_without_plugin(*_: object) -> Deny | None:
+                running = entry.current is not None and entry.current.decides
+                return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
+
+            entry.guard = deny_without_plugin
+            for point in settings.guards:
+                self._hooks.add(point, deny_without_plugin, priority=_FIRST)
+
+    def _unguard(self, entry: _Entry) -> None:
+        if entry.guard is not None and entry.settings is not None:
+            for point in entry.settings.guards:
+                self._hooks.remove(point, entry.guard)
+            entry.guard = None
+
+    async def _mind(
+        self,
+        entry: _Entry,
+        factory: Factory,
+        settings: Settings,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """A plugin's life under its supervisor, restarts included."""
+        starts = 0
+
+        def start() -> Running:
+            nonlocal starts
+            entry.crashes, starts = starts, starts + 1
+            entry.current = Running(entry.name, factory, settings, self._hooks, self._host, entry.figures)
+            return entry.current
+
+        supervisor = Supervisor(
+            Child(entry.name, start),
+            intensity=settings.restarts,
+            period=settings.restarts_within,
+            name=f"plugin {entry.name}",
+        )
+        started = False
+        try:
+            with trio.CancelScope() as entry.scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(supervisor.run, self._scheduler)
+                    started = True
+                    entry.status = Status.RUNNING
+                    task_status.started()
+        except Exception as error:
+            if not started:
+                raise
+            self._failed(entry, Status.DISABLED, error)
+        finally:
+            entry.current = entry.scope = None
+            entry.over.set()
+
+    def _failed(self, entry: _Entry, status: Status, error: BaseException) -> None:
+        entry.status = status
+        cause: BaseException = innermost(error) if isinstance(error, BaseExceptionGroup) else error  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(cause, PluginError):
+            entry.problem = "; ".join(cause.problems)
+        elif isinstance(cause, TooManyRestarts):
+            entry.problem = f"crashed too often, and is disabled: {cause.__cause__!r}"
+        else:
+            entry.problem = f"{type(cause).__name__}: {cause}"
+        shown = None if isinstance(cause, PluginError) else cause
+        _logger.error("the plugin %s: %s", entry.name, entry.problem, exc_info=shown)
+        self._host.raise_alarm(_alarm(entry.name), f"the plugin {entry.name}: {entry.problem}")
+
+
+def _alarm(name: str) -> str:
+    return f"plugin.{name}"

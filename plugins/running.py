@@ -1,0 +1,236 @@
+"""One run of a plugin, as an actor: what it registered, its tasks, and its end.
+
+A crash (a task that raises, a timer that raises) ends the actor; its supervisor starts a new one, with a new context and a
+new object of the plugin. Hooks are gone from the moment that the actor ends, before its tasks are awaited.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trunkline.actors import Actor
+from trunkline.hooks.registration import HookError, describe
+from trunkline.plugins.context import Context, Counter, Gauge
+from trunkline.plugins.declaring import hooked_methods, point_for
+from trunkline.plugins.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.hooks.chain import Hooks
+    from trunkline.hooks.points import Point
+    from trunkline.hooks.registration import Callback
+    from trunkline.mqtt.message import Message
+    from trunkline.plugins.context import Host
+    from trunkline.plugins.declaring import Factory, Settings
+
+_NOT_YET: Final = object()
+
+
+@dataclass(slots=True, eq=False)
+class _Due:
+    callback: Callable[..., object]
+    args: tuple[object, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    callback: Callable[[Message], None]
+    message: Message
+
+
+class Figures:
+    """What a plugin counts. It outlives a restart."""
+
+    __slots__ = ("counters", "crashes", "gauges")
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Counter] = {}
+        self.gauges: dict[str, Gauge] = {}
+        #: Callbacks of its subscriptions that raised.
+        self.crashes = 0
+
+    def read(self) -> dict[str, int]:
+        return {name: counter.value for name, counter in self.counters.items()} | {
+            name: gauge.read() for name, gauge in self.gauges.items()
+        }
+
+
+class Running(Actor["_Due | _Delivery"]):
+    """From the start of a plugin to its end."""
+
+    def __init__(
+        self, name: str, factory: Factory, settings: Settings, hooks: Hooks, host: Host, figures: Figures
+    ) -> None:
+        self.name = name
+        self.nursery: trio.Nursery
+        self.commands: dict[str, Callable[..., object]] = {}
+        self.logger = logging.getLogger(f"trunkline.plugins.{name}")
+        self._factory = factory
+        self._settings = settings
+        self._hooks = hooks
+        self._host = host
+        self._figures = figures
+        self._registered: list[tuple[Point, Callback]] = []
+        self._subscriptions: list[Callable[[], None]] = []
+        self._plugin: object = _NOT_YET
+        self._over = False
+
+    async def setup(self) -> None:
+        """Make the plugin's object, and let it start.
+
+        Raises:
+            PluginError: a hook of it does not fit.
+            Exception: whatever the plugin raises.
+        """
+        opened = trio.Event()
+
+        async def hold_nursery() -> None:
+            async with trio.open_nursery() as self.nursery:
+                opened.set()
+                await trio.sleep_forever()
+
+        self.start_task(hold_nursery)
+        await opened.wait()
+        try:
+            await self._start()
+        except BaseException:
+            self.terminate(None)  # the runtime calls it only for what has started
+            raise
+
+    async def _start(self) -> None:
+        context = Context(self.name, self._settings, self.logger, self._host, self)
+        plugin = self._factory(context)
+        if inspect.isawaitable(plugin):
+            plugin = await plugin
+        if plugin is not None:
+            start = getattr(plugin, "start", None)
+            if start is not None and inspect.isawaitable(started := start()):
+                await started
+            for method, mark in hooked_methods(plugin):
+                self.add_hook(mark.point, method, mark.priority, mark.filter, ())
+            run = getattr(plugin, "run", None)
+            if run is not None:
+                self.nursery.start_soon(run)
+        self._plugin = plugin
+
+    def handle(self, message: _Due | _Delivery) -> None:
+        if isinstance(message, _Due):
+            message.callback(*message.args)
+            return
+        try:
+            message.callback(message.message)
+        except Exception:
+            self._figures.crashes += 1
+            if self._figures.crashes & (self._figures.crashes - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+                self.logger.exception(
+                    "%s crashed at a message (%d so far)", describe(message.callback), self._figures.crashes
+                )
+
+    def terminate(self, reason: BaseException | None) -> None:
+        self._over = True
+        for point, callback in self._registered:
+            self._hooks.remove(point, callback)
+        self._registered.clear()
+        for cancel in self._subscriptions:
+            cancel()
+        self._subscriptions.clear()
+        self.commands.clear()
+        self._figures.gauges.clear()
+
+    async def teardown(self, reason: BaseException | None) -> None:
+        stop = getattr(self._plugin, "stop", None)
+        if stop is not None:
+            try:
+                if inspect.isawaitable(stopped := stop()):
+                    await stopped
+            except Exception:
+                self.logger.exception("crashed while it stopped")
+
+    @property
+    def decides(self) -> bool:
+        """Has it started, and is not over?"""
+        return self._plugin is not _NOT_YET and not self._over
+
+    @property
+    def hook_count(self) -> int:
+        return len(self._registered)
+
+    def owns(self, callback: object) -> bool:
+        return any(registered == callback for _, registered in self._registered)
+
+    # For the context
+
+    def add_hook(
+        self,
+        point: Point | str,
+        callback: Callback,
+        priority: int,
+        filter: Callback | None,
+        args: tuple[object, ...],
+    ) -> bool:
+        self._check_alive()
+        if isinstance(point, str):
+            point = point_for(point, callback)
+        try:
+            added = self._hooks.add(point, callback, priority=priority, filter=filter, args=args)
+        except HookError as error:
+            raise PluginError([f"{self.name}: {error}"]) from None
+        if added:
+            self._registered.append((point, callback))
+        return added
+
+    def remove_hook(self, point: Point | str, callback: Callback) -> bool:
+        if isinstance(point, str):
+            point = point_for(point, callback)
+        if (point, callback) in self._registered:
+            self._registered.remove((point, callback))
+            return self._hooks.remove(point, callback)
+        return False
+
+    def after(self, seconds: float, callback: Callable[..., object], args: tuple[object, ...]) -> Callable[[], None]:
+        self._check_alive()
+        return self.send_after(seconds, _Due(callback, args)).cancel
+
+    def subscribe(self, filter: str, callback: Callable[[Message], None], qos: int) -> Callable[[], None]:
+        self._check_alive()
+        cancel = self._host.subscribe(
+            self.name, filter, qos, lambda message: self.ref.cast(_Delivery(callback, message))
+        )
+        self._subscriptions.append(cancel)
+        return cancel
+
+    def counter(self, name: str, text: str) -> Counter:
+        return self._figures.counters.setdefault(name, Counter(name, text))
+
+    def gauge(self, name: str, text: str, read: Callable[[], int]) -> None:
+        self._figures.gauges[name] = Gauge(name, text, read)
+
+    def command(self, name: str, handler: Callable[..., object]) -> None:
+        self.commands[name] = handler
+
+    def call(self, command: str, arguments: dict[str, Any]) -> object:
+        """Run a command of the plugin's own.
+
+        Raises:
+            LookupError: it has no such command.
+            TypeError: the command takes other arguments.
+        """
+        handler = self.commands.get(command)
+        if handler is None:
+            known = ", ".join(sorted(self.commands)) or "none"
+            raise LookupError(f"the plugin {self.name} has no command {command!r}; it has {known}")
+        try:
+            inspect.signature(handler).bind(**arguments)
+        except TypeError as error:
+            raise ValueError(f"{self.name} {command}{inspect.signature(handler)}: {error}") from None
+        return handler(**arguments)
+
+    def _check_alive(self) -> None:
+        if self._over:
+            raise RuntimeError(f"this run of the plugin {self.name} is over")
