@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trunkline.hooks.decisions import ALLOW
+from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trunkline.broker.config import Config
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
+    from trunkline.mqtt.packets import Publish
+
+
+class Undecided(Exception):
+    """Somebody has to be asked, and waited for, before the first of these messages may be published."""
+
+    def __init__(self, messages: Sequence[Publish]) -> None:
+        self.messages = messages
 
 
 class Access:
@@ -30,10 +40,33 @@ class Access:
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
     def decide(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
+        """At once: where somebody would have to be waited for, the answer is no."""
         if client.superuser:
             return True
-        decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
-        allowed = decision is ALLOW if decision is not None else self._default or action == "receive"
+        return self._counted(self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain), self._default)
+
+    async def ask(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
+        """`decide`, waiting for whom it takes."""
+        if client.superuser:
+            return True
+        decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
+        return self._counted(decision, self._default)
+
+    @property
+    def waits(self) -> bool:
+        """Does somebody have to be waited for, so that `ask` is to be used where a client can wait?"""
+        return self._hooks.is_async(CLIENT_CHECK_ACL)
+
+    def _decide_delivery(self, client: ClientInfo, action: Action, topic: str, default: bool) -> bool:
+        """A delivery waits for nobody: who would have to be waited for has decided about the subscription."""
+        if client.superuser:
+            return True
+        return self._counted(
+            self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, 0, False), default
+        )
+
+    def _counted(self, decision: Allow | Deny | None, default: bool) -> bool:
+        allowed = decision is ALLOW if decision is not None else default
         if allowed:
             self._metrics.authorization_allow += 1
         else:
@@ -46,17 +79,24 @@ class Access:
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         return allowed
 
+    async def ask_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> None:
+        """`may_publish`, waiting for whom it takes. The answer is remembered, at least until the next one."""
+        allowed = topic[:5] != "$SYS/" and await self.ask(channel.client, "publish", topic, qos, retain)
+        decisions = channel.may_publish[qos << 1 | retain]
+        self._remember(decisions, topic, allowed)
+        decisions[topic] = allowed
+
     def may_read(self, channel: Channel, topic: str) -> bool:
         """May messages of this topic be given to the client, whatever filter it subscribed with?"""
-        allowed = self.decide(channel.client, "receive", topic)
+        allowed = self._decide_delivery(channel.client, "receive", topic, True)
         if allowed and self._read_as_subscribe:
-            allowed = self.decide(channel.client, "subscribe", topic)
+            allowed = self._decide_delivery(channel.client, "subscribe", topic, self._default)
         self._remember(channel.may_read, topic, allowed)
         return allowed
 
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
         """What was retained is given only to those who might have subscribed to this very topic."""
-        return self.decide(client, "subscribe", topic)
+        return self._decide_delivery(client, "subscribe", topic, self._default)
 
     def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
         if len(decisions) >= self._cache_size:

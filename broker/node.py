@@ -35,7 +35,7 @@ from trunkline.router import RetainedStore, Router
 from trunkline.router import Strategy as SharedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
@@ -89,9 +89,14 @@ class Node:
             open_session=self._open_session,
             hold_publisher=lambda client_id, holder: self.sessions.hold_publisher(client_id, holder),
             release_publisher=lambda client_id, holder: self.sessions.release_publisher(client_id, holder),
+            start_task=self._start_errand,
         )
         self.sessions = Directory(self._services, self._sessions)
         self._gates: list[Gate] = []
+        self._nursery: trio.Nursery
+        #: Tasks that must be over before the node ends, and the end of one of them.
+        self._errands = 0
+        self._errand_over = trio.Event()
         self._inside = self._gate("in-process", config.allows_anonymous())
         self._started_at = trio.current_time()
         #: What plugins, and others in this process, may do with the broker.
@@ -178,6 +183,7 @@ class Node:
                 stepping = await scheduling.start(self._step)
                 try:
                     async with trio.open_nursery() as nursery:
+                        self._nursery = nursery
                         await nursery.start(root.run, self.scheduler)
                         if self._poller is not None:
                             nursery.start_soon(self._poller.run)
@@ -192,6 +198,20 @@ class Node:
                     if self._poller is not None:
                         self._poller.close()
                     stepping.cancel()
+
+    def _start_errand(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
+        async def run() -> None:
+            try:
+                await async_fn(*args)
+            except Exception:
+                _logger.exception("an errand failed")
+            finally:
+                self._errands -= 1
+                self._errand_over.set()
+                self._errand_over = trio.Event()
+
+        self._errands += 1
+        self._nursery.start_soon(run)
 
     async def _step(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
         """The run queue outlives everything else: actors that stop still have mail for each other."""
@@ -228,6 +248,10 @@ class Node:
             session.ref.cast(mail.PublishWill())
         for gate in self._gates:
             gate.turn_away()
+        await self._quiet()
+        with trio.move_on_after(self._grace):
+            while self._errands:  # wills that somebody is asked about
+                await self._errand_over.wait()
         await self._quiet()
         for session in self.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from trunkline.broker.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
+
+
+#: The priority of what the configuration says: hooks and plugins are asked before.
+LAST: Final = -1_000_000
 
 
 class SecurityError(Exception):
@@ -72,7 +76,7 @@ class Security:
     def _register(
         self, point: Point, callback: Callable[..., Any], filter: Callable[..., object] | None = None
     ) -> None:
-        self._hooks.add(point, callback, filter=filter)
+        self._hooks.add(point, callback, filter=filter, priority=LAST)
         self._registered.append((point, callback))
 
     def _in_thread(self, authenticator: PasswordAuthenticator) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ callback is asked, with the value as it was.
 
 import logging
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import isawaitable, iscoroutine
 from typing import Any, TypeVar, TypeVarTuple, cast
 
@@ -192,8 +192,15 @@ class Hooks:
         return value
 
     def decide(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
-        """The first decision, or None when every callback passes."""
-        for callback in self._chains[point]:
+        """The first decision, or None when every callback passes. Nothing waits here, so reaching an async callback is a
+        no."""
+        if point in self._async:
+            registered = self._registered[point]
+            return self._decide([_deny if entry.is_async else entry.call for entry in registered], point, *args)
+        return self._decide(self._chains[point], point, *args)
+
+    def _decide(self, chain: Iterable[Callback], point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
+        for callback in chain:
             try:
                 result = callback(*args)
                 if result is None:
@@ -207,6 +214,11 @@ class Hooks:
                 self._crashed(point, callback, error)
                 return CRASHED
         return None
+
+    def decide_without_async(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
+        """`decide` by the plain callbacks alone, for a question that an async one need not be asked."""
+        registered = self._registered[point]
+        return self._decide([entry.call for entry in registered if not entry.is_async], point, *args)
 
     async def transform_async(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny:
         """`transform`, waiting for what can be awaited. It needs no event loop of its own: it only awaits callbacks."""
@@ -260,6 +272,10 @@ class Hooks:
         count = registration.crashes
         if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a callback that always fails must not fill the disk
             _logger.error("%s at %s crashed (%d so far)", registration.name, point.name, count, exc_info=error)
+
+
+def _deny(*_: object) -> Deny:
+    return CRASHED
 
 
 def _decision(point: Decide[D, *Ts], result: object) -> D:

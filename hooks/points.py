@@ -135,8 +135,10 @@ CLIENT_CHECK_ACL: Final[Decide[Allow | Deny, ClientInfo, Action, str, int, bool]
     "client.check_acl",
     "client action topic qos retain",
     "May this client publish to the topic, or subscribe to the filter? The answer is kept for the connection. "
-    "Superusers are not asked about. When all pass, the access rules decide.",
+    "Superusers are not asked about. When all pass, the access rules decide. An async callback is not asked about "
+    "`receive`, nor about each topic of retained messages: deliveries cannot wait.",
     answers=(Allow, Deny),
+    waits=True,
 )
 CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
     "client.subscribe",

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.actors import Actor
+from trunkline.broker.access import Undecided
 from trunkline.broker.pubsub import BurstTo, RemoveRoutes, Subscribed, Subscriber, Unsubscribed
 from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.absence import Absence
@@ -151,6 +152,7 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         inbound, outbound, counts = self._inbound, self._outbound, self._services.metrics.received
         acknowledged = False
+        index = 0
         try:
             for index, packet in enumerate(message.packets):
                 if type(packet) is Publish:
@@ -184,8 +186,17 @@ class SessionActor(Actor["mail.ToSession"]):
         except ProtocolError as error:
             self._disconnect(error.reason, str(error))
             return
+        except Undecided as undecided:
+            rest = [*undecided.messages, *message.packets[index + 1 :]]
+            self._hold(mail.Received(channel, rest, message.error), first=True)
+            self._ask_access(undecided.messages[0], channel)
         if acknowledged:
             self._fill()
+
+    def _ask_access(self, message: Publish, channel: Channel) -> None:
+        """What was held back goes on when it is known whether this message may be published."""
+        access = self._services.access
+        self.wait_for(lambda: access.ask_publish(channel, message.topic, message.qos, message.retain), lambda _: None)
 
     def _on_acknowledgements(self, message: Acknowledgements, channel: Channel) -> None:
         outbound, packet_ids = self._outbound, message.packet_ids

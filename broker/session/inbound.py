@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trunkline.broker.access import Undecided
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
@@ -61,6 +62,7 @@ class Inbound:
         """
         Raises:
             ProtocolError: the client must go.
+            Undecided: nothing has happened yet.
         """
         services = self._services
         qos = packet.qos
@@ -75,6 +77,9 @@ class Inbound:
         topic = packet.topic
         allowed = channel.may_publish[qos << 1 | packet.retain].get(topic)
         if allowed is None:
+            if services.access.waits and not channel.client.superuser:
+                self._take_back(packet, channel)
+                raise Undecided([packet])
             allowed = services.access.may_publish(channel, topic, qos, packet.retain)
         if not allowed:
             self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
@@ -102,11 +107,18 @@ class Inbound:
         if qos:
             self._acknowledge(channel, packet, Reason.SUCCESS if found else Reason.NO_MATCHING_SUBSCRIBERS)
 
+    def _take_back(self, packet: Publish, channel: Channel) -> None:
+        """It comes again, and is not to be counted twice."""
+        self._received[packet.qos] -= 1
+        if packet.qos and channel.version == Version.V5:
+            self._unacknowledged -= 1
+
     def publish_burst(self, burst: Burst, channel: Channel) -> None:
         """As `publish`, for each of its packets.
 
         Raises:
             ProtocolError: the client must go.
+            Undecided: of some of its messages nothing has happened yet.
         """
         services, qos = self._services, burst.qos
         if (
@@ -139,8 +151,13 @@ class Inbound:
                 self._outbound.write_all(Puback if qos == 1 else Pubrec, part.packet_ids)
 
     def _publish_each(self, burst: Burst, channel: Channel) -> None:
-        for packet in burst.messages:
-            self.publish(packet, channel)
+        messages = burst.messages
+        for number, packet in enumerate(messages):
+            try:
+                self.publish(packet, channel)
+            except Undecided as undecided:
+                undecided.messages = messages[number:]
+                raise
 
     def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
         self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound.echo_burst)

@@ -43,6 +43,8 @@ class Services:
     #: Asks the publisher with this client id to send nothing until `release(holder)`; False when it is not here.
     hold_publisher: Callable[[str, object], bool]
     release_publisher: Callable[[str, object], None]
+    #: Runs what takes time and belongs to no session that may end meanwhile.
+    start_task: Callable[..., None]
 
     def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny:
         """The message as the hooks at `message.publish` leave it. What they return instead is the same publication:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
 SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
 
@@ -78,14 +79,27 @@ class Subscribing:
     # What the hooks make of the packet
 
     def is_async(self, packet: Subscribe | Unsubscribe) -> bool:
-        """Is there a hook that must be awaited?"""
-        return self._services.hooks.is_async(CLIENT_SUBSCRIBE if type(packet) is Subscribe else CLIENT_UNSUBSCRIBE)
+        """Is there somebody who must be waited for?"""
+        hooks, access = self._services.hooks, self._services.access
+        if type(packet) is Subscribe:
+            return hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
+        return hooks.is_async(CLIENT_UNSUBSCRIBE)
 
     def requests(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
         return self._through(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
 
     async def requests_async(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
-        return await self._through_async(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
+        """With the answers of the access rules, where these have to be waited for."""
+        requests = await self._through_async(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
+        access, client = self._services.access, channel.client
+        if not access.waits or self._services.config.mqtt.subscribe_denied == "grant":
+            return requests
+        return [
+            request
+            if type(request) is Deny or await access.ask(client, "subscribe", _plain(request.filter), request.qos)
+            else _DENIED
+            for request in requests
+        ]
 
     def filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
         return self._through(CLIENT_UNSUBSCRIBE, packet.filters, packet, channel)
@@ -124,6 +138,7 @@ class Subscribing:
         for place, request in enumerate(requests):
             if type(request) is Deny:
                 metrics.packets_subscribe_error += 1
+                metrics.packets_subscribe_auth_error += request is _DENIED
                 answer.refuse(place, request.reason, request.text)
                 continue
             assert isinstance(request, SubscriptionRequest)
@@ -172,8 +187,11 @@ class Subscribing:
         filter = request.filter if shared is None else shared[1]
         if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
             return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
-        if mqtt.subscribe_denied == "refuse" and not self._services.access.decide(
-            channel.client, "subscribe", filter, request.qos
+        access = self._services.access
+        if (
+            mqtt.subscribe_denied == "refuse"
+            and not access.waits  # else they were asked before
+            and not access.decide(channel.client, "subscribe", filter, request.qos)
         ):
             return Reason.NOT_AUTHORIZED
         return None
@@ -240,3 +258,9 @@ class Subscribing:
                 hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
         if answer.packet_id and answer.channel is self._outbound.channel:
             self._outbound.write(Unsuback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.10.4-4]
+
+
+def _plain(filter: str) -> str:
+    """The filter that access rules are about: of a shared one, what is shared."""
+    shared = parse_shared(filter)
+    return filter if shared is None else shared[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+import trio
+
 from trunkline.hooks.decisions import Deny
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -22,8 +24,21 @@ def delay(will: Will) -> int:
 
 def publish(will: Will, client: ClientInfo, services: Services, now: float) -> None:
     """Publish it as the client would have: the access rules are asked now, not when it connected."""
-    if will.topic[:5] == "$SYS/" or not services.access.decide(client, "publish", will.topic, will.qos, will.retain):
+    access = services.access
+    if will.topic[:5] == "$SYS/":
         return
+    if access.waits:
+        services.start_task(_ask_first, will, client, services)
+    elif access.decide(client, "publish", will.topic, will.qos, will.retain):
+        _route(will, client, services, now)
+
+
+async def _ask_first(will: Will, client: ClientInfo, services: Services) -> None:
+    if await services.access.ask(client, "publish", will.topic, will.qos, will.retain):
+        _route(will, client, services, trio.current_time())
+
+
+def _route(will: Will, client: ClientInfo, services: Services, now: float) -> None:
     properties: Properties = {**will.properties}
     properties.pop("will_delay_interval", None)
     interval = properties.get("message_expiry_interval")

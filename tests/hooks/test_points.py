@@ -24,6 +24,7 @@ def test_names_are_unique_and_found() -> None:
 def test_what_can_wait() -> None:
     assert {point.name for point in POINTS if point.waits} == {
         "client.authenticate",
+        "client.check_acl",
         "client.enhanced_authenticate",
         "client.subscribe",
         "client.unsubscribe",
