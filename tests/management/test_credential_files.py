@@ -1,4 +1,3 @@
-import os
 import stat
 from pathlib import Path
 
@@ -6,16 +5,12 @@ import pytest
 
 from trunkline.hooks.passwords import parse_passwords, verify_password
 from trunkline.hooks.scram import derive_keys, parse_scram
-from trunkline.management.credential_files import change_credentials, rewrite
+from trunkline.management.credential_files import change_credentials
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "users"
-
-
-def refuse(text: str) -> str:
-    raise ValueError(text)
 
 
 def test_a_new_file_is_the_owners_alone(file: Path) -> None:
@@ -59,43 +54,3 @@ def test_what_cannot_stand_in_a_file(file: Path, name: str, password: str) -> No
     with pytest.raises(ValueError, match="."):
         change_credentials(file, name, password)
     assert not list(file.parent.iterdir())
-
-
-def test_a_failure_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.write_text("before\n")
-
-    def fail(source: Path, target: Path) -> None:
-        raise OSError("disk")
-
-    with pytest.raises(ValueError, match="before"):
-        rewrite(file, refuse)
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk"):
-        rewrite(file, str.upper)
-    assert file.read_text() == "before\n"
-    assert [entry.name for entry in file.parent.iterdir()] == ["users"]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no owners of this kind")
-def test_the_owner_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.write_text("before\n")
-    given: list[tuple[int, int]] = []
-
-    def chown(path: Path, user: int, group: int) -> None:
-        given.append((user, group))
-
-    owner = file.stat()
-    monkeypatch.setattr(os, "geteuid", lambda: owner.st_uid + 1)
-    monkeypatch.setattr(os, "chown", chown)
-    rewrite(file, str.upper)
-    assert given == [(owner.st_uid, owner.st_gid)]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_a_link_stays_a_link(file: Path) -> None:
-    link = file.with_name("link")
-    link.symlink_to("users")
-    file.write_text("before\n")
-    rewrite(link, str.upper)
-    assert link.is_symlink()
-    assert file.read_text() == "BEFORE\n"

@@ -1,0 +1,51 @@
+"""Changes a file so that a broker, or a crash, never finds half of it."""
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+
+def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
+    """Put the changed text into the place of the file. Its line endings and its owner stay.
+
+    A `private` file may be read by nobody but its owner from then on; any other keeps its permissions.
+
+    Raises:
+        OSError: the file is as it was.
+    """
+    file = file.resolve()  # what a link leads to is replaced, not the link
+    try:
+        former = file.stat()
+        with file.open(encoding="utf-8", newline="") as stream:
+            text = stream.read()
+    except FileNotFoundError:
+        former, text = None, ""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    changed = change(text.replace("\r\n", "\n"))
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private or former else 0o666)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline=newline) as stream:
+            stream.write(changed)
+            stream.flush()
+            os.fsync(descriptor)
+        if former is not None and os.name != "nt":
+            _take_over(draft, former, private)
+        os.replace(draft, file)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _take_over(draft: Path, former: os.stat_result, private: bool) -> None:
+    """Owner and permissions: an administrator changes what the broker's user reads."""
+    if private:
+        if former.st_uid != os.geteuid():
+            os.chown(draft, former.st_uid, former.st_gid)
+        return
+    now = draft.stat()
+    if (now.st_uid, now.st_gid) != (former.st_uid, former.st_gid):
+        os.chown(draft, former.st_uid, former.st_gid)
+    draft.chmod(stat.S_IMODE(former.st_mode))
