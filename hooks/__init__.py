@@ -2,7 +2,7 @@
 
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
-from trunkline.hooks.decisions import ALLOW, DROP, STOP, Allow, Deny, Stop
+from trunkline.hooks.decisions import ALLOW, DROP, STOP, TAKEN, Allow, Deny, Stop
 from trunkline.hooks.exchange import Continue, Exchange, Success
 from trunkline.hooks.registration import HookError, Registration
 
@@ -10,6 +10,7 @@ __all__ = [
     "ALLOW",
     "DROP",
     "STOP",
+    "TAKEN",
     "Allow",
     "ClientInfo",
     "Continue",

@@ -32,7 +32,14 @@ class Deny:
 
     reason: Reason = Reason.NOT_AUTHORIZED
     text: str = ""
+    #: At `message.publish`, `client.subscribe` and `client.unsubscribe`: end the connection with this reason, in place
+    #: of an acknowledgement.
+    disconnect: bool = False
 
+
+#: The callback keeps a message, to publish it later or not at all: its publisher is told that all is well, and nothing
+#: counts as dropped.
+TAKEN: Final = Deny(Reason.SUCCESS)
 
 #: Refuses a message without telling its publisher: 0x10 counts as success.
 DROP: Final = Deny(Reason.NO_MATCHING_SUBSCRIBERS)

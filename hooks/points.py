@@ -182,7 +182,8 @@ MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
     "message.publish",
     "client message",
     "A message is about to be routed. Replace it, or refuse it with Deny (its reason goes into the PUBACK or "
-    "PUBREC) or DROP (the publisher is not told). Access was checked before, for the topic that the client named.",
+    "PUBREC), DROP (the publisher is not told) or TAKEN. Access was checked before, for the topic that the client "
+    "named.",
     replace=_message,
 )
 MESSAGE_ROUTED: Final[Notify[Message, tuple[str, ...]]] = Notify(

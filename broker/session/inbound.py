@@ -92,6 +92,8 @@ class Inbound:
         if services.hooks.message_publish:
             changed = services.publishing(channel.client, message, self.now)
             if type(changed) is Deny:
+                if changed.disconnect:
+                    raise ProtocolError(changed.text or "refused", changed.reason)
                 self._refuse(packet, channel, DropReason.HOOK, changed.reason, changed.text)
                 return
             message = changed
@@ -266,11 +268,12 @@ class Inbound:
 
     def _refuse(self, packet: Publish, channel: Channel, drop: DropReason, reason: Reason, text: str = "") -> None:
         """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""
-        self._dropped(packet, channel, drop)
+        if reason:
+            self._dropped(packet, channel, drop)
         if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
             raise ProtocolError(f"not allowed to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
         if packet.qos:
-            if packet.qos == 2 and channel.version != Version.V5:
+            if packet.qos == 2 and (channel.version != Version.V5 or reason < Reason.UNSPECIFIED_ERROR):
                 self._awaiting_rel.receive(packet.packet_id, None, 0)
             properties: Properties = {"reason_string": text} if text and channel.problem_information else NO_PROPERTIES
             self._acknowledge(channel, packet, reason, properties)

@@ -128,7 +128,12 @@ class Subscribing:
     # What is asked of the routes
 
     def subscribe(self, packet: Subscribe, requests: Sequence[SubscriptionRequest | Deny], channel: Channel) -> None:
-        """Decide on each request, and have the routes made.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
+        """Decide on each request, and have the routes made.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
+
+        Raises:
+            ProtocolError: the client must go.
+        """
+        _check_stays(requests)
         answer = Answer(channel.client, channel, packet.packet_id, len(requests))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
@@ -197,6 +202,11 @@ class Subscribing:
         return None
 
     def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny], channel: Channel) -> None:
+        """
+        Raises:
+            ProtocolError: the client must go.
+        """
+        _check_stays(filters)
         answer = Answer(channel.client, channel, packet.packet_id, len(filters))
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
@@ -258,6 +268,16 @@ class Subscribing:
                 hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
         if answer.packet_id and answer.channel is self._outbound.channel:
             self._outbound.write(Unsuback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.10.4-4]
+
+
+def _check_stays(answers: Sequence[object]) -> None:
+    """
+    Raises:
+        ProtocolError: a hook wants the connection to end.
+    """
+    for answer in answers:
+        if type(answer) is Deny and answer.disconnect:
+            raise ProtocolError(answer.text or "refused", answer.reason)
 
 
 def _plain(filter: str) -> str:

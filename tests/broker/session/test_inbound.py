@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
 
@@ -104,6 +104,43 @@ async def test_hooks_refuse_with_or_without_a_word() -> None:
         assert loud is not None
         assert (loud.reason, b"enough" in loud.data) == (0x97, True)
         assert dropped == [("quiet", "hook"), ("loud", "hook")]
+
+
+@pytest.mark.parametrize(("answer", "code", "lost"), [(TAKEN, 0, 0), (DROP, 0x10, 1)])
+async def test_what_a_hook_keeps_for_itself_comes_once_at_qos_2(answer: Deny, code: int, lost: int) -> None:
+    async with room() as here:
+        seen: list[Message] = []
+
+        def take(client: ClientInfo, message: Message) -> Deny:
+            seen.append(message)
+            return answer
+
+        here.node.hooks.add("message.publish", take)
+        client = await here.client("a")
+        await client.send(
+            raw.publish("t", b"", qos=2, packet_id=7), raw.publish("t", b"", qos=2, packet_id=7, dup=True)
+        )
+        assert [(await client.expect_type(raw.PUBREC)).reason for _ in range(2)] == [code, 0]
+        await client.send(raw.ack(raw.PUBREL, 7))
+        assert (await client.expect_type(raw.PUBCOMP)).reason == 0
+        assert len(seen) == 1
+        assert here.node.metrics.messages_dropped_hook == lost
+
+
+async def test_a_hook_may_end_the_connection_in_place_of_an_acknowledgement() -> None:
+    def cut(client: ClientInfo, message: Message) -> Deny | None:
+        return Deny(Reason.SERVER_BUSY, disconnect=True) if message.topic == "bad" else None
+
+    async with room() as here:
+        here.node.hooks.add("message.publish", cut)
+        client = await here.client("a")
+        await client.send(
+            raw.publish("good", b"", qos=1, packet_id=1),
+            raw.publish("bad", b"", qos=1, packet_id=2),
+            raw.publish("good", b"", qos=1, packet_id=3),
+        )
+        assert (await client.expect_type(raw.PUBACK)).packet_id == 1
+        await client.expect_disconnect(0x89)
 
 
 async def test_a_message_carries_who_when_and_an_id_that_grows() -> None:

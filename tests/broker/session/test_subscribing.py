@@ -106,3 +106,22 @@ async def test_hooks_at_unsubscribe() -> None:
         await client.send(raw.unsubscribe(5, "forced", "T"))
         assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x87, 0]
         assert (list(here.session("a").session.subscriptions), ended) == (["forced"], ["t"])
+
+
+async def test_a_hook_may_end_the_connection_in_place_of_an_answer() -> None:
+    def cut(client: ClientInfo, request: object, properties: Properties) -> Deny | None:
+        wanted = request.filter if isinstance(request, SubscriptionRequest) else request
+        return Deny(Reason.SERVER_BUSY, "enough", disconnect=True) if wanted == "bad" else None
+
+    async with room() as here:
+        here.node.hooks.add("client.subscribe", cut)
+        here.node.hooks.add("client.unsubscribe", cut)
+        client = await here.stay("a")
+        await client.send(raw.subscribe(1, ("good", 0), ("bad", 0)))
+        assert b"enough" in (await client.expect_disconnect(0x89)).data  # type: ignore[union-attr]
+        assert not here.session("a").session.subscriptions
+        client = await here.stay("a")
+        await client.subscribe("good")
+        await client.send(raw.unsubscribe(1, "good", "bad"))
+        await client.expect_disconnect(0x89)
+        assert list(here.session("a").session.subscriptions) == ["good"]
