@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from trunkline.broker.places import KeyPath, nearest
 from trunkline.broker.settings import PluginSettings
-from trunkline.broker.units import Accepts, accepted, from_text, shown
+from trunkline.broker.units import accepted, from_text, shown
 
 #: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
 PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
@@ -38,9 +38,11 @@ class PluginReader:
             return
         for name, section in cast("Mapping[str, object]", content).items():
             model = self._model(name, source)
+            if model is None:
+                continue
             if not isinstance(section, Mapping):
                 self._complain(source, ("plugins", name), f"{shown(section)}: accepted is a table, [plugins.{name}]")
-            elif model is not None:
+            else:
                 self._values.setdefault(name, {})
                 self.sources.setdefault(("plugins", name), source)
                 for key, value in cast("Mapping[str, object]", section).items():
@@ -107,12 +109,10 @@ class PluginReader:
             self._complain(source, path, _unknown(str(within[-1]), holder))
         elif detail["type"] == "missing":
             self._complain(source, path, "is missing")
-        elif detail["type"] in ("value_error", "assertion_error") and not _has_words(field):
-            self._complain(source, path, str(detail.get("ctx", {}).get("error", detail["msg"])))
-        elif field is not None:
-            self._complain(source, path, f"{shown(detail['input'])}: accepted is {accepted(field)}")
+        elif (own := _own_words(detail)) or field is None:
+            self._complain(source, path, own or detail["msg"])
         else:
-            self._complain(source, path, detail["msg"])
+            self._complain(source, path, f"{shown(detail['input'])}: accepted is {accepted(field)}")
 
     def _check_files(self, name: str, settings: PluginSettings) -> None:
         for key, field in type(settings).model_fields.items():
@@ -129,8 +129,12 @@ def _is_path(field: FieldInfo) -> bool:
     return field.annotation == Path | None
 
 
-def _has_words(field: FieldInfo | None) -> bool:
-    return field is not None and any(isinstance(entry, Accepts) for entry in field.metadata)
+def _own_words(detail: ErrorDetails) -> str:
+    """What a validator of the plugin says. (Those of `trunkline.broker.units` only say that it is "not a …".)"""
+    if detail["type"] not in ("value_error", "assertion_error"):
+        return ""
+    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    return "" if words.startswith("not a") else words
 
 
 def _unknown(key: str, model: type[BaseModel]) -> str:

@@ -79,11 +79,14 @@ def settings_of(factory: Factory) -> type[Settings]:
     name = describe(factory)
     try:
         parameters = list(inspect.signature(factory).parameters.values())
-        hints = get_type_hints(target)
     except (TypeError, ValueError) as error:
         raise PluginError([f"{name} is no plugin: {error}"]) from None
+    try:
+        hints = get_type_hints(target)
     except NameError as error:
         raise PluginError([f"{name}: its annotations cannot be read: {error}"]) from None
+    except TypeError:  # an object that is called: it has none
+        hints = {}
     needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not parameters or len(needed) > 1 or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
         raise PluginError([f"{name} is no plugin: it must be called with one argument, its Context"])

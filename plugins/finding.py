@@ -83,7 +83,7 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
         if fresh and point.module in sys.modules:
             importlib.reload(sys.modules[point.module])
         factory = point.load()
-    except Exception as error:  # a plugin's module may raise anything, and it must not take the broker along
+    except (Exception, SystemExit) as error:  # a module may raise anything, and it must not take the broker along
         missing = f"; is its extra installed? {point.extras}" if point.extras else ""
         raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{missing}"]) from error
     if not callable(factory):
@@ -91,7 +91,7 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
     return cast("Factory", factory)
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

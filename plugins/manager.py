@@ -101,8 +101,9 @@ class Plugins:
 
         One that cannot start is logged, and an alarm; the others run.
         """
+        closing = trio.Event()
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._nursery = await nursery.start(self._hold_ward, closing)
             try:
                 for name, settings in configured.items():
                     if settings.enabled:
@@ -112,10 +113,20 @@ class Plugins:
                 await trio.sleep_forever()
             finally:
                 with trio.CancelScope(shield=True):
-                    for name in reversed(list(self._entries)):
-                        await self._stop(self._entries[name])
-                self._nursery = None
-                nursery.cancel_scope.cancel()
+                    async with self._lock:
+                        for entry in reversed(list(self._entries.values())):
+                            await self._stop(entry)
+                        self._nursery = None
+                closing.set()
+
+    async def _hold_ward(
+        self, closing: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Where the plugins live: shielded, so that they are not all cancelled at once but stopped one after the other."""
+        async with trio.open_nursery() as ward:
+            ward.cancel_scope.shield = True
+            task_status.started(ward)
+            await closing.wait()
 
     async def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
         """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given.
@@ -293,16 +304,27 @@ class Plugins:
 
     def _failed(self, entry: _Entry, status: Status, error: BaseException) -> None:
         entry.status = status
-        cause: BaseException = innermost(error) if isinstance(error, BaseExceptionGroup) else error  # pyright: ignore[reportUnknownArgumentType]
+        cause = _cause(error)
         if isinstance(cause, PluginError):
             entry.problem = "; ".join(cause.problems)
-        elif isinstance(cause, TooManyRestarts):
-            entry.problem = f"crashed too often, and is disabled: {cause.__cause__!r}"
         else:
             entry.problem = f"{type(cause).__name__}: {cause}"
+        if status is Status.DISABLED:
+            entry.problem = f"crashed too often, and is disabled: {entry.problem}"
         shown = None if isinstance(cause, PluginError) else cause
         _logger.error("the plugin %s: %s", entry.name, entry.problem, exc_info=shown)
         self._host.raise_alarm(_alarm(entry.name), f"the plugin {entry.name}: {entry.problem}")
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the plugin itself raised."""
+    while True:
+        if isinstance(error, BaseExceptionGroup):
+            error = innermost(error)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(error, TooManyRestarts) and error.__cause__ is not None:
+            error = error.__cause__
+        else:
+            return error
 
 
 def _alarm(name: str) -> str:

@@ -21,6 +21,7 @@ TESTED_IN: dict[str, str] = {
     "hooks/decisions.py": "hooks/test_chain.py",
     "hooks/reference.py": "hooks/test_points.py",
     "hooks/registration.py": "hooks/test_chain.py",
+    "plugins/running.py": "plugins/test_manager.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
 }

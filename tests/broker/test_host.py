@@ -1,0 +1,55 @@
+"""What the node lets its plugins do; `tests/plugins/test_context.py` shows it from their side."""
+
+from math import inf
+
+import trio
+from trio.testing import MockClock
+
+from tests.broker.room import room
+from trunkline.mqtt.properties import NO_PROPERTIES
+
+
+async def test_messages_of_the_broker_have_an_id_and_expire(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        host = here.node.host
+        first = host.message("t", b"", 0, False, NO_PROPERTIES, "")
+        second = host.message("t", b"", 0, False, {"message_expiry_interval": 30}, "somebody")
+        assert 0 < first.guid < second.guid
+        assert first.expires_at == inf
+        assert second.expires_at == trio.current_time() + 30
+        assert (first.publisher, second.publisher) == ("", "somebody")
+
+
+async def test_a_burst_reaches_a_subscriber_of_the_node_message_by_message() -> None:
+    seen: list[bytes] = []
+    async with room() as here:
+        end = here.node.host.subscribe("tool", "t", 0, lambda message: seen.append(message.payload))
+        client = await here.client("a")
+        await client.ping()
+        for number in range(50):
+            await client.publish("t", b"%d" % number)
+        await client.ping()
+        assert seen == [b"%d" % number for number in range(50)]
+        end()
+
+
+async def test_decisions_of_all_clients_or_of_one_are_forgotten() -> None:
+    asked: list[str] = []
+    async with room() as here:
+        here.broker.hooks.add("client.check_acl", lambda client, *_: asked.append(client.client_id))
+        a, b = await here.client("a"), await here.client("b")
+
+        async def both() -> list[str]:
+            asked.clear()
+            for client in (a, b):
+                await client.publish("t", b"", qos=1)
+            return asked
+
+        assert await both() == ["a", "b"]
+        assert await both() == []
+        here.node.host.forget_decisions("a")
+        assert await both() == ["a"]
+        here.node.host.forget_decisions(None)
+        assert await both() == ["a", "b"]
+        here.node.host.forget_decisions("nobody")
+        assert await both() == []

@@ -1,0 +1,185 @@
+"""Plugins are configured in the broker's own file, and their mistakes are told as the broker's own."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trunkline.broker.config import Config, ConfigError, changes, load, load_with_sources
+from trunkline.management.config_view import as_toml
+
+SOURCE = """
+from typing import Annotated
+from pydantic import Field, field_validator
+from trunkline.broker.settings import Section
+from trunkline.broker.units import Duration, OptionalPath, Text, TopicFilter, Whole
+from trunkline.plugins import Context, Settings, setting
+
+class Rule(Section):
+    source: TopicFilter = setting("#", "From.")
+    target: Text = setting(..., "To.")
+
+class Greeting(Settings):
+    guards = ("client.authenticate",)
+    word: Text = setting("hello", "What it says.", max_length=10)
+    wait: Duration = setting(1.0, "How long.", "seconds")
+    times: Whole = setting(1, "How often.", ge=1, le=5)
+    rules: tuple[Rule, ...] = setting((), "Rules.")
+    key_file: OptionalPath = setting(None, "A file.")
+
+    @field_validator("word")
+    @classmethod
+    def _polite(cls, value: str) -> str:
+        if value == "oi":
+            raise ValueError("that is not polite")
+        return value
+
+def plugin(context: Context[Greeting]) -> None: pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def _greeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A plugin called `greeting` is installed."""
+    site = tmp_path / "site"
+    (site / "greeting-1.0.dist-info").mkdir(parents=True)
+    (site / "greeting_plugin.py").write_text(SOURCE)
+    (site / "greeting-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+    (site / "greeting-1.0.dist-info" / "entry_points.txt").write_text(
+        "[trunkline.plugins]\ngreeting = greeting_plugin:plugin\ngreet-twice = greeting_plugin:plugin\n"
+    )
+    monkeypatch.syspath_prepend(site)
+    yield
+    sys.modules.pop("greeting_plugin", None)
+
+
+def problems(path: Path | None = None, environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        load(path, environ or {})
+    return [str(problem) for problem in raised.value.problems]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trunkline.toml"
+
+
+def test_an_empty_section_is_enough(file: Path) -> None:
+    file.write_text("[plugins.greeting]\n")
+    greeting = load(file, {}).plugins["greeting"]
+    assert greeting.enabled
+    assert (greeting.word, greeting.wait, greeting.restarts) == ("hello", 1.0, 5)  # type: ignore[attr-defined]
+
+
+def test_settings_are_the_plugins_own(file: Path) -> None:
+    (file.parent / "key").write_text("")
+    file.write_text("""
+        [plugins.greeting]
+        word = "ahoy"
+        wait = "2m"
+        key_file = "key"
+        rules = [{ target = "x" }, { source = "a/+", target = "y" }]
+        [plugins.greet-twice]
+        enabled = false
+    """)
+    loaded = load_with_sources(file, {"TRUNKLINE_PLUGINS__GREET_TWICE__TIMES": "3"})
+    greeting, twice = loaded.config.plugins.values()
+    assert (greeting.word, greeting.wait) == ("ahoy", 120.0)  # type: ignore[attr-defined]
+    assert [rule.target for rule in greeting.rules] == ["x", "y"]  # type: ignore[attr-defined]
+    assert greeting.key_file == file.parent / "key"  # type: ignore[attr-defined]
+    assert (twice.enabled, twice.times) == (False, 3)  # type: ignore[attr-defined]
+    assert loaded.sources["plugins.greeting.word"] == str(file)
+    assert loaded.sources["plugins.greet-twice.times"] == "variable TRUNKLINE_PLUGINS__GREET_TWICE__TIMES"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("wrod = 'x'", "plugins.greeting.wrod: unknown key; did you mean word?"),
+        ("zzz = 1", "plugins.greeting.zzz: unknown key; known are enabled, restarts, restarts_within, word, wait, "),
+        ("wait = 'soon'", 'plugins.greeting.wait: "soon": accepted is seconds, or text such as "15s", "2h"'),
+        ("times = 9", "plugins.greeting.times: 9: accepted is a whole number, 1 to 5"),
+        ("times = '3'", 'plugins.greeting.times: "3": accepted is a whole number, 1 to 5'),
+        ("word = 'oi'", "plugins.greeting.word: that is not polite"),
+        ("rules = [{}]", "plugins.greeting.rules[0].target: is missing"),
+        ("rules = [{target = 'x', to = 'y'}]", "plugins.greeting.rules[0].to: unknown key; known are source, target"),
+        ("rules = [{target = 'x', source = 'a/#/b'}]", "plugins.greeting.rules[0].source: '#' is not alone"),
+        ("rules = 3", "plugins.greeting.rules: 3: accepted is a list, each a table with source, target"),
+        ("key_file = 'not there'", "plugins.greeting.key_file: no file "),
+        ("restarts = -1", "plugins.greeting.restarts: -1: accepted is a whole number, 0 or more"),
+    ],
+)
+def test_mistakes_are_told_as_the_brokers_own(file: Path, text: str, words: str) -> None:
+    file.write_text(f"[plugins.greeting]\n{text}\n")
+    (problem,) = problems(file)
+    assert problem.startswith(f"{file}: {words}"), problem
+
+
+def test_mistakes_of_plugins_and_broker_come_together(file: Path) -> None:
+    file.write_text("""
+        [mqtt]
+        max_qos = 7
+        [plugins]
+        loose = 1
+        [plugins.greeting]
+        times = 0
+        [plugins.greting]
+        [plugins.webhok]
+    """)
+    found = problems(file, {"TRUNKLINE_PLUGINS__GREETING__WAIT": "soon", "TRUNKLINE_PLUGINS__GREETING__WIAT": "1"})
+    assert len(found) == 7
+    for words in (
+        "mqtt.max_qos: 7",
+        "plugins.loose: no plugin 'loose' is installed",
+        "plugins.greeting.times: 0",
+        "did you mean greeting?",
+        "did you mean webhook?",
+        'variable TRUNKLINE_PLUGINS__GREETING__WAIT: plugins.greeting.wait: "soon"',
+        "variable TRUNKLINE_PLUGINS__GREETING__WIAT: plugins.greeting.wiat: unknown key; did you mean wait?",
+    ):
+        assert any(words in problem for problem in found), words
+
+
+def test_what_is_no_table(file: Path) -> None:
+    file.write_text("plugins = 3\n")
+    assert "accepted is a table a plugin, [plugins.NAME]" in problems(file)[0]
+    file.write_text("[plugins]\ngreeting = true\n")
+    assert "plugins.greeting: true: accepted is a table, [plugins.greeting]" in problems(file)[0]
+
+
+def test_one_that_authenticates_lets_a_listener_be_reached_and_nobody_in_without_it(file: Path) -> None:
+    listener = 'listeners = ["tcp://0.0.0.0:1883"]\n'
+    file.write_text(listener)
+    assert "nobody has to log in" in problems(file)[0]
+    file.write_text(listener + "[plugins.greeting]\n")
+    config = load(file, {})
+    assert config.authenticates
+    assert not config.allows_anonymous()
+    file.write_text(listener + "[plugins.greeting]\nenabled = false\n")
+    assert "nobody has to log in" in problems(file)[0]
+
+
+def test_a_mapping_is_read_in_the_same_way() -> None:
+    config = Config.from_mapping({"plugins": {"greeting": {"word": "hi"}}})
+    assert config.plugins["greeting"].word == "hi"  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"settings: plugins.greeting.word"):
+        Config.from_mapping({"plugins": {"greeting": {"word": 3}}})
+
+
+def test_changes_name_the_plugin(file: Path) -> None:
+    file.write_text("[plugins.greeting]\n[plugins.greet-twice]\n")
+    old = load(file, {})
+    file.write_text("[plugins.greeting]\nword = 'hi'\n[plugins.greet-twice]\n")
+    assert changes(old, load(file, {})) == ["plugins.greeting"]
+    file.write_text("[plugins.greeting]\n")
+    assert changes(old, load(file, {})) == ["plugins.greet-twice"]
+
+
+def test_what_is_shown_can_be_read_again(file: Path) -> None:
+    file.write_text("[plugins.greeting]\nword = 'hi'\nrules = [{ target = 'x' }]\n")
+    loaded = load_with_sources(file, {})
+    text = as_toml(loaded)
+    assert f'word = "hi"  # {file}' in text
+    file.write_text(text)
+    assert load(file, {}) == loaded.config

@@ -1,0 +1,177 @@
+"""What a plugin can do with the broker."""
+
+from typing import Any
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from trunkline.hooks import DROP, Deny
+from trunkline.hooks.client import ClientInfo
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.plugins import Context, Settings
+
+
+async def context_in(here: Room, name: str = "tool") -> Context[Settings]:
+    """The context of a plugin that does nothing by itself."""
+    given: list[Context[Settings]] = []
+    await here.node.plugins.enable(name, None, given.append)
+    return given[0]
+
+
+async def test_publishing_asks_nobody() -> None:
+    async with room() as here:
+        here.broker.hooks.add("message.publish", lambda client, message: DROP)
+        context = await context_in(here)
+        client = await here.client("a")
+        await client.subscribe(("t", 1))
+        reached = context.publish("t", b"x", qos=1, properties={"user_property": [("k", "v")]}, publisher="somebody")
+        assert reached == 1
+        packet = await client.take_publish("t", b"x", qos=1)
+        assert packet.all(raw.USER_PROPERTY) == [("k", "v")]
+        with pytest.raises(ProtocolError):
+            context.publish("t/#", b"x")
+
+
+async def test_a_message_that_was_held_back_is_routed_as_it_was() -> None:
+    held: list[Message] = []
+
+    def hold(client: ClientInfo, message: Message) -> Deny:
+        held.append(message)
+        return DROP
+
+    async with room() as here:
+        here.broker.hooks.add("message.publish", hold)
+        context = await context_in(here)
+        client = await here.client("a")
+        await client.subscribe(("t", 1))
+        await client.publish("t", b"x", qos=1)
+        assert context.route(held[0]) == 1
+        await client.take_publish("t", b"x", qos=1)
+
+
+async def test_a_plugin_subscribes_for_itself() -> None:
+    seen: list[tuple[str, bytes, str]] = []
+    async with room() as here:
+        context = await context_in(here)
+        end = context.subscribe("t/+", lambda message: seen.append((message.topic, message.payload, message.publisher)))
+        await wait_all_tasks_blocked()
+        client = await here.client("a")
+        await client.send(*[raw.publish("t/x", b"%d" % number) for number in range(5)])
+        await client.ping()
+        await wait_all_tasks_blocked()
+        assert seen == [("t/x", b"%d" % number, "a") for number in range(5)]
+        end()
+        await wait_all_tasks_blocked()
+        await client.publish("t/x", b"late", qos=1)
+        assert len(seen) == 5
+        with pytest.raises(ProtocolError):
+            context.subscribe("t/#/x", lambda message: None)
+        context.subscribe("t/+", lambda message: seen.append(("again", b"", "")))
+        await here.node.plugins.disable("tool")
+        await wait_all_tasks_blocked()
+        await client.publish("t/x", b"later", qos=1)
+        assert len(seen) == 5
+        assert here.node.router.subscriptions == 0
+        with pytest.raises(RuntimeError, match="this run of the plugin tool is over"):
+            context.subscribe("t", lambda message: None)
+
+
+async def test_subscribing_on_behalf_of_a_client() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        here.broker.publish("t/kept", b"kept", retain=True)
+        client = await here.stay("a")
+        assert context.subscribe_client("a", SubscriptionRequest("t/#", qos=1), SubscriptionRequest("u"))
+        await client.expect_publish("t/kept", b"kept")  # and no SUBACK
+        here.broker.publish("u", b"x")
+        await client.expect_publish("u", b"x")
+        assert context.unsubscribe_client("a", "u", "not there")
+        await client.expect_nothing()
+        assert list(here.session("a").session.subscriptions) == ["t/#"]
+        await client.abort()
+        await wait_all_tasks_blocked()
+        assert not context.subscribe_client("a", SubscriptionRequest("v"))
+        assert context.unsubscribe_client("a", "t/#")
+        await wait_all_tasks_blocked()
+        assert here.node.router.subscriptions == 0
+        assert not context.subscribe_client("nobody", SubscriptionRequest("v"))
+        assert not context.unsubscribe_client("nobody", "v")
+
+
+async def test_a_client_that_waits_for_its_own_suback_gets_both() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        client = await here.client("a")
+        await client.send(raw.subscribe(7, ("own", 0)))
+        context.subscribe_client("a", SubscriptionRequest("given"))
+        assert (await client.expect_type(raw.SUBACK)).packet_id == 7
+        await client.ping()
+        assert sorted(here.session("a").session.subscriptions) == ["given", "own"]
+
+
+async def test_clients_come_in_pages() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        for number in range(5):
+            await here.client(f"c{number}", username=f"u{number}", password=b"")
+        await (await here.stay("c9")).abort()
+        await wait_all_tasks_blocked()
+        assert [row.client_id for row in context.clients(limit=2)] == ["c0", "c1"]
+        assert [row.client_id for row in context.clients("c1", 2)] == ["c2", "c3"]
+        assert [(row.client_id, row.connected) for row in context.all_clients()][-2:] == [("c4", True), ("c9", False)]
+        found: Any = context.client("c9")
+        assert (found.connected, found.peer, found.listener) == (False, None, "in-process")
+        assert context.client("c8") is None
+
+
+async def test_kicking() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        client = await here.client("a")
+        assert context.kick("a")
+        goodbye = await client.expect_disconnect(0x98)
+        assert goodbye is not None
+        assert goodbye.get(raw.REASON_STRING) == "disconnected by the plugin tool"
+        assert not context.kick("a")
+        assert not context.kick("nobody")
+
+
+async def test_access_by_rules_and_hooks_at_once() -> None:
+    async with room() as here:
+        here.broker.hooks.add(
+            "client.check_acl", lambda client, action, topic, qos, retain: Deny() if topic == "secret" else None
+        )
+        context = await context_in(here)
+        await here.client("a")
+        client = here.session("a").client
+        assert context.may(client, "publish", "open")
+        assert not context.may(client, "publish", "secret")
+
+
+async def test_time_is_the_tests(autojump_clock: MockClock) -> None:
+    fired: list[float] = []
+    async with room() as here:
+        context = await context_in(here)
+        began, wall = context.now, context.wall
+        context.after(3600, lambda what: fired.append(context.now - began + what), 0.5)
+        cancel = context.after(1800, fired.append, -1.0)
+        cancel()
+        await wait_all_tasks_blocked()
+        autojump_clock.jump(4000)
+        await wait_all_tasks_blocked()
+        assert fired == [pytest.approx(4000.5)]
+        assert context.wall - wall == pytest.approx(4000)
+        assert context.node == "trunkline"
+
+
+async def test_alarms_carry_the_plugins_name() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        context.raise_alarm("down", "the service is down")
+        assert [(alarm.name, alarm.text) for alarm in here.node.alarms.active] == [("tool.down", "the service is down")]
+        context.clear_alarm("down")
+        assert here.node.alarms.active == []

@@ -1,0 +1,100 @@
+"""What a plugin's class or function says of itself."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from trunkline.broker.units import Text
+from trunkline.plugins import Context, PluginError, Settings, hook, setting
+from trunkline.plugins.declaring import hooked_methods, point_for, settings_of
+
+
+class Own(Settings):
+    word: Text = setting("hello", "What it says.")
+
+
+class Plugin:
+    def __init__(self, context: Context[Own]) -> None: ...
+
+    @hook("client.connected", priority=5)
+    def first(self, client: object) -> None: ...
+
+    @hook("client.connected")
+    @hook("client.connect")
+    def second(self, *_: object) -> None: ...
+
+
+class Derived(Plugin):
+    @hook("client.disconnected")
+    def third(self, *_: object) -> None: ...
+
+    def first(self, client: object) -> None:
+        """Without a mark of its own it is no hook any more."""
+
+
+def plain(context: "Context[Own]") -> None: ...
+
+
+async def asynchronous(context: Context[Own]) -> None: ...
+
+
+def without_annotation(context) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def bare(context: Context) -> None: ...  # type: ignore[type-arg]
+
+
+def with_a_default(context: Context[Own], size: int = 3) -> None: ...
+
+
+@pytest.mark.parametrize("factory", [Plugin, Derived, plain, asynchronous, with_a_default])
+def test_settings_are_what_the_context_is_annotated_with(factory: Any) -> None:
+    assert settings_of(factory) is Own
+
+
+@pytest.mark.parametrize("factory", [without_annotation, bare, partial(without_annotation)])
+def test_without_an_annotation_they_are_the_common_ones(factory: Any) -> None:
+    assert settings_of(factory) is Settings
+
+
+def nothing() -> None: ...
+
+
+def keyword_only(*, context: Context[Own]) -> None: ...
+
+
+def unknown(context: "Context[Missing]") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [
+        (nothing, "must be called with one argument"),
+        (keyword_only, "must be called with one argument"),
+        (unknown, "annotations cannot be read: name 'Missing'"),
+        (int, "is no plugin"),
+    ],
+)
+def test_what_is_no_plugin(factory: Any, words: str) -> None:
+    with pytest.raises(PluginError, match=words):
+        settings_of(factory)
+
+
+def test_marked_methods_come_in_the_order_of_the_class() -> None:
+    plugin = Plugin(None)  # type: ignore[arg-type]
+    found = [(method.__name__, mark.point, mark.priority) for method, mark in hooked_methods(plugin)]
+    assert found == [
+        ("first", "client.connected", 5),
+        ("second", "client.connect", 0),
+        ("second", "client.connected", 0),
+    ]
+    derived = Derived(None)  # type: ignore[arg-type]
+    assert [method.__name__ for method, _ in hooked_methods(derived)] == ["second", "second", "third"]
+    assert hooked_methods(object()) == []
+
+
+def test_a_point_that_does_not_exist_is_named_with_the_function() -> None:
+    assert point_for("client.connected", plain).name == "client.connected"
+    with pytest.raises(PluginError, match=r"test_declaring.plain: no hook point is named 'client.conected'"):
+        point_for("client.conected", plain)

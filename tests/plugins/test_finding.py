@@ -1,0 +1,100 @@
+"""Plugins are found by their entry points."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trunkline.plugins import PluginError
+from trunkline.plugins.finding import check_name, installed, load, settings_model, shipped
+
+Package = Callable[..., None]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    """Installs a package with one module and entry points."""
+    monkeypatch.syspath_prepend(tmp_path)
+    made: list[str] = []
+
+    def install(module: str, source: str, **points: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        information = tmp_path / f"{module}-1.2.dist-info"
+        information.mkdir(exist_ok=True)
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.2\n")
+        lines = [f"{name.replace('_', '-')} = {value}" for name, value in points.items()]
+        (information / "entry_points.txt").write_text("\n".join(["[trunkline.plugins]", *lines]))
+        made.append(module)
+
+    yield install  # type: ignore[misc]
+    for module in made:
+        sys.modules.pop(module, None)
+
+
+SOURCE = """
+from trunkline.plugins import Context, Settings
+class Own(Settings):
+    pass
+def plugin(context: Context[Own]) -> None: pass
+word = 7
+"""
+
+
+def test_an_installed_plugin_is_found_and_loaded(package: Package) -> None:
+    package("some_plugin", SOURCE, some_plugin="some_plugin:plugin")
+    found = installed()["some-plugin"]
+    assert (found.value, found.package, found.version) == ("some_plugin:plugin", "some_plugin", "1.2")
+    assert load("some-plugin").__name__ == "plugin"
+    assert settings_model("some-plugin").__name__ == "Own"
+    assert "some-plugin" not in shipped()
+
+
+def test_fresh_imports_the_module_anew(package: Package) -> None:
+    package("some_plugin", SOURCE, some_plugin="some_plugin:plugin")
+    first = load("some-plugin")
+    assert load("some-plugin") is first
+    package("some_plugin", SOURCE.replace("def plugin", "async def plugin") + "\n\n", some_plugin="some_plugin:plugin")
+    assert load("some-plugin", fresh=True) is not first
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "words"),
+    [
+        ("1 / 0", "bad:plugin", "bad:plugin cannot be imported: ZeroDivisionError"),
+        ("import not_there", "bad:plugin", "No module named 'not_there'"),
+        ("", "bad:plugin", "cannot be imported: AttributeError"),
+        ("raise SystemExit", "bad:plugin", "cannot be imported: SystemExit"),
+        (SOURCE, "bad:word", "bad:word is 7, which cannot be called"),
+    ],
+)
+def test_one_that_cannot_be_loaded(package: Package, source: str, value: str, words: str) -> None:
+    package("bad", source, bad=value)
+    with pytest.raises(PluginError, match=words):
+        load("bad")
+
+
+def test_two_of_the_same_name(package: Package) -> None:
+    package("one", SOURCE, same="one:plugin")
+    package("two", SOURCE, same="two:plugin")
+    with pytest.raises(PluginError, match=r"'same' is offered twice: by (one|two) .* and (one|two)"):
+        load("same")
+
+
+def test_one_that_is_not_there() -> None:
+    with pytest.raises(PluginError, match=r"no plugin 'topic-rewrit' is installed; did you mean topic-rewrite\?"):
+        load("topic-rewrit")
+    with pytest.raises(PluginError, match="installed are auto-subscribe, "):
+        load("zzzzzz")
+
+
+@pytest.mark.parametrize("name", ["", "A", "a_b", "a--b", "-a", "a-", "a b", "a.b", "1a", "ä"])
+def test_what_a_plugin_cannot_be_called(name: str) -> None:
+    with pytest.raises(PluginError, match="lower-case letters, digits and single hyphens"):
+        check_name(name)
+
+
+def test_those_that_come_with_the_broker() -> None:
+    assert {"topic-rewrite", "webhook", "jwt"} <= set(shipped())
+    for name in shipped():
+        check_name(name)

@@ -1,0 +1,387 @@
+"""The life of a plugin: it starts, crashes, comes back, gives up, and leaves nothing behind."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from trunkline.hooks import ALLOW, Allow, ClientInfo
+from trunkline.mqtt.message import Message
+from trunkline.plugins import Context, PluginError, Settings, hook, setting
+from trunkline.plugins.manager import PluginRow
+
+
+def row(here: Room, name: str) -> PluginRow:
+    return next(row for row in here.node.plugins.rows() if row.name == name)
+
+
+class Notes(Settings):
+    word: str = setting("hello", "What it says.")
+
+
+class Diary:
+    """Writes down what happens to it."""
+
+    pages: list[str]
+
+    def __init__(self, context: Context[Notes]) -> None:
+        self.pages = []
+        self.context = context
+        books.append(self)
+        self.pages.append(f"made {context.name} {context.settings.word}")
+
+    async def start(self) -> None:
+        await trio.lowlevel.checkpoint()
+        assert not self.context.hooks.remove("client.connected", self.greet)  # hooks come after the start
+        self.pages.append("started")
+
+    @hook("client.connected")
+    @hook("client.disconnected", filter=lambda client, reason, text: client.client_id != "unseen")
+    def greet(self, client: ClientInfo, *_: object) -> None:
+        self.pages.append(client.client_id)
+
+    async def run(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.pages.append("cancelled")
+
+    async def stop(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.pages.append("stopped")
+
+
+books: list[Diary] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_books() -> Iterator[None]:
+    books.clear()
+    yield
+    books.clear()
+
+
+async def test_a_plugin_from_start_to_end() -> None:
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("diary", Notes(word="ahoy"), Diary)
+        assert (row(here, "diary").status, row(here, "diary").hooks) == ("running", 2)
+        (book,) = books
+        await (await here.client("a")).disconnect()
+        await (await here.client("unseen")).disconnect()
+        await plugins.disable("diary")
+        await here.client("b")
+        assert book.pages == ["made diary ahoy", "started", "a", "a", "unseen", "cancelled", "stopped"]
+        assert row(here, "diary").status == "stopped"
+        assert not here.node.hooks.client_connected
+        await plugins.enable("diary", factory=Diary)
+    assert books[1].pages == ["made diary hello", "started", "b", "cancelled", "stopped"]  # it sees clients leave
+
+
+async def test_a_function_is_a_plugin_too() -> None:
+    seen: list[str] = []
+
+    async def greeter(context: Context[Notes]) -> None:
+        await trio.lowlevel.checkpoint()
+
+        @context.hooks.on("client.connected")
+        def greet(client: ClientInfo) -> None:
+            seen.append(f"{context.settings.word} {client.client_id}")
+
+    async with room() as here:
+        await here.node.plugins.enable("greeter", factory=greeter)
+        await here.client("a")
+        await here.node.plugins.disable("greeter")
+        await here.client("b")
+    assert seen == ["hello a"]
+
+
+class Crashing:
+    """Runs for ten seconds."""
+
+    starts = 0
+
+    def __init__(self, context: Context[Settings]) -> None:
+        type(self).starts += 1
+
+    @hook("message.publish")
+    def look(self, client: ClientInfo, message: Message) -> None: ...
+
+    async def run(self) -> None:
+        await trio.sleep(10)
+        raise LookupError("the page is gone")
+
+
+async def test_a_crash_starts_it_again_until_it_is_too_often(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    Crashing.starts = 0
+    async with room() as here:
+        await here.node.plugins.enable("crashing", Settings(restarts=2, restarts_within=1000), Crashing)
+        await trio.sleep(15)
+        assert (row(here, "crashing").status, row(here, "crashing").crashes, Crashing.starts) == ("running", 1, 2)
+        assert len(here.node.hooks.message_publish) == 1
+        await trio.sleep(30)
+        assert (row(here, "crashing").status, Crashing.starts) == ("disabled", 3)
+        assert "LookupError: the page is gone" in row(here, "crashing").problem
+        assert not here.node.hooks.message_publish
+        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.crashing"]
+        await here.client("the broker goes on")
+        await here.node.plugins.enable("crashing", Settings(restarts=2), Crashing)
+        assert (row(here, "crashing").status, row(here, "crashing").problem) == ("running", "")
+        assert here.node.alarms.active == []
+    assert "LookupError" in caplog.text
+
+
+async def test_crashes_far_apart_do_not_count_together(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    Crashing.starts = 0
+    async with room() as here:
+        await here.node.plugins.enable("crashing", Settings(restarts=1, restarts_within=5), Crashing)
+        await trio.sleep(101)
+        assert (row(here, "crashing").status, Crashing.starts) == ("running", 11)
+
+
+def raises(context: Context[Settings]) -> None:
+    context.hooks.add("client.connected", lambda client: None)
+    raise OSError("no such wire")
+
+
+class RaisesInStart:
+    def __init__(self, context: Context[Settings]) -> None: ...
+
+    @hook("client.connected")
+    def greet(self, client: ClientInfo) -> None: ...
+
+    async def start(self) -> None:
+        raise OSError("no such wire")
+
+
+class NoSuchPoint:
+    def __init__(self, context: Context[Settings]) -> None: ...
+
+    @hook("client.conected")
+    def greet(self, client: ClientInfo) -> None: ...
+
+
+class OtherArguments:
+    def __init__(self, context: Context[Settings]) -> None: ...
+
+    @hook("client.connected")
+    def greet(self, client: ClientInfo, password: bytes) -> None: ...
+
+
+def not_settings(context: Context[int]) -> None: ...  # type: ignore[type-var]
+
+
+def two_arguments(context: Context[Settings], other: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [
+        (raises, ["OSError: no such wire"]),
+        (RaisesInStart, ["OSError: no such wire"]),
+        (NoSuchPoint, ["NoSuchPoint.greet", "'client.conected'", "did you mean client.connected"]),
+        (OtherArguments, ["OtherArguments.greet", "client.connected(client)", "password"]),
+        (not_settings, ["not_settings", "Context[int]", "Settings"]),
+        (two_arguments, ["two_arguments", "one argument, its Context"]),
+    ],
+)
+async def test_what_cannot_start_stops_only_itself(
+    factory: Any, words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with room() as here:
+        with pytest.raises(PluginError) as raised:
+            await here.node.plugins.enable("bad", None, factory)
+        assert all(word in str(raised.value) for word in words), str(raised.value)
+        assert (row(here, "bad").status, row(here, "bad").problem) == ("failed", str(raised.value))
+        assert here.node.hooks.listing("client.connected") == []
+        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.bad"]
+        await here.node.plugins.enable("diary", None, Diary)
+        await here.client("a")
+        assert "a" in books[0].pages
+
+
+async def test_a_timer_that_raises_is_a_crash_and_a_subscriber_that_raises_is_not(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts: list[float] = []
+
+    def plugin(context: Context[Settings]) -> None:
+        starts.append(context.now)
+        context.after(100, lambda: 1 / 0)
+        context.subscribe("t/#", lambda message: seen.append(message.payload) or 1 / 0)
+
+    seen: list[bytes] = []
+    async with room() as here:
+        await here.node.plugins.enable("timed", None, plugin)
+        await trio.sleep(50)
+        for payload in (b"1", b"2"):
+            here.broker.publish("t/x", payload)
+        await wait_all_tasks_blocked()
+        assert (seen, row(here, "timed").crashes) == ([b"1", b"2"], 0)
+        await trio.sleep(51)
+        assert (row(here, "timed").crashes, len(starts)) == (1, 2)
+        here.broker.publish("t/x", b"3")
+        await wait_all_tasks_blocked()
+        assert seen == [b"1", b"2", b"3"]  # once: the subscription of the first run is gone
+
+
+class Gate(Settings):
+    guards = ("client.authenticate", "client.check_acl")
+
+
+class Lets:
+    """Lets everybody in who comes, for ten seconds."""
+
+    def __init__(self, context: Context[Gate]) -> None: ...
+
+    @hook("client.authenticate")
+    def check(self, client: ClientInfo, password: bytes | None) -> Allow:
+        return ALLOW
+
+    async def run(self) -> None:
+        await trio.sleep(10)
+        raise OSError("the service is down")
+
+
+async def test_what_a_guard_was_to_decide_nobody_else_does(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with room() as here:
+        await here.client("before")
+        await here.node.plugins.enable("gate", Gate(restarts=0), Lets)
+        client = await here.client("a")
+        await trio.sleep(11)
+        assert row(here, "gate").status == "disabled"
+        refused = here.wire()
+        await refused.send(raw.connect("b"))
+        assert (await refused.expect_type(raw.CONNACK)).reason == 0x88
+        answer = await client.publish("not asked yet", b"", qos=1)
+        assert answer is not None
+        assert answer.reason == 0x87
+        await here.node.plugins.disable("gate")  # an operator's word: then it is as if there had been none
+        await here.client("c")
+
+
+async def test_a_guard_that_never_started_denies_too(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(context: Context[Gate]) -> None:
+        raise OSError("no key")
+
+    async with room() as here:
+        with pytest.raises(PluginError, match="no key"):
+            await here.node.plugins.enable("gate", None, broken)
+        refused = here.wire()
+        await refused.send(raw.connect("b"))
+        assert (await refused.expect_type(raw.CONNACK)).reason == 0x88
+
+
+async def test_reload_keeps_the_settings_or_takes_new_ones() -> None:
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("diary", Notes(word="one"), Diary)
+        await plugins.reload("diary")
+        await plugins.reload("diary", Notes(word="two"))
+        assert [book.pages[0] for book in books] == ["made diary one", "made diary one", "made diary two"]
+        assert books[1].pages[-1] == "stopped"
+
+
+async def test_requests_that_make_no_sense() -> None:
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("diary", None, Diary)
+        for request, words in [
+            (plugins.enable("diary", None, Diary), "runs already"),
+            (plugins.enable("Not A Name", None, Diary), "lower-case letters"),
+            (plugins.enable("topic-rewrit"), "did you mean topic-rewrite"),
+            (plugins.disable("other"), "no plugin 'other' was started; started were diary"),
+            (plugins.reload("other"), "no plugin 'other'"),
+        ]:
+            with pytest.raises(PluginError, match=words):
+                await request
+        with pytest.raises(PluginError, match="does not run"):
+            plugins.call("other", "list", {})
+
+
+async def test_commands_and_figures() -> None:
+    def plugin(context: Context[Settings]) -> None:
+        greeted = context.counter("greeted", "Clients greeted.")
+        context.gauge("seven", "Seven.", lambda: 7)
+        context.command("greet", lambda who, loud="": (greeted.add(), f"hello {who}{loud}")[1])
+
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("greeter", None, plugin)
+        assert plugins.call("greeter", "greet", {"who": "ann"}) == "hello ann"
+        with pytest.raises(LookupError, match="no command 'gret'; it has greet"):
+            plugins.call("greeter", "gret", {})
+        with pytest.raises(ValueError, match=r"greeter greet\(who, loud=''\).*'whom'"):
+            plugins.call("greeter", "greet", {"who": "ann", "whom": "ann"})
+        figures = await here.node.figures()
+        assert (figures["plugins.greeter.greeted"], figures["plugins.greeter.seven"]) == (1, 7)
+        await plugins.disable("greeter")
+        figures = await here.node.figures()
+        assert figures["plugins.greeter.greeted"] == 1  # a count does not go back
+        assert "plugins.greeter.seven" not in figures
+
+
+@asynccontextmanager
+async def flow(here: Room, count: int) -> AsyncIterator[None]:
+    """QoS 1 messages, one after the other, while the block runs; all of them arrive."""
+    sender, receiver = await here.client("sender"), await here.client("receiver")
+    await receiver.subscribe(("flow", 1))
+    got: list[bytes] = []
+
+    async def send() -> None:
+        for number in range(count):
+            await sender.publish("flow", b"%d" % number, qos=1)
+
+    async def receive() -> None:
+        while len(got) < count:
+            packet = await receiver.expect_type(raw.PUBLISH)
+            await receiver.acknowledge(packet)
+            got.append(packet.payload)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        nursery.start_soon(receive)
+        yield
+    assert got == [b"%d" % number for number in range(count)]
+
+
+async def test_coming_and_going_while_messages_flow_loses_none() -> None:
+    seen: set[str] = set()
+
+    def plugin(context: Context[Settings]) -> None:
+        context.hooks.add("message.publish", lambda client, message: seen.add(message.topic))
+
+    async with room() as here, flow(here, 500):
+        for _ in range(50):
+            await here.node.plugins.enable("watch", None, plugin)
+            await trio.lowlevel.checkpoint()
+            await here.node.plugins.disable("watch")
+            assert not here.node.hooks.message_publish
+    assert seen == {"flow"}
+
+
+async def test_the_end_of_the_node_is_the_end_of_its_plugins_last_one_first() -> None:
+    order: list[str] = []
+
+    class Ordered:
+        def __init__(self, context: Context[Settings]) -> None:
+            self.name = context.name
+
+        def stop(self) -> None:
+            order.append(self.name)
+
+    async with room() as here:
+        for name in ("one", "two", "three"):
+            await here.node.plugins.enable(name, None, Ordered)
+    assert order == ["three", "two", "one"]
