@@ -18,8 +18,13 @@ def _head(reader: Reader, place: PacketType) -> tuple[int, Properties]:
 
 
 def _filter(reader: Reader) -> str:
+    """What follows a question mark may be conditions, which a hook takes off: the session judges what is left."""
     topic_filter = reader.string()  # [MQTT-3.8.3-1] [MQTT-3.10.3-1]
-    validate_filter(topic_filter, reader.max_levels)
+    plain, _, conditions = topic_filter.partition("?")
+    if reader.version is Version.V5 and plain and conditions:
+        validate_filter(plain, reader.max_levels)
+    else:
+        validate_filter(topic_filter, reader.max_levels)
     return topic_filter
 
 

@@ -102,3 +102,13 @@ def test_filter_levels_are_limited(prefix: bytes) -> None:
         decoder = Decoder(version=V311, max_levels=3)
         assert len(decoder.feed(bytes((0x82, len(body))) + body)) == fits
         assert fits or (decoder.error is not None and decoder.error.reason == FILTER)
+
+
+def test_what_follows_a_question_mark_is_left_to_hooks() -> None:
+    packet = accepted("82 0b 0001 00 0005 612f233f78 00", V5)
+    assert packet == Subscribe(1, [SubscriptionRequest("a/#?x")])
+    assert accepted("a2 0a 0001 00 0005 612f233f78", V5) == Unsubscribe(1, ["a/#?x"])
+    assert refusal("82 0a 0001 0005 612f233f78 00", V311).reason == FILTER
+    for text in ("612f233f", "3f2361 3f"):  # "a/#?" and "?#a?"
+        size = len(wire(text))
+        assert refusal(f"82 {size + 6:02x} 0001 00 {size:04x} {text} 00", V5).reason == FILTER

@@ -125,3 +125,11 @@ async def test_a_hook_may_end_the_connection_in_place_of_an_answer() -> None:
         await client.send(raw.unsubscribe(1, "good", "bad"))
         await client.expect_disconnect(0x89)
         assert list(here.session("a").session.subscriptions) == ["good"]
+
+
+async def test_a_filter_with_a_question_mark_that_no_hook_takes_is_judged_as_a_whole() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        assert await client.subscribe(("a/#?x=1", 0), ("a?b", 0), ("a/+?b", 0)) == [0x8F, 0, 0x8F]
+        await client.send(raw.unsubscribe(1, "a/#?x=1", "a?b", "a/+?b/+c"))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x11, 0, 0x11]
