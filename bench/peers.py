@@ -116,6 +116,12 @@ def trunkline() -> Peer:
     return Peer("trunkline", serve, TRUNKLINE_CONF, [*program, "--version"])
 
 
+def hooked() -> Peer:
+    """As `trunkline`, with one hook at each message."""
+    command = ["{python}", "-m", "bench.serve_hooked", "{config}", "tcp://127.0.0.1:{port}"]
+    return Peer("trunkline-hook", command, TRUNKLINE_CONF, ["{python}", "-m", "trunkline", "--version"])
+
+
 def nats() -> Peer:
     """Go's scheduler makes the most of several cores, and so it is measured."""
     program = shutil.which("nats-server") or "/usr/sbin/nats-server"
@@ -166,7 +172,7 @@ def sink() -> Peer:
 
 
 def known(*, node_modules: str | None = None, amqtt_program: str | None = None) -> dict[str, Peer]:
-    peers = [mosquitto(), trunkline(), nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
+    peers = [mosquitto(), trunkline(), hooked(), nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
     return {peer.name: peer for peer in peers}
 
 

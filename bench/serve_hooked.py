@@ -1,0 +1,37 @@
+"""Trunkline with one hook that does nothing at each message, for the price of a hook: CONFIG URL."""
+
+import gc
+import logging
+import sys
+from pathlib import Path
+
+import trio
+
+from trunkline.__main__ import YOUNG_OBJECTS
+from trunkline.broker.config import Override, load
+from trunkline.broker.node import open_node
+from trunkline.hooks import ClientInfo, Hooks
+from trunkline.mqtt.message import Message
+
+
+def look(client: ClientInfo, message: Message) -> None:
+    """What a hook costs before it does anything."""
+
+
+async def serve(config: Path, url: str) -> None:
+    hooks = Hooks()
+    hooks.add("message.publish", look)
+    settings = load(config, {}, {"listeners": Override("--listen", [url])})
+    async with open_node(settings, hooks):
+        await trio.sleep_forever()
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    trio.run(serve, Path(sys.argv[1]), sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()
