@@ -1,0 +1,130 @@
+"""Changes a configuration file as a person would: comments, order and all that is not concerned stay as they are."""
+
+import tomllib
+from collections.abc import Callable, Mapping, MutableMapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable, Table
+
+from trunkline.management.rewriting import rewrite
+
+#: What a file means.
+Content = dict[str, Any]
+
+
+def change_section(
+    file: Path,
+    section: tuple[str, ...],
+    values: Mapping[str, object],
+    *,
+    create: bool,
+    check: Callable[[Content, Content], None],
+) -> bool:
+    """Set keys of a section, which is made when it is not there. False: they were set so, and nothing is written.
+
+    `check` is called with what the file means and what it is to mean, before anything is written; it raises to refuse.
+
+    Raises:
+        ValueError: the file is not TOML, or its form does not allow for such a section.
+        OSError: the file cannot be read or written; there is none, unless it is to be made.
+    """
+    text = file.read_text(encoding="utf-8") if file.exists() or not create else ""
+    before = meaning(text)
+    changed = with_keys(text, section, values)
+    check(before, meaning(changed))
+    if changed == text:
+        return False
+    rewrite(file, lambda text: with_keys(text, section, values), private=False)
+    return True
+
+
+def meaning(text: str) -> Content:
+    """
+    Raises:
+        ValueError: this is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"is not TOML: {error}") from None
+
+
+def with_keys(text: str, section: tuple[str, ...], values: Mapping[str, object]) -> str:
+    """The text with these keys set in the section.
+
+    Raises:
+        ValueError: as `change_section` does.
+    """
+    before = meaning(text)
+    wanted = _set(deepcopy(before), section, values)
+    if wanted == before:
+        return text
+    if not _has(before, section) and _means(appended := _appended(text, section, values), wanted):
+        return appended
+    try:
+        edited = _edited(text, section, values)
+    except TOMLKitError:
+        edited = ""
+    if not _means(edited, wanted):
+        raise ValueError(f"[{'.'.join(section)}] cannot be changed in the form that this file has; do it by hand")
+    return edited
+
+
+def _set(content: Content, section: tuple[str, ...], values: Mapping[str, object]) -> Content:
+    """
+    Raises:
+        ValueError: something other than a table stands where the section should be.
+    """
+    table: Any = content
+    for depth, name in enumerate(section, 1):
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{'.'.join(section[:depth])} is no table")  # noqa: TRY004
+    cast("Content", table).update(values)
+    return content
+
+
+def _means(text: str, wanted: Content) -> bool:
+    try:
+        return meaning(text) == wanted
+    except ValueError:
+        return False
+
+
+def _appended(text: str, section: tuple[str, ...], values: Mapping[str, object]) -> str:
+    """A new section comes last, where it parts no comment from what it is about."""
+    table = tomlkit.document()
+    for key, value in values.items():
+        table[key] = value
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}[{'.'.join(section)}]\n{tomlkit.dumps(table)}"
+
+
+def _has(content: Content, section: tuple[str, ...]) -> bool:
+    table: Any = content
+    for name in section:
+        if name not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def _edited(text: str, section: tuple[str, ...], values: Mapping[str, object]) -> str:
+    document = tomlkit.parse(text)
+    table = cast("MutableMapping[str, Any]", document)
+    for name in section:
+        if name not in table:
+            table[name] = tomlkit.inline_table() if isinstance(table, InlineTable) else tomlkit.table()
+        table = table[name]
+    # comments at the end of a section are mostly about the next one, so what is new goes before them
+    body = table.value.body if isinstance(table, Table) else []
+    about_next = [body.pop() for _ in range(len(body)) if body[-1][0] is None]
+    for key, value in values.items():
+        if key not in table or table[key] != value:
+            table[key] = value
+    body.extend(reversed(about_next))
+    return tomlkit.dumps(document)
