@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import trio
 
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.pubsub import BurstTo, MakeRoutes, RemoveRoutes, Subscriber
 from trunkline.broker.session import mail
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.management.views import ClientRow, client_row, client_rows
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.router import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from trunkline.broker.session.directory import Directory
@@ -72,6 +76,36 @@ class NodeHost:
     def publish(self, message: Message) -> int:
         return self._services.pubsub.publish(message, self.now)
 
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny:
+        services, now = self._services, self.now
+        wall = now + services.epoch
+        interval = message.properties.get("message_expiry_interval")
+        fresh = Message(
+            message.topic,
+            message.payload,
+            message.qos,
+            message.retain,
+            message.properties,
+            publisher=client.client_id,
+            username=client.username,
+            guid=services.guids.next(wall),
+            timestamp=wall,
+            expires_at=inf if interval is None else now + interval,
+        )
+        changed = services.publishing(client, fresh, now)
+        if isinstance(changed, Deny):
+            if changed.reason:
+                self._dropped(client, fresh, DropReason.HOOK)
+            return changed
+        reached = services.pubsub.publish(changed, now)
+        if not reached:
+            self._dropped(client, changed, DropReason.NO_SUBSCRIBERS)
+        return reached
+
+    def _dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
+        self._services.metrics.drop(reason)
+        self._services.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
+
     def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]:
         """Route messages to a callable. Returns what ends that.
 
@@ -100,6 +134,10 @@ class NodeHost:
 
     def clients(self, after: str, limit: int) -> list[ClientRow]:
         return client_rows(self._sessions, after, limit)
+
+    def subscriptions(self, client_id: str) -> Mapping[str, Options]:
+        found = self._sessions.get(client_id)
+        return MappingProxyType({} if found is None else found.session.subscriptions)
 
     def subscribe_client(self, client_id: str, requests: list[SubscriptionRequest]) -> bool:
         found = self._sessions.get(client_id)

@@ -10,17 +10,19 @@ from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import trio
 
     from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.decisions import Deny
     from trunkline.hooks.points import Action, Point
     from trunkline.hooks.registration import Callback
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.declaring import Settings
     from trunkline.plugins.running import Running
+    from trunkline.router import Options
 
 # Type checkers know that what is read out of a context is a plugin's own model.
 S_co = TypeVar("S_co", bound="Settings", covariant=True)
@@ -45,6 +47,7 @@ class Host(Protocol):
     """The broker as a plugin's context sees it. The node implements it."""
 
     def publish(self, message: Message) -> int: ...
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny: ...
     def message(
         self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, publisher: str
     ) -> Message: ...
@@ -54,6 +57,7 @@ class Host(Protocol):
     def kick(self, client_id: str, reason: Reason, text: str) -> bool: ...
     def client(self, client_id: str) -> Client | None: ...
     def clients(self, after: str, limit: int) -> list[Any]: ...
+    def subscriptions(self, client_id: str) -> Mapping[str, Options]: ...
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool: ...
     def forget_decisions(self, client_id: str | None) -> None: ...
     def raise_alarm(self, name: str, text: str) -> None: ...
@@ -146,6 +150,12 @@ class Context(Generic[S_co]):
         """The plugin's own. Its tasks are cancelled and awaited when the plugin ends; one that raises ends the plugin."""
         return self._running.nursery
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the plugin wants to find again after a crash, a reload, or when it is enabled again. It is empty when the
+        broker starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes anew."""
+        return self._running.kept
+
     # Time: with a test's clock, the test's
 
     @property
@@ -192,6 +202,12 @@ class Context(Generic[S_co]):
         """Route a message that a hook has held back, as it is. Returns the number of sessions that it went to."""
         return self._host.publish(message)
 
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny:
+        """Publish a message that a hook has TAKEN, as if its client published it now: under a new id, and through the hooks
+        at `message.publish`. Access rules are not asked. Returns the number of sessions that it went to, or the Deny of
+        the hook that refused it."""
+        return self._host.publish_as(client, message)
+
     def subscribe(self, filter: str, callback: Callable[[Message], None], *, qos: int = 2) -> Callable[[], None]:
         """Have the plugin itself called with each message that matches. Returns what ends the subscription.
 
@@ -218,6 +234,10 @@ class Context(Generic[S_co]):
         while page:
             yield from page
             page = self.clients(page[-1].client_id)
+
+    def subscriptions(self, client_id: str) -> Mapping[str, Options]:
+        """What a client's session has subscribed to, by topic filter, as it is now. Empty when it has no session."""
+        return self._host.subscriptions(client_id)
 
     def subscribe_client(self, client_id: str, *requests: SubscriptionRequest) -> bool:
         """Subscribe a connected client on its behalf: it gets no SUBACK. Access rules at `subscribe` are not asked.

@@ -45,13 +45,14 @@ class _Delivery:
 
 
 class Figures:
-    """What a plugin counts. It outlives a restart."""
+    """What a plugin counts, and what it keeps. It outlives a restart."""
 
-    __slots__ = ("counters", "crashes", "gauges")
+    __slots__ = ("counters", "crashes", "gauges", "kept")
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
         self.gauges: dict[str, Gauge] = {}
+        self.kept: dict[str, Any] = {}
         #: Callbacks of its subscriptions that raised.
         self.crashes = 0
 
@@ -71,6 +72,7 @@ class Running(Actor["_Due | _Delivery"]):
         self.nursery: trio.Nursery
         self.commands: dict[str, Callable[..., object]] = {}
         self.logger = logging.getLogger(f"trunkline.plugins.{name}")
+        self.kept = figures.kept
         self._factory = factory
         self._settings = settings
         self._hooks = hooks
