@@ -6,7 +6,9 @@ sockets where the platform has no selector that can be waited for.
 
 from __future__ import annotations
 
-from socket import IPPROTO_TCP, SHUT_WR, TCP_NODELAY, socket
+import struct
+import sys
+from socket import IPPROTO_TCP, SHUT_WR, SO_LINGER, SOL_SOCKET, TCP_NODELAY, socket
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import trio
@@ -29,6 +31,8 @@ SMALL_READ: Final = 16_384
 WRITTEN_AT_ONCE: Final = 4_096
 #: Bytes that a stream may have waiting before it counts as congested. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536
+#: Linger for no time: closing resets the connection.
+_NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 class Ended:
@@ -81,6 +85,11 @@ class Transport(Protocol):
     def resume(self) -> None: ...
     def finish(self) -> None:
         """No more will be sent; reading goes on."""
+        ...
+
+    def reset(self) -> None:
+        """End it without a word. What was sent before leaves if the other side takes it, nothing after it; then comes
+        `Ended`, and closing is a reset."""
         ...
 
     def close(self) -> None: ...
@@ -207,6 +216,13 @@ class SocketTransport:
         if not self._pending and not self._outgoing:
             self._shut_down()
 
+    def reset(self) -> None:
+        if self._outgoing:
+            self._write()
+        self._pending.clear()
+        self._sock.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
+        self._end("reset")
+
     def _shut_down(self) -> None:
         try:
             self._sock.shutdown(SHUT_WR)
@@ -231,6 +247,7 @@ class StreamTransport:
         "_finishing",
         "_pending",
         "_receiver",
+        "_resetting",
         "_resumed",
         "_scheduler",
         "_stream",
@@ -245,6 +262,7 @@ class StreamTransport:
         self._pending = bytearray()
         self._congested = False
         self._finishing = False
+        self._resetting = False
         self._wake = trio.Event()
         self._resumed = trio.Event()
         self._resumed.set()
@@ -287,6 +305,12 @@ class StreamTransport:
                     await self._stream.send_eof()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return  # the peer is gone, and reading says so
+            if self._resetting:
+                if isinstance(self._stream, trio.SocketStream):
+                    self._stream.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
+                with self._scheduler.turn:
+                    self._receiver(Ended("reset"))
+                return
             if not self._pending:
                 self._wake = trio.Event()
                 if self._congested:
@@ -313,6 +337,10 @@ class StreamTransport:
 
     def finish(self) -> None:
         self._finishing = True
+        self._wake.set()
+
+    def reset(self) -> None:
+        self._resetting = True
         self._wake.set()
 
     def close(self) -> None:

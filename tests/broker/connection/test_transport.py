@@ -4,9 +4,10 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 import trio.testing
-from trio.testing import lockstep_stream_pair
+from trio.testing import lockstep_stream_pair, memory_stream_pair
 
 from trunkline.actors import Scheduler
 from trunkline.broker.connection.poller import Poller
@@ -187,3 +188,30 @@ async def test_much_does_not_wait_for_the_end_of_the_turn() -> None:
         assert mailbox.got == [CONGESTED]
         assert await read_all(peer, len(MUCH)) == MUCH
         await mailbox.until(lambda: DRAINED in mailbox.got)
+
+
+async def test_a_reset_comes_behind_what_was_sent_and_says_nothing() -> None:
+    async with connected(close=False) as (transport, mailbox, peer):
+        transport.send(b"last")
+        transport.reset()
+        assert mailbox.ended == "reset"
+        transport.close()
+        assert await read_all(peer, 4) == b"last"
+        with pytest.raises(trio.BrokenResourceError):
+            await peer.receive_some()
+
+
+@pytest.mark.parametrize("pair", [lockstep_stream_pair, memory_stream_pair])
+async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
+    pair: Callable[[], tuple[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream], trio.abc.Stream]],
+) -> None:
+    theirs, ours = pair()
+    transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
+    async with trio.open_nursery() as nursery:
+        transport.start(mailbox, nursery.start_soon)
+        transport.send(b"last")
+        transport.reset()
+        assert await read_all(ours, 4) == b"last"
+        await mailbox.until(lambda: mailbox.ended == "reset")
+        nursery.cancel_scope.cancel()
+    assert await ours.receive_some() == b""
