@@ -4,11 +4,11 @@ The plugins named in a configuration are imported when it is read, so that what 
 together with everything else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast, get_args
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -50,8 +50,8 @@ class PluginReader:
                     if field is None:
                         self._complain(source, ("plugins", name, key), _unknown(key, model))
                         continue
-                    if base is not None and _is_path(field) and isinstance(value, str) and value:
-                        value = base / value
+                    if base is not None:
+                        value = _based(field.annotation, value, base)
                     self._set(name, key, value, source)
 
     def take_variable(self, variable: str, text: str) -> None:
@@ -112,21 +112,50 @@ class PluginReader:
         elif (own := _own_words(detail)) or field is None:
             self._complain(source, path, own or detail["msg"])
         else:
-            self._complain(source, path, f"{shown(detail['input'])}: accepted is {accepted(field)}")
+            value = "what it holds" if _is_secret(field.annotation) else shown(detail["input"])
+            self._complain(source, path, f"{value}: accepted is {accepted(field)}")
 
     def _check_files(self, name: str, settings: PluginSettings) -> None:
-        for key, field in type(settings).model_fields.items():
-            file = getattr(settings, key)
-            if _is_path(field) and isinstance(file, Path) and not file.is_file():
-                self._complain(self._source(name, (key,)), ("plugins", name, key), f"no file {file}")
+        for within, file in _paths(settings):
+            if not file.is_file():
+                self._complain(self._source(name, within), ("plugins", name, *within), f"no file {file}")
 
     def _source(self, name: str, within: tuple[int | str, ...]) -> str:
         first = ("plugins", name, str(within[0])) if within else ("plugins", name)
         return self.sources.get(first) or self.sources.get(("plugins", name)) or "default"
 
 
-def _is_path(field: FieldInfo) -> bool:
-    return field.annotation == Path | None
+def _based(annotation: Any, value: object, base: Path) -> object:
+    """A value as the file holds it, its relative paths made to start at `base`, however deep they stand in it."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if annotation == Path | None:
+        return base / value if isinstance(value, str) and value else value
+    if isinstance(value, list):
+        inside = next(iter(get_args(annotation)), None)
+        return [_based(inside, entry, base) for entry in cast("list[object]", value)]
+    if isinstance(value, Mapping) and (model := _model_inside(annotation)) is not None:
+        fields = model.model_fields
+        return {
+            key: _based(fields[key].annotation, entry, base) if key in fields else entry
+            for key, entry in cast("Mapping[str, object]", value).items()
+        }
+    return value
+
+
+def _paths(value: object, within: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
+    if isinstance(value, Path):
+        yield within, value
+    elif isinstance(value, BaseModel):
+        for key in type(value).model_fields:
+            yield from _paths(getattr(value, key), (*within, key))
+    elif isinstance(value, tuple):
+        for index, entry in enumerate(cast("tuple[object, ...]", value)):
+            yield from _paths(entry, (*within, index))
+
+
+def _is_secret(annotation: Any) -> bool:
+    return annotation is SecretStr or any(_is_secret(part) for part in get_args(annotation))
 
 
 def _own_words(detail: ErrorDetails) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Strict
+from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
 
 from trunkline.mqtt.errors import ProtocolError
@@ -138,6 +138,8 @@ Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 OptionalFlag = Annotated[bool | None, Strict()]
 Text = Annotated[str, Accepts("text")]
+#: Text that is shown as stars wherever settings are shown; `get_secret_value()` is the text.
+Secret = Annotated[SecretStr, Accepts("text")]
 Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
 WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]

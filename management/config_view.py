@@ -45,7 +45,8 @@ def _line(key: str, value: object, comment: str) -> str:
 
 def _toml(value: object) -> str:
     if isinstance(value, dict):
-        inside = ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in cast("_Table", value).items())
+        given = [(key, inner) for key, inner in cast("_Table", value).items() if inner is not None]
+        inside = ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in given)
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list):
         return "[" + ", ".join(_toml(inner) for inner in cast("_Array", value)) + "]"

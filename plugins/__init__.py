@@ -1,7 +1,7 @@
 """Plugins: what they are given, how they are found and run, and those that come with the broker."""
 
 from trunkline.plugins.context import Client, Context, Counter
-from trunkline.plugins.declaring import Settings, hook, setting
+from trunkline.plugins.declaring import Settings, Table, hook, setting
 from trunkline.plugins.errors import PluginError
 
-__all__ = ["Client", "Context", "Counter", "PluginError", "Settings", "hook", "setting"]
+__all__ = ["Client", "Context", "Counter", "PluginError", "Settings", "Table", "hook", "setting"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
-from trunkline.broker.settings import PluginSettings, key
+from trunkline.broker.settings import PluginSettings, Section, key
 from trunkline.hooks.points import Point, find
 from trunkline.hooks.registration import describe
 from trunkline.plugins.context import Context
@@ -24,6 +24,9 @@ Factory = Callable[[Any], Any]
 #: `class Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are those
 #: of `trunkline.broker.units`; a value that does not fit is refused as one of the broker's own settings is.
 Settings = PluginSettings
+
+#: A table within the settings, or one entry of a list of tables. Its keys are given as those of the settings are.
+Table = Section
 
 #: A key of the settings: default, meaning, unit, and limits as pydantic's Field has them (`ge`, `le`, `max_length`, …).
 setting = key

@@ -11,14 +11,15 @@ from trunkline.management.config_view import as_toml
 
 SOURCE = """
 from typing import Annotated
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 from trunkline.broker.settings import Section
-from trunkline.broker.units import Duration, OptionalPath, Text, TopicFilter, Whole
+from trunkline.broker.units import Duration, OptionalPath, Secret, Text, TopicFilter, Whole
 from trunkline.plugins import Context, Settings, setting
 
 class Rule(Section):
     source: TopicFilter = setting("#", "From.")
     target: Text = setting(..., "To.")
+    file: OptionalPath = setting(None, "With.")
 
 class Greeting(Settings):
     guards = ("client.authenticate",)
@@ -27,6 +28,8 @@ class Greeting(Settings):
     times: Whole = setting(1, "How often.", ge=1, le=5)
     rules: tuple[Rule, ...] = setting((), "Rules.")
     key_file: OptionalPath = setting(None, "A file.")
+    password: Secret = setting(SecretStr(""), "Nobody sees it.")
+    more_files: tuple[OptionalPath, ...] = setting((), "Files.")
 
     @field_validator("word")
     @classmethod
@@ -106,6 +109,9 @@ def test_settings_are_the_plugins_own(file: Path) -> None:
         ("rules = [{target = 'x', to = 'y'}]", "plugins.greeting.rules[0].to: unknown key; known are source, target"),
         ("rules = [{target = 'x', source = 'a/#/b'}]", "plugins.greeting.rules[0].source: '#' is not alone"),
         ("rules = 3", "plugins.greeting.rules: 3: accepted is a list, each a table with source, target"),
+        ("rules = [{target = 'x', file = 'not there'}]", "plugins.greeting.rules[0].file: no file "),
+        ("more_files = ['not there']", "plugins.greeting.more_files[0]: no file "),
+        ("password = 12345", "plugins.greeting.password: what it holds: accepted is text"),
         ("key_file = 'not there'", "plugins.greeting.key_file: no file "),
         ("restarts = -1", "plugins.greeting.restarts: -1: accepted is a whole number, 0 or more"),
     ],
@@ -165,6 +171,21 @@ def test_a_mapping_is_read_in_the_same_way() -> None:
     assert config.plugins["greeting"].word == "hi"  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"settings: plugins.greeting.word"):
         Config.from_mapping({"plugins": {"greeting": {"word": 3}}})
+
+
+def test_paths_start_at_the_file_however_deep_they_stand(file: Path) -> None:
+    (file.parent / "a").write_text("")
+    file.write_text("[plugins.greeting]\nrules = [{ target = 'x', file = 'a' }]\nmore_files = ['a']\n")
+    greeting = load(file, {}).plugins["greeting"]
+    assert greeting.rules[0].file == file.parent / "a"  # type: ignore[attr-defined]
+    assert greeting.more_files == (file.parent / "a",)  # type: ignore[attr-defined]
+
+
+def test_a_secret_is_not_shown(file: Path) -> None:
+    file.write_text("[plugins.greeting]\npassword = 'hush'\n")
+    loaded = load_with_sources(file, {})
+    assert loaded.config.plugins["greeting"].password.get_secret_value() == "hush"  # type: ignore[attr-defined]
+    assert "hush" not in as_toml(loaded) + repr(loaded.config)
 
 
 def test_changes_name_the_plugin(file: Path) -> None:
