@@ -79,12 +79,13 @@ def _set(content: Content, section: tuple[str, ...], values: Mapping[str, object
     Raises:
         ValueError: something other than a table stands where the section should be.
     """
-    table: Any = content
+    table = content
     for depth, name in enumerate(section, 1):
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
+        inner: object = table.setdefault(name, {})
+        if not isinstance(inner, dict):
             raise ValueError(f"{'.'.join(section[:depth])} is no table")  # noqa: TRY004
-    cast("Content", table).update(values)
+        table = cast("Content", inner)
+    table.update(values)
     return content
 
 
