@@ -57,9 +57,13 @@ class Node:
         hooks: Hooks | None = None,
         grace: float = GRACE,
         interpose: Callable[[Transport], Transport] | None = None,
+        prepare: Callable[[Node], None] | None = None,
     ) -> None:
         self.config = config
         self._interpose = interpose
+        self._prepare = prepare
+        #: What `run` does last, while everything still works.
+        self.last_act: Callable[[], Awaitable[None]] = self.say_goodbye
         self._grace = grace
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -164,7 +168,7 @@ class Node:
                 await trio.sleep_forever()
             finally:
                 with trio.CancelScope(shield=True):
-                    await self._say_goodbye()
+                    await self.last_act()
                 services.cancel()
 
     async def _serve(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
@@ -188,6 +192,8 @@ class Node:
                         if self._poller is not None:
                             nursery.start_soon(self._poller.run)
                         await nursery.start(self.plugins.run, self.config.plugins)
+                        if self._prepare is not None:
+                            self._prepare(self)
                         await self._open_listeners(nursery)
                         if self.config.sys.interval:
                             nursery.start_soon(self._publish_figures)
@@ -240,27 +246,31 @@ class Node:
             reach = ", from this machine only" if settings.loopback else ""
             _logger.info("listening on %s port %d: %s%s", host, port, who, reach)
 
-    async def _say_goodbye(self) -> None:
-        """No new clients; wills are published while there is somebody to get them; then everybody is told."""
+    async def close_doors(self) -> None:
+        """No new clients; wills are published while there is somebody to get them."""
         for listener in self.listeners:
             listener.close()
         for session in self.sessions:
             session.ref.cast(mail.PublishWill())
         for gate in self._gates:
             gate.turn_away()
-        await self._quiet()
+        await self.quiet()
         with trio.move_on_after(self._grace):
             while self._errands:  # wills that somebody is asked about
                 await self._errand_over.wait()
-        await self._quiet()
+        await self.quiet()
+
+    async def say_goodbye(self) -> None:
+        """Close the doors, then tell everybody."""
+        await self.close_doors()
         for session in self.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
-        await self._quiet()
+        await self.quiet()
         with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
             for gate in self._gates:
                 await gate.empty()
 
-    async def _quiet(self) -> None:
+    async def quiet(self) -> None:
         """Wait until the actors have handled what they were sent."""
         while self.scheduler.step():
             await trio.lowlevel.checkpoint()
@@ -312,15 +322,17 @@ async def open_node(
     hooks: Hooks | None = None,
     grace: float = GRACE,
     interpose: Callable[[Transport], Transport] | None = None,
+    prepare: Callable[[Node], None] | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `interpose` may put
-    something between each connection and its transport.
+    something between each connection and its transport. `prepare` is called when everything works, and nobody can
+    connect yet.
 
     Raises:
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
     """
-    node = Node(config if config is not None else Config(), hooks, grace, interpose)
+    node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)
