@@ -54,10 +54,16 @@ def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = N
 
 def hooked_methods(plugin: object) -> list[tuple[Callable[..., Any], Hooked]]:
     """The marked methods of a plugin's object, in the order in which its class has them."""
-    found: list[tuple[Callable[..., Any], Hooked]] = []
-    for name in dict.fromkeys(name for kind in reversed(type(plugin).__mro__) for name in vars(kind)):
-        marks: list[Hooked] = getattr(getattr(type(plugin), name), _MARK, [])
-        found += [(getattr(plugin, name), mark) for mark in marks]
+    return [(getattr(plugin, name), mark) for name, mark in marks(type(plugin))]
+
+
+def marks(kind: type) -> list[tuple[str, Hooked]]:
+    """The names of a class's marked methods, and their marks."""
+    found: list[tuple[str, Hooked]] = []
+    for name in dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base)):
+        method = inspect.getattr_static(kind, name)  # not what a descriptor makes of it, which may be anything
+        inner = getattr(method, "__func__", None)  # of a static method, or one of the class
+        found += [(name, mark) for mark in getattr(method, _MARK, getattr(inner, _MARK, []))]
     return found
 
 

@@ -94,6 +94,36 @@ def test_marked_methods_come_in_the_order_of_the_class() -> None:
     assert hooked_methods(object()) == []
 
 
+class Descriptor:
+    def __get__(self, *_: object) -> None:
+        raise RuntimeError("nobody asked for it")
+
+
+class Unusual:
+    odd = Descriptor()
+
+    @staticmethod
+    @hook("client.connect")
+    def inside(client: object, packet: object) -> None: ...
+
+    @hook("client.connected")
+    @staticmethod
+    def outside(client: object) -> None: ...
+
+    @classmethod
+    @hook("client.disconnected")
+    def shared(cls, client: object, reason: object, text: object) -> None: ...
+
+
+def test_methods_without_self_and_attributes_of_any_kind() -> None:
+    found = hooked_methods(Unusual())
+    assert [(mark.point, method.__name__) for method, mark in found] == [
+        ("client.connect", "inside"),
+        ("client.connected", "outside"),
+        ("client.disconnected", "shared"),
+    ]
+
+
 def test_a_point_that_does_not_exist_is_named_with_the_function() -> None:
     assert point_for("client.connected", plain).name == "client.connected"
     with pytest.raises(PluginError, match=r"test_declaring.plain: no hook point is named 'client.conected'"):
