@@ -1,5 +1,7 @@
-"""A broker inside a test: in trio, or in a thread of its own for everybody else."""
+"""A broker inside a test: in the test's own trio run, or in a thread of its own for everybody else."""
 
-from trunkline.testing.broker import Broker, broker
+from trunkline.testing.broker import Broker
+from trunkline.testing.opening import Opening, broker
+from trunkline.testing.threads import ThreadBroker
 
-__all__ = ["Broker", "broker"]
+__all__ = ["Broker", "Opening", "ThreadBroker", "broker"]

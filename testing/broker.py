@@ -1,66 +1,186 @@
-"""A broker in the test's own trio run.
-
-async with trunkline.testing.broker() as b:
-    stream = b.connect()                        # a trio stream, no socket
-    client.connect(b.host, b.port)              # or a client of your own, by TCP
-"""
+"""A running broker, as tests that await see it, and what it has in common with the one for tests that do not."""
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from trunkline.broker.config import Config
-from trunkline.broker.node import Node, open_node
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.testing.clock import BrokerClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import Callable
 
     import trio
 
+    from trunkline.broker.node import Node
+    from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.chain import Hooks
+    from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.mqtt.properties import Properties
+    from trunkline.plugins.declaring import Factory, Settings
+    from trunkline.plugins.manager import PluginRow
+    from trunkline.testing.inside import Inside
+    from trunkline.testing.reach import Calls, Reach
 
-__all__ = ["Broker", "broker"]
 
-#: Seconds that clients which a test left open have to close, at the end.
-GRACE: Final = 0.05
+class Face:
+    """What a test sees of its broker without waiting: lists are as things stand when they are asked for."""
 
+    def __init__(self, inside: Inside, calls: Calls) -> None:
+        self._inside = inside
+        self._calls = calls
 
-class Broker:
-    """A running broker."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    # Where it is
 
     @property
     def host(self) -> str:
-        return self.node.listeners[0].address[0]
+        return self._calls.call(lambda: self._inside.node.listeners[0].address[0])
 
     @property
     def port(self) -> int:
-        return self.node.listeners[0].address[1]
+        return self._calls.call(lambda: self._inside.node.listeners[0].address[1])
+
+    @property
+    def url(self) -> str:
+        """`mqtt://HOST:PORT`"""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"mqtt://{host}:{self.port}"
+
+    # What is in it
+
+    @property
+    def clients(self) -> list[ClientRow]:
+        """Who is connected, by client id."""
+        return self._calls.call(self._inside.clients)
+
+    @property
+    def sessions(self) -> list[ClientRow]:
+        """Who has a session, connected or not, by client id."""
+        return self._calls.call(self._inside.sessions)
+
+    @property
+    def subscriptions(self) -> list[SubscriptionRow]:
+        """By topic filter and client id."""
+        return self._calls.call(self._inside.subscriptions)
+
+    @property
+    def retained(self) -> list[RetainedRow]:
+        """By topic."""
+        return self._calls.call(self._inside.retained)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The conditions that last, in the order in which they began."""
+        return self._calls.call(lambda: self._inside.node.alarms.active)
+
+    # What can be done with it
 
     @property
     def hooks(self) -> Hooks:
-        """Register callbacks here; see docs/hooks.md."""
-        return self.node.hooks
+        """Register callbacks here; see docs/hooks.md. They run where the broker does."""
+        return self._inside.node.hooks
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+    ) -> int:
+        """Publish in the broker's own name. Returns the number of sessions that it went to.
+
+        Raises:
+            ProtocolError: this is no topic name.
+        """
+        data = payload.encode() if isinstance(payload, str) else payload
+
+        def publish() -> int:
+            host = self._inside.node.host
+            return host.publish(host.message(topic, data, qos, retain, properties, ""))
+
+        return self._calls.call(publish)
+
+    def kick(self, client_id: str) -> bool:
+        """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
+        return self._calls.call(lambda: self._inside.node.kick(client_id))
+
+
+class Broker(Face):
+    """A running broker, for code that awaits."""
+
+    def __init__(self, inside: Inside, reach: Reach) -> None:
+        super().__init__(inside, reach)
+        self._reach = reach
+        self.clock = BrokerClock(reach)
+        self.plugins = BrokerPlugins(inside, reach)
+
+    @property
+    def node(self) -> Node:
+        """The node itself, with all that it is made of. Only for code in the trio run in which the broker lives."""
+        return self._inside.node
 
     def connect(self) -> trio.abc.Stream:
-        """The client's end of a new connection, without a socket."""
-        return self.node.connect()
+        """The client's end of a new connection, without a socket. Only for code in the trio run in which the broker
+        lives."""
+        return self._inside.node.connect()
 
-    def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
-        """Publish in the broker's own name. Returns the number of sessions that it went to."""
-        return self.node.publish(topic, payload, qos=qos, retain=retain)
+    async def metrics(self) -> dict[str, int]:
+        """All counters and gauges, by the names of docs/metrics.md."""
+        return await self._reach.run(lambda: self._inside.node.figures())
+
+    async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as in ThreadBroker
+        """Wait until a plain function says yes. It is asked again whenever something has happened in the broker, and may
+        look at everything that needs no await: `lambda: broker.clients`. `timeout` in seconds of the broker's clock.
+
+        Raises:
+            TimeoutError: it did not come true. The message has what there was instead.
+        """
+        await self._reach.run(self._inside.wait_until, condition, timeout)
 
 
-@asynccontextmanager
-async def broker(*, hooks: Hooks | None = None, **settings: Any) -> AsyncGenerator[Broker, None]:
-    """Run a broker on a port of its own for the length of a block. `hooks` may have callbacks already.
+class BrokerPlugins:
+    """The plugins of a running broker, for code that awaits."""
 
-    `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
-    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise.
-    """
-    defaults: dict[str, Any] = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}}
-    async with open_node(Config.from_mapping({**defaults, **settings}), hooks, GRACE) as node:
-        yield Broker(node)
+    def __init__(self, inside: Inside, reach: Reach) -> None:
+        self._inside = inside
+        self._reach = reach
+
+    async def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
+        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given.
+
+        Raises:
+            PluginError: it runs already, is not installed, or cannot start.
+        """
+        await self._reach.run(lambda: self._inside.node.plugins.enable(name, settings, factory))
+
+    async def disable(self, name: str) -> None:
+        """Stop a plugin.
+
+        Raises:
+            PluginError: none of this name was started.
+        """
+        await self._reach.run(lambda: self._inside.node.plugins.disable(name))
+
+    async def reload(self, name: str, settings: Settings | None = None) -> None:
+        """Stop a plugin, import its module anew and start it.
+
+        Raises:
+            PluginError: none of this name was started, or it cannot start again.
+        """
+        await self._reach.run(lambda: self._inside.node.plugins.reload(name, settings))
+
+    def call(self, name: str, command: str, **arguments: object) -> object:
+        """Run a command that a plugin offers.
+
+        Raises:
+            PluginError: it does not run.
+            LookupError: it has no such command, or the command finds nothing.
+            ValueError: the arguments are wrong.
+        """
+        return self._reach.call(lambda: self._inside.node.plugins.call(name, command, arguments))
+
+    def rows(self) -> list[PluginRow]:
+        """All that are installed or were started, by name."""
+        return self._reach.call(lambda: self._inside.node.plugins.rows())

@@ -1,0 +1,86 @@
+"""Time that a test moves on: for a trio run with `MockClock`, and for a broker in a thread of its own."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.testing.reach import Blocking, Reach
+
+
+class AdvancingClock(trio.abc.Clock):
+    """Runs in real time, so that clients elsewhere see nothing unusual, plus what it was moved on by."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def start_clock(self) -> None:
+        """It always runs."""
+
+    def current_time(self) -> float:
+        return perf_counter() + self._ahead
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time()
+
+    def jump(self, seconds: float) -> None:
+        """Only from within the trio run, which looks at its deadlines again before it sleeps."""
+        self._ahead += seconds
+
+
+class BrokerClock:
+    """The broker's time, for code that awaits."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def advance(self, seconds: float) -> None:
+        """Move the broker's time on. All that becomes due by then has been done when this returns, each thing at its own
+        time, and so has what came of it: a client that falls silent is disconnected, its will is published when its
+        delay is over, its session expires.
+
+        Clients in other threads and processes keep real time, and are not waited for. In a test's own trio run the time
+        of the test is moved on with it.
+
+        Raises:
+            RuntimeError: the trio run has a real clock.
+            ValueError: time does not go backwards.
+        """
+        await self._reach.run(advance, seconds)
+
+
+class BlockingClock:
+    """The same for code that does not await."""
+
+    def __init__(self, reach: Blocking) -> None:
+        self._reach = reach
+
+    def advance(self, seconds: float) -> None:
+        """As `BrokerClock.advance`."""
+        self._reach.run(advance, seconds)
+
+
+async def advance(seconds: float) -> None:
+    """Move the clock of this trio run on, from deadline to deadline, so that what one of them sets off can set the next."""
+    from trio.testing import wait_all_tasks_blocked  # brings pytest with it where that is installed
+
+    # ours has it, and trio's MockClock
+    jump: Callable[[float], None] | None = getattr(trio.lowlevel.current_clock(), "jump", None)
+    if jump is None:
+        raise RuntimeError(
+            "this trio run has a real clock, which cannot be moved on. Run the test with trio's MockClock (with pytest-trio: "
+            "ask for the fixture mock_clock or autojump_clock), or the broker in a thread of its own, which has such a "
+            "clock: `with trunkline.testing.broker()` in a thread that does not run trio"
+        )
+    if seconds < 0:
+        raise ValueError(f"{seconds} s: time does not go backwards")
+    until = trio.current_time() + seconds
+    await wait_all_tasks_blocked()
+    while (left := until - trio.current_time()) > 0:
+        jump(min(left, max(0.0, trio.lowlevel.current_statistics().seconds_to_next_deadline)))
+        await wait_all_tasks_blocked()

@@ -1,0 +1,88 @@
+"""A broker for the length of a block, wherever the test runs.
+
+async with trunkline.testing.broker() as b:     # in trio: in the test's own run; in asyncio: in a thread
+    client.connect(b.host, b.port)
+
+with trunkline.testing.broker() as b:           # without either: in a thread
+    client.connect(b.host, b.port)
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from trunkline.testing.broker import Broker
+from trunkline.testing.inside import opened
+from trunkline.testing.reach import Here, in_trio
+from trunkline.testing.threads import in_asyncio, in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from types import TracebackType
+
+    from trunkline.hooks.chain import Hooks
+    from trunkline.testing.threads import ThreadBroker
+
+
+def broker(*, hooks: Hooks | None = None, **settings: Any) -> Opening:
+    """A broker on a port of its own, for the length of a block. `hooks` may have callbacks already.
+
+    `async with broker() as b` gives a `Broker`. In trio it lives in the caller's own run, with the caller's clock; in
+    asyncio in a thread. `with broker() as b`, in code without either, gives a `ThreadBroker`: the same, in a thread, and
+    what would be awaited blocks.
+
+    `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
+    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise.
+
+    Opening it raises:
+        ConfigError: the settings are wrong.
+        ListenError: an address cannot be listened on.
+        SecurityError: a password or access rule file cannot be used.
+    """
+    return Opening(hooks, settings)
+
+
+class Opening:
+    """A broker that runs for the length of a block: what `broker` gives."""
+
+    def __init__(self, hooks: Hooks | None, settings: Mapping[str, Any]) -> None:
+        self._hooks = hooks
+        self._settings = settings
+        self._block: AbstractContextManager[ThreadBroker] | None = None
+        self._async_block: AbstractAsyncContextManager[Broker] | None = None
+
+    def __enter__(self) -> ThreadBroker:
+        """In a thread of its own.
+
+        Raises:
+            RuntimeError: in trio code; there it is `async with`.
+        """
+        if in_trio():
+            raise RuntimeError("in trio, a broker is opened by `async with`")
+        self._block = in_thread(self._settings, self._hooks)
+        return self._block.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._block is not None
+        return self._block.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Broker:
+        """In trio, in the caller's own run. In asyncio, in a thread of its own."""
+        self._async_block = (in_this_run if in_trio() else in_asyncio)(self._settings, self._hooks)
+        return await self._async_block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._async_block is not None
+        return await self._async_block.__aexit__(kind, error, trace)
+
+
+@asynccontextmanager
+async def in_this_run(settings: Mapping[str, Any], hooks: Hooks | None) -> AsyncGenerator[Broker, None]:
+    async with opened(settings, hooks) as inside:
+        yield Broker(inside, Here())

@@ -1,0 +1,353 @@
+"""A broker in a thread of its own, with a trio run of its own: for synchronous code, and for asyncio.
+
+Whatever touches the broker is done in its thread. Plain calls are short and block the caller in any case, in asyncio too.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, InvalidStateError
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+import trio
+
+from trunkline.hooks.chain import Hooks
+from trunkline.testing.broker import Broker, Face
+from trunkline.testing.clock import AdvancingClock, BlockingClock
+from trunkline.testing.inside import opened
+from trunkline.testing.reach import in_trio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+
+    from trunkline.hooks.points import Point
+    from trunkline.hooks.registration import Callback, Registration
+    from trunkline.plugins.declaring import Factory, Settings
+    from trunkline.plugins.manager import PluginRow
+    from trunkline.testing.inside import Inside
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class BrokerThread:
+    """The thread, from its start to its end. What it offers may be used from any other thread, and by several."""
+
+    def __init__(self, settings: Mapping[str, Any], hooks: Hooks | None) -> None:
+        self._settings = settings
+        self._hooks = hooks
+        self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
+        #: What the callers wait for.
+        self._waiting: set[Future[Any]] = set()
+        self._entered = threading.Event()
+        self._token: trio.lowlevel.TrioToken
+        self._scope: trio.CancelScope
+        self._nursery: trio.Nursery
+        self.inside: Inside
+        #: Done when clients can connect; has the error if it does not come to that.
+        self.started = Future[None]()
+        #: Done when nothing is left; has the error that ended the run, if one did.
+        self.finished = Future[None]()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have the broker say goodbye and end. `join` waits for that."""
+        self._entered.wait()
+        self._cancel(self._scope)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _live(self) -> None:
+        error: BaseException | None = None
+        try:
+            trio.run(self._run, clock=AdvancingClock())
+        except BaseException as raised:  # noqa: BLE001 - it is raised where the broker was opened
+            error = raised
+        for future in list(self._waiting):
+            with suppress(InvalidStateError):
+                future.set_exception(error or _stopped())
+        if not self.started.done():
+            self.started.set_exception(error or _stopped())
+        if error is not None:
+            self.finished.set_exception(error)
+        else:
+            self.finished.set_result(None)
+
+    async def _run(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as self._scope:
+            self._entered.set()
+            async with opened(self._settings, self._hooks) as self.inside, trio.open_nursery() as self._nursery:
+                self.started.set_result(None)
+                await trio.sleep_forever()
+
+    # From outside
+
+    def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Have a plain function called in the broker's thread, and wait for what it returns or raises.
+
+        Raises:
+            RuntimeError: the broker has been stopped.
+        """
+        if threading.current_thread() is self._thread:  # a hook, say
+            return function(*args)
+        future = Future[T]()
+
+        def call() -> None:
+            try:
+                result = function(*args)
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._soon(call, future)
+        return future.result()
+
+    def submit(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> Future[T]:
+        """Have an async function run in the broker's trio run. Cancelling the future cancels it.
+
+        Raises:
+            RuntimeError: the broker has been stopped, or this is the broker's own thread.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("what runs in the broker's thread, such as a hook, cannot wait for the broker")
+        future = Future[T]()
+
+        async def run() -> None:
+            with trio.CancelScope() as scope, suppress(InvalidStateError):  # cancelled in this very moment
+                future.add_done_callback(lambda _: self._cancel(scope))
+                try:
+                    result = await function(*args)
+                except trio.Cancelled:
+                    raise  # by the caller, who has cancelled the future, or by the broker's end, which sees to it
+                except BaseException as error:  # noqa: BLE001 - it is the caller's
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
+        self._soon(lambda: self._nursery.start_soon(run), future)
+        return future
+
+    def _soon(self, call: Callable[[], object], future: Future[Any]) -> None:
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        try:
+            self._token.run_sync_soon(call)
+        except trio.RunFinishedError:
+            error = self.finished.exception()
+            raise _stopped() if error is None else error from None
+
+    def _cancel(self, scope: trio.CancelScope) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(scope.cancel)
+
+
+def _stopped() -> RuntimeError:
+    return RuntimeError("the broker has been stopped")
+
+
+class FromThread:
+    """For code that does not await."""
+
+    def __init__(self, thread: BrokerThread) -> None:
+        self.call = thread.call
+        self._thread = thread
+
+    def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        future = self._thread.submit(function, *args)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # of use when this thread was interrupted
+
+
+class FromLoop:
+    """For code that awaits, in asyncio, or in another trio run."""
+
+    def __init__(self, thread: BrokerThread) -> None:
+        self.call = thread.call
+        self._thread = thread
+
+    async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        future = self._thread.submit(function, *args)
+        try:
+            await done(future)
+        finally:
+            future.cancel()  # of use when this task was cancelled
+        return future.result()
+
+
+async def done(future: Future[Any]) -> None:
+    """Wait for a future of another thread, in asyncio or in trio."""
+    wait, wake = _trio_event() if in_trio() else _asyncio_event()
+
+    def tell(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # that loop is over, and nobody waits
+            wake()
+
+    future.add_done_callback(tell)
+    await wait()
+
+
+def _trio_event() -> tuple[Callable[[], Awaitable[object]], Callable[[], object]]:
+    event, token = trio.Event(), trio.lowlevel.current_trio_token()
+    return event.wait, partial(token.run_sync_soon, event.set)
+
+
+def _asyncio_event() -> tuple[Callable[[], Awaitable[object]], Callable[[], object]]:
+    import asyncio  # not there yet where nobody uses it
+
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+    return event.wait, lambda: loop.call_soon_threadsafe(event.set)
+
+
+class ThreadBroker(Face):
+    """A running broker in a thread of its own, for code that does not await."""
+
+    def __init__(self, thread: BrokerThread) -> None:
+        self._reach = FromThread(thread)
+        super().__init__(thread.inside, self._reach)
+        self._thread = thread
+        self.clock = BlockingClock(self._reach)
+        self.plugins = ThreadPlugins(thread.inside, self._reach)
+
+    @property
+    def hooks(self) -> Hooks:
+        return HooksInThread(super().hooks, self._thread)
+
+    @property
+    def awaitable(self) -> Broker:
+        """The same broker for code that awaits."""
+        return AsyncThreadBroker(self._thread)
+
+    def metrics(self) -> dict[str, int]:
+        """As `Broker.metrics`."""
+        return self._reach.run(lambda: self._inside.node.figures())
+
+    def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
+        """As `Broker.wait_until`."""
+        self._reach.run(self._inside.wait_until, condition, timeout)
+
+
+class AsyncThreadBroker(Broker):
+    """A running broker in a thread of its own, for code that awaits."""
+
+    def __init__(self, thread: BrokerThread) -> None:
+        super().__init__(thread.inside, FromLoop(thread))
+        self._thread = thread
+
+    @property
+    def hooks(self) -> Hooks:
+        return HooksInThread(super().hooks, self._thread)
+
+    def connect(self) -> trio.abc.Stream:
+        raise RuntimeError("this broker lives in a thread of its own: connect to `host` and `port`")
+
+
+class ThreadPlugins:
+    """The plugins of a running broker, for code that does not await. See `BrokerPlugins`."""
+
+    def __init__(self, inside: Inside, reach: FromThread) -> None:
+        self._inside = inside
+        self._reach = reach
+
+    def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
+        self._reach.run(lambda: self._inside.node.plugins.enable(name, settings, factory))
+
+    def disable(self, name: str) -> None:
+        self._reach.run(lambda: self._inside.node.plugins.disable(name))
+
+    def reload(self, name: str, settings: Settings | None = None) -> None:
+        self._reach.run(lambda: self._inside.node.plugins.reload(name, settings))
+
+    def call(self, name: str, command: str, **arguments: object) -> object:
+        return self._reach.call(lambda: self._inside.node.plugins.call(name, command, arguments))
+
+    def rows(self) -> list[PluginRow]:
+        return self._reach.call(lambda: self._inside.node.plugins.rows())
+
+
+class HooksInThread(Hooks):
+    """The hooks of a broker in another thread: registered there, and called there."""
+
+    def __init__(self, hooks: Hooks, thread: BrokerThread) -> None:
+        super().__init__()
+        self._theirs = hooks
+        self._thread = thread
+
+    def add(
+        self,
+        point: Point | str,
+        callback: Callback,
+        *,
+        priority: int = 0,
+        filter: Callback | None = None,
+        args: tuple[object, ...] = (),
+    ) -> bool:
+        return self._thread.call(lambda: self._theirs.add(point, callback, priority=priority, filter=filter, args=args))
+
+    def remove(self, point: Point | str, callback: Callback) -> bool:
+        return self._thread.call(self._theirs.remove, point, callback)
+
+    def listing(self, point: Point | str | None = None) -> list[Registration]:
+        return self._thread.call(self._theirs.listing, point)
+
+
+@contextmanager
+def in_thread(settings: Mapping[str, Any], hooks: Hooks | None) -> Generator[ThreadBroker, None, None]:
+    """For the length of a block that does not await."""
+    thread = BrokerThread(settings, hooks)
+    thread.start()
+    try:
+        thread.started.result()
+        yield ThreadBroker(thread)
+    finally:
+        thread.stop()
+        thread.join()
+        if (error := thread.finished.exception()) is not None:
+            raise error
+
+
+@asynccontextmanager
+async def in_asyncio(settings: Mapping[str, Any], hooks: Hooks | None) -> AsyncGenerator[Broker, None]:
+    """For the length of a block in asyncio. If the broker ends with an error, the block is cancelled and raises it."""
+    import asyncio
+
+    thread = BrokerThread(settings, hooks)
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    cancelled = False
+
+    def cancel() -> None:
+        nonlocal cancelled
+        if not leaving:
+            cancelled = task.cancel("the broker has ended")
+
+    def tell(finished: Future[None]) -> None:
+        if finished.exception() is not None:
+            loop.call_soon_threadsafe(cancel)
+
+    leaving = False
+    thread.start()
+    try:
+        await done(thread.started)
+        thread.started.result()
+        thread.finished.add_done_callback(tell)
+        yield AsyncThreadBroker(thread)
+    finally:
+        leaving = True
+        thread.stop()
+        try:
+            await done(thread.finished)  # here clients in this loop still read their last packet
+        finally:
+            thread.join()
+            if cancelled:
+                task.uncancel()
+            if (error := thread.finished.exception()) is not None:
+                raise error
