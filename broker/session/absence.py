@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Absence:
-    __slots__ = ("_after", "_expire", "_period", "_publish", "_timers", "_will")
+    __slots__ = ("_after", "_expire", "_period", "_publish", "_timers", "will")
 
     def __init__(
         self,
@@ -27,32 +27,35 @@ class Absence:
         self._after = after
         self._publish = publish
         self._expire = expire
-        self._will: Will | None = None
+        #: What waits for its delay.
+        self.will: Will | None = None
         self._timers: list[Callable[[], None]] = []
         #: Tells a timer of this absence from one of an earlier, whose message may lie in the mailbox already.
         self._period = 0
 
-    def begin(self, will: Will | None, expiry: float) -> None:
-        """The client is gone, and the session stays for `expiry` seconds."""
-        self._will = will
+    def begin(self, will: Will | None, expiry: float, gone: float = 0.0) -> None:
+        """The client is gone since `gone` seconds, and the session stays for `expiry` seconds from then on."""
+        self.will = will
         if will is not None:
-            delay = min(wills.delay(will), expiry)
-            if delay:
+            delay = min(wills.delay(will), expiry) - gone
+            if delay > 0:
                 self._timers.append(self._after(delay, partial(self._in_period, self._period, self.publish_will)))
             else:
                 self.publish_will()
         if 0 < expiry < inf:  # [MQTT-4.1.0-2]
-            self._timers.append(self._after(expiry, partial(self._in_period, self._period, self._expire)))
+            self._timers.append(
+                self._after(max(0.0, expiry - gone), partial(self._in_period, self._period, self._expire))
+            )
 
     def publish_will(self) -> None:
         """Now, if it still waits."""
-        will, self._will = self._will, None
+        will, self.will = self.will, None
         if will is not None:  # [MQTT-3.1.2-8]
             self._publish(will)
 
     def over(self) -> None:
         """The client is back: nothing of this happens any more.  # [MQTT-3.1.3-9]"""
-        self._will = None
+        self.will = None
         self._period += 1
         for stop in self._timers:
             stop()

@@ -81,6 +81,7 @@ class SessionActor(Actor["mail.ToSession"]):
         "_waiting",
         "channel",
         "client",
+        "left_at",
         "session",
         "subscriber",
     )
@@ -93,6 +94,8 @@ class SessionActor(Actor["mail.ToSession"]):
         #: The client; while nobody is connected, the last one.
         self.client = client
         self.channel: Channel | None = None
+        #: When the last client went, in node time.
+        self.left_at = 0.0
         self._services = services
         self._on_end = on_end
         #: What the client sent while it waits for an answer. Its connection is paused as long as this is not None.
@@ -452,6 +455,7 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, services = self.channel, self._services
         assert channel is not None
         self.channel = None
+        self.left_at = self._outbound.now
         self._held = None
         self._waiting = False
         self.subscriber.online = False
@@ -468,6 +472,22 @@ class SessionActor(Actor["mail.ToSession"]):
         self._left(reason, text)
         if not self.session.expiry_interval:
             self._end("disconnected")
+
+    @property
+    def pending_will(self) -> Will | None:
+        """What is published if the client does not come back, or goes, without a word."""
+        return self._absence.will if self.channel is None else self.channel.will
+
+    def go_on_away(self, will: Will | None, left_at: float) -> None:
+        """The session was restored: its client went at `left_at`, in this node's time."""
+
+        def begin() -> None:
+            self.left_at = left_at
+            self._absence.begin(will, self.session.expiry_interval, self._outbound.now - left_at)
+            if not self.session.expiry_interval:
+                self._end("disconnected")
+
+        self.ref.cast(mail.Timeout(begin))
 
     def _publish_will(self, gone: Will) -> None:
         will.publish(gone, self.client, self._services, self._outbound.now)

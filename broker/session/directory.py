@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Supervisor
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
+    from trunkline.hooks.client import ClientInfo
 
 #: Client ids that it is not worth looking through for those that can be forgotten.
 FEW: Final = 1024
@@ -76,6 +77,12 @@ class Directory:
             return
         if known is not None:  # [MQTT-3.1.2-4]
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded"))
+        actor = self.add(client)
+        channel.session = actor.subscriber.cast
+        channel.session(mail.Attach(channel, False))
+
+    def add(self, client: ClientInfo) -> SessionActor:
+        """A new session of this client, empty and without a connection. It takes the client id."""
         settings = self._services.config.session
         session = Session(
             client.client_id,
@@ -92,12 +99,11 @@ class Directory:
             AwaitingRel(settings.max_awaiting_rel, settings.max_queue_bytes),
         )
         actor = SessionActor(session, client, self._services, self._forget)
-        if known is None:
+        if client.client_id not in self._sessions:
             self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
         self._supervisor.start(actor, name=f"session {client.client_id}")
-        channel.session = actor.subscriber.cast
-        channel.session(mail.Attach(channel, False))
+        return actor
 
     @staticmethod
     def _resumes(known: SessionActor, channel: Channel) -> bool:

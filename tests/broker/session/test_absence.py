@@ -86,3 +86,18 @@ def test_a_late_timer_of_one_absence_is_not_one_of_the_next() -> None:
     assert timers.log == []
     timers.fire(100.0)
     assert timers.log == ["expired"]
+
+
+def test_an_absence_goes_on_where_it_was_elsewhere() -> None:
+    timers = Timers()
+    absence = timers.absence()
+    absence.begin(will(5), 100.0, gone=3.0)
+    assert absence.will is not None
+    assert sorted(delay for delay, _ in timers.set) == [2.0, 97.0]
+    absence.over()
+    absence.begin(will(5), 100.0, gone=7.0)
+    assert timers.log == ["will"]
+    absence.over()
+    absence.begin(None, 100.0, gone=200.0)
+    timers.fire(0.0)
+    assert timers.log == ["will", "expired"]

@@ -8,6 +8,8 @@ from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.config import Config
 from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
+from trunkline.hooks import ClientInfo
+from trunkline.mqtt.packets import Will
 
 
 async def test_quick_takeovers_leave_one_owner() -> None:
@@ -81,3 +83,27 @@ def test_priorities_go_by_name_first_and_then_by_filter() -> None:
     assert priority is not None
     assert [priority(topic) for topic in ("a/b", "a/x", "x/c", "a/c", "other")] == [9, 3, 5, 3, None]
     assert _priorities({}) is None
+
+
+async def test_a_session_that_comes_from_elsewhere_goes_on_waiting_for_its_client(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        watcher = await here.client("watcher")
+        await watcher.subscribe("last/#")
+        began = trio.current_time()
+        actor = here.node.sessions.add(ClientInfo("away"))
+        actor.session.expiry_interval = 10.0
+        actor.go_on_away(Will("last/words", b"gone", properties={"will_delay_interval": 5}), began - 4)
+        await watcher.expect_publish("last/words", b"gone")
+        assert trio.current_time() - began == pytest.approx(1)
+        assert [row.session.client_id for row in here.node.sessions.page()] == ["away", "watcher"]
+        await trio.sleep(5.5)
+        assert here.node.sessions.get("away") is None
+
+
+async def test_a_session_without_expiry_comes_only_to_publish_its_will() -> None:
+    async with room() as here:
+        watcher = await here.client("watcher")
+        await watcher.subscribe("last/#")
+        here.node.sessions.add(ClientInfo("away")).go_on_away(Will("last/words", b"gone"), trio.current_time())
+        await watcher.expect_publish("last/words", b"gone")
+        assert here.node.sessions.get("away") is None
