@@ -45,6 +45,7 @@ class Config(Section):
     flapping: settings.FlappingSettings = settings.FlappingSettings()
     sys: settings.SysSettings = settings.SysSettings()
     log: settings.LogSettings = settings.LogSettings()
+    trace: settings.TraceSettings = settings.TraceSettings()
     limits: settings.LimitSettings = settings.LimitSettings()
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}

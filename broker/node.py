@@ -17,6 +17,7 @@ from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
+from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
 from trunkline.broker.listeners import Gate, Listener
@@ -103,6 +104,8 @@ class Node:
         self._errand_over = trio.Event()
         self._inside = self._gate("in-process", config.allows_anonymous())
         self._started_at = trio.current_time()
+        #: Where messages went, while somebody wants to know.
+        self.fates = Fates(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self._services, self.sessions)
         self.plugins = Plugins(self.hooks, self.host, self.scheduler)
@@ -182,6 +185,8 @@ class Node:
             period=10.0,
             name="node",
         )
+        if self.config.trace.on:
+            self.fates.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with trio.CancelScope(shield=True) as scope:
             async with trio.open_nursery() as scheduling:
                 stepping = await scheduling.start(self._step)
@@ -203,6 +208,7 @@ class Node:
                         listener.close()
                     if self._poller is not None:
                         self._poller.close()
+                    self.fates.stop()
                     stepping.cancel()
 
     def _start_errand(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:

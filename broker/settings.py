@@ -284,6 +284,22 @@ class PluginSettings(Section):
         return self.enabled and any("authenticate" in point for point in self.guards)
 
 
+class TraceSettings(Section):
+    """Messages whose way through the broker is kept, so that one can look up what became of them. It is off while both
+    `clients` and `topics` are empty; `trunkline ctl` starts and stops it in a running broker too."""
+
+    clients: tuple[Text, ...] = key((), "Client ids: what they publish, and what is to go to them.")
+    topics: tuple[TopicFilter, ...] = key((), "Topic filters: messages whose topics match, whoever gets them.")
+    max_messages: Whole = key(1000, "Messages kept; the oldest is forgotten.", "messages", ge=1, le=100_000)
+    max_steps: Whole = key(1000, "What is kept to have happened to one message.", "steps", ge=1)
+    payload_bytes: Size = key(256, "Of each payload only the beginning is kept. 0 keeps none.", "bytes", ge=0)
+    max_bytes: Size = key(67_108_864, "Bytes, roughly, that all of it may take.", "bytes", ge=0)
+
+    @property
+    def on(self) -> bool:
+        return bool(self.clients or self.topics)
+
+
 class LimitSettings(Section):
     """Bounds of the whole node."""
 

@@ -1,0 +1,538 @@
+"""Where each message went: what became of it for every subscriber, step by step.
+
+All of it is learned from hooks. They are registered while a trace is on and gone when it is off, so that what nobody
+asks for costs nothing; while it is on, messages that came together are handled one by one. What is kept is bounded by
+number and by bytes: the oldest is forgotten.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from sys import maxsize
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.guid import from_text, to_text
+from trunkline.hooks.points import (
+    DELIVERY_COMPLETED,
+    MESSAGE_ACKED,
+    MESSAGE_DELIVERED,
+    MESSAGE_DROPPED,
+    MESSAGE_PUBLISH,
+    MESSAGE_QUEUED,
+    MESSAGE_ROUTED,
+)
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.topics import matches, parse_shared, validate_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from trunkline.broker.settings import TraceSettings
+    from trunkline.hooks.chain import Hooks
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.points import Point
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
+
+ROUTED: Final = "routed"
+QUEUED: Final = "queued"
+DELIVERED: Final = "delivered"
+ACKED: Final = "acked"
+COMPLETED: Final = "completed"
+DROPPED: Final = "dropped"
+#: Of a message that its publisher was rid of, and that went nowhere yet.
+HELD: Final = "held"
+
+NO_SUBSCRIBERS: Final = "no_subscribers"
+#: Reasons for which a message may go no further than its publisher. Some can befall a delivery too.
+_BEFORE_ROUTING: Final = frozenset({NO_SUBSCRIBERS, "not_authorized", "hook", "receive_maximum", "session_ended"})
+
+#: About what is taken by a message without its payload, a subscriber and a step, in bytes.
+_MESSAGE_BYTES: Final = 700
+_SUBSCRIBER_BYTES: Final = 200
+_STEP_BYTES: Final = 100
+#: Topics of which is remembered whether they are traced.
+_TOPICS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    #: Seconds since the epoch.
+    at: float
+    word: str
+    #: Why, if it was dropped.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a message for one subscriber."""
+
+    client_id: str
+    #: The word of the last step; empty if there was none.
+    state: str
+    #: Why, if it was dropped.
+    reason: str
+    #: How often it was written to the client's connection.
+    deliveries: int
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return "did not go there"
+        words = ", ".join(step.word for step in self.steps)
+        return f"{words} ({self.reason})" if self.reason else words
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message, and how many subscribers it came how far with. One subscriber counts in several of them."""
+
+    guid: str
+    topic: str
+    #: The topic that its publisher named: another one, if a hook has changed it.
+    published_to: str
+    publisher: str
+    qos: int
+    retain: bool
+    #: Its beginning, and the length of the whole.
+    payload: bytes
+    size: int
+    #: Seconds since the epoch.
+    published_at: float
+    #: "routed", "dropped", or "held" (by a hook that took it, or until its PUBREL); empty if it was published before the
+    #: trace began, or has been forgotten since.
+    state: str
+    #: Why, if it was dropped before it was routed to anybody.
+    reason: str
+    receivers: int
+    #: Where it waits now.
+    waiting: int
+    delivered: int
+    acked: int
+    completed: int
+    dropped: int
+    #: Steps that were not kept, because there were too many.
+    left_out: int
+
+
+class Record:
+    """One message. What is read from it is how things stand now; it may be read in any thread."""
+
+    __slots__ = (
+        "_content",
+        "_fates",
+        "_own",
+        "begun",
+        "guid",
+        "kept",
+        "left_out",
+        "number",
+        "payload",
+        "properties",
+        "published_at",
+        "published_to",
+        "publisher",
+        "qos",
+        "retain",
+        "routed",
+        "size",
+        "steps",
+        "topic",
+        "weight",
+        "whole",
+    )
+
+    def __init__(self, message: Message, number: int, payload_bytes: int, whole: bool) -> None:
+        """`whole`: it is traced for its own sake, and not only for some of its subscribers."""
+        self.guid = message.guid
+        #: In the order in which messages were first heard of.
+        self.number = number
+        self.published_to = message.topic
+        self.publisher = message.publisher
+        self.published_at = message.timestamp
+        self.whole = whole
+        #: Has it been traced from its publication on?
+        self.begun = False
+        self.routed = False
+        #: Has it not been forgotten?
+        self.kept = True
+        self.steps = 0
+        #: Steps that were not kept, because there were too many.
+        self.left_out = 0
+        #: Bytes, roughly.
+        self.weight = self._content = 0
+        self._own: list[tuple[float, str, str]] = []
+        self._fates: dict[str, list[tuple[float, str, str]]] = {}
+        self.take(message, payload_bytes)
+
+    def take(self, message: Message, payload_bytes: int) -> int:
+        """The message as it is now: a hook may have changed it. Returns how much heavier it has become."""
+        self.topic = message.topic
+        self.qos = message.qos
+        self.retain = message.retain
+        self.size = len(message.payload)
+        self.payload = message.payload[:payload_bytes]
+        self.properties: Properties = message.properties
+        content = _MESSAGE_BYTES + len(self.payload)
+        if message.properties:
+            content += len(repr(message.properties))
+        change = content - self._content
+        self._content = content
+        self.weight += change
+        return change
+
+    def add(self, client_id: str, at: float, word: str, reason: str) -> int:
+        """A step for one subscriber, or without a client id for the message as a whole. Returns how much heavier it has
+        become."""
+        self.steps += 1
+        steps = self._fates.get(client_id) if client_id else self._own
+        weight = _STEP_BYTES
+        if steps is None:
+            steps = self._fates[client_id] = []
+            weight += _SUBSCRIBER_BYTES
+        steps.append((at, word, reason))
+        self.weight += weight
+        return weight
+
+    @property
+    def state(self) -> str:
+        """Of the message as a whole: "routed", "dropped", "held" or unknown, which is empty."""
+        if self._own:
+            return self._own[-1][1]
+        return HELD if self.begun else ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was dropped as a whole."""
+        return self._own[-1][2] if self._own else ""
+
+    @property
+    def own_steps(self) -> tuple[Step, ...]:
+        """Those of the message as a whole."""
+        return tuple([Step(*step) for step in self._own])
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Client ids of those that have a fate, in the order in which it was heard of."""
+        return tuple(self._fates)
+
+    def concerns(self, client_id: str) -> bool:
+        """Did the client publish it, or was it to go to it?"""
+        return client_id == self.publisher or client_id in self._fates
+
+    def fate(self, client_id: str) -> Fate:
+        """With no steps, if it was not to go there."""
+        steps = tuple([Step(*step) for step in self._fates.get(client_id, ())])
+        last = steps[-1] if steps else Step(0.0, "", "")
+        deliveries = sum(step.word == DELIVERED for step in steps)
+        return Fate(client_id, last.word, last.reason, deliveries, steps)
+
+    def row(self) -> MessageRow:
+        lives = [(steps[-1][1], {word for _, word, _ in steps}) for steps in list(self._fates.values())]
+        return MessageRow(
+            to_text(self.guid),
+            self.topic,
+            self.published_to,
+            self.publisher,
+            self.qos,
+            self.retain,
+            self.payload,
+            self.size,
+            self.published_at,
+            self.state,
+            self.reason,
+            len(lives),
+            sum(last == QUEUED for last, _ in lives),
+            sum(DELIVERED in words for _, words in lives),
+            sum(ACKED in words for _, words in lives),
+            sum(COMPLETED in words for _, words in lives),
+            sum(last == DROPPED for last, _ in lives),
+            self.left_out,
+        )
+
+
+class Fates:
+    """The traced messages of a node. Off until `start`."""
+
+    def __init__(self, hooks: Hooks, wall: Callable[[], float], settings: TraceSettings) -> None:
+        """`wall` is the time in seconds since the epoch."""
+        self._hooks = hooks
+        self._wall = wall
+        self._settings = settings
+        self._records: dict[int, Record] = {}
+        self._weight = 0
+        self._number = 0
+        #: Messages with this id or a lower one are from before the trace, or may have been forgotten.
+        self._old = 0
+        self._topics_known: dict[str, bool] = {}
+        self._listeners: list[Callable[[Record], None]] = []
+        self.on = False
+        #: What is traced; all messages, if both are empty.
+        self.clients: frozenset[str] = frozenset()
+        self.topics: tuple[str, ...] = ()
+        #: When the trace began, in seconds since the epoch.
+        self.since = 0.0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    # On and off
+
+    def start(self, *, clients: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
+        """Begin a trace, in place of the one that is on: of messages that these clients publish or are to get, and of
+        those whose topics match one of these filters; of all, if there are neither. What was kept is forgotten.
+
+        Raises:
+            ValueError: a topic filter is none.
+        """
+        filters = tuple(map(_plain, topics))
+        self.stop()
+        self.clear()
+        self.clients, self.topics = frozenset(clients), filters
+        self.since = self._wall()
+        self._old = int(self.since * 1_000_000) << 64
+        self._topics_known.clear()
+        self.on = True
+        for point, callback in self._callbacks():
+            self._hooks.add(point, callback, priority=maxsize)
+
+    def stop(self) -> None:
+        """End the trace. What it found stays until `start` or `clear`."""
+        self.on = False
+        for point, callback in self._callbacks():
+            self._hooks.remove(point, callback)
+
+    def clear(self) -> None:
+        """Forget what was found."""
+        self._records.clear()
+        self._weight = 0
+
+    def _callbacks(self) -> Iterator[tuple[Point, Callable[..., None]]]:
+        yield MESSAGE_PUBLISH, self._on_publish
+        yield MESSAGE_ROUTED, self._on_routed
+        yield MESSAGE_QUEUED, self._on_queued
+        yield MESSAGE_DELIVERED, self._on_delivered
+        yield MESSAGE_ACKED, self._on_acked
+        yield DELIVERY_COMPLETED, self._on_completed
+        yield MESSAGE_DROPPED, self._on_dropped
+
+    def listen(self, listener: Callable[[Record], None]) -> None:
+        """Have a callable called with each message that something has become of. It must be short, and not raise."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[Record], None]) -> None:
+        self._listeners.remove(listener)
+
+    # What was found
+
+    def records(self) -> list[Record]:
+        """All that is kept, in the order in which it was first heard of."""
+        return list(self._records.values())
+
+    def message(self, guid: str) -> MessageRow:
+        """
+        Raises:
+            ValueError: this is no message id.
+            LookupError: no such message is kept.
+        """
+        return self._found(guid).row()
+
+    def messages(
+        self, *, topic: str = "#", client: str = "", before: str = "", limit: int = 100, scan: int = 10_000
+    ) -> tuple[list[MessageRow], str | None]:
+        """The next messages before the message id `before`, newest first, and the cursor of the next page; None at the
+        end. Only those whose topic matches, and that the client published or was to get.
+
+        It looks at no more than `scan` messages, so a page may be short, even empty, and yet not be the last.
+
+        Raises:
+            ValueError: the topic filter or message id is none.
+        """
+        topic = _plain(topic)
+        guids = sorted(self._records)
+        at = bisect_left(guids, from_text(before)) if before else len(guids)
+        rows: list[MessageRow] = []
+        for guid in reversed(guids[max(0, at - scan) : at]):
+            record = self._records[guid]
+            at -= 1
+            if (not client or record.concerns(client)) and _takes(topic, record):
+                rows.append(record.row())
+                if len(rows) == limit:
+                    break
+        return rows, to_text(guids[at]) if at > 0 else None
+
+    def fate(self, guid: str, client_id: str) -> Fate:
+        """
+        Raises:
+            ValueError: this is no message id.
+            LookupError: no such message is kept.
+        """
+        return self._found(guid).fate(client_id)
+
+    def fates(self, guid: str, *, after: str = "", limit: int = 100) -> tuple[list[Fate], str | None]:
+        """What became of a message for the next subscribers behind the client id `after`, in order of client id, and the
+        cursor of the next page; None at the end.
+
+        Raises:
+            ValueError: this is no message id.
+            LookupError: no such message is kept.
+        """
+        record = self._found(guid)
+        following = sorted([client_id for client_id in record.clients if client_id > after])
+        page = [record.fate(client_id) for client_id in following[:limit]]
+        return page, following[limit - 1] if len(following) > limit else None
+
+    def steps(self, guid: str) -> tuple[Step, ...]:
+        """What became of a message as a whole.
+
+        Raises:
+            ValueError: this is no message id.
+            LookupError: no such message is kept.
+        """
+        return self._found(guid).own_steps
+
+    def _found(self, guid: str) -> Record:
+        record = self._records.get(from_text(guid))
+        if record is None:
+            raise LookupError(f"no message {guid} is kept: it was not traced, or has been forgotten")
+        return record
+
+    # What the hooks tell
+
+    def _on_publish(self, client: ClientInfo, message: Message) -> None:
+        if message.guid not in self._records and self._wanted(message):
+            self._tell(self._begin(message))
+
+    def _on_routed(self, message: Message, receivers: tuple[str, ...]) -> None:
+        record = self._records.get(message.guid)
+        whole = self._wanted(message) if record is None else record.whole
+        if not whole:
+            receivers = tuple([client_id for client_id in receivers if client_id in self.clients])
+            if not receivers:
+                return
+        if record is None:
+            record = self._open(message, whole)
+        else:
+            self._weight += record.take(message, self._settings.payload_bytes)
+        record.begun = record.routed = True
+        at = self._wall()
+        if receivers:
+            self._add(record, "", ROUTED, at=at)
+            for client_id in receivers:
+                self._add(record, client_id, ROUTED, at=at)
+        else:
+            self._add(record, "", DROPPED, NO_SUBSCRIBERS, at=at)
+
+    def _on_queued(self, client: ClientInfo, message: Message) -> None:
+        self._note(client, message, QUEUED)
+
+    def _on_delivered(self, client: ClientInfo, message: Message) -> None:
+        self._note(client, message, DELIVERED)
+
+    def _on_acked(self, client: ClientInfo, message: Message) -> None:
+        self._note(client, message, ACKED)
+
+    def _on_completed(self, client: ClientInfo, message: Message) -> None:
+        self._note(client, message, COMPLETED)
+
+    def _on_dropped(self, client: ClientInfo, message: Message, reason: str) -> None:
+        if not self._is_publishers(client, message, reason):
+            self._note(client, message, DROPPED, reason)
+            return
+        record = self._records.get(message.guid)
+        if record is None:
+            if not self._wanted(message):
+                return
+            record = self._begin(message)
+        if record.reason != reason:  # that nobody wants it was seen when it was routed
+            self._add(record, "", DROPPED, reason)
+
+    def _is_publishers(self, client: ClientInfo, message: Message, reason: str) -> bool:
+        """Is it the message itself that was dropped, and not a delivery to the client that published it?"""
+        if reason not in _BEFORE_ROUTING or client.client_id != message.publisher:
+            return False
+        record = self._records.get(message.guid)
+        routed = message.guid <= self._old if record is None else record.routed or not record.begun
+        return not routed or reason == NO_SUBSCRIBERS
+
+    def _note(self, client: ClientInfo, message: Message, word: str, reason: str = "") -> None:
+        record = self._records.get(message.guid)
+        if record is None:
+            # it was retained or queued before, or forgotten meanwhile
+            whole = self._wanted(message)
+            if not whole and client.client_id not in self.clients:
+                return
+            record = self._open(message, whole)
+        elif not record.whole and client.client_id not in self.clients:
+            return
+        self._add(record, client.client_id, word, reason)
+
+    def _wanted(self, message: Message) -> bool:
+        """Is a message traced for its own sake?"""
+        if message.publisher in self.clients or not (self.clients or self.topics):
+            return True
+        if not self.topics:
+            return False
+        topic = message.topic
+        known = self._topics_known.get(topic)
+        if known is None:
+            if len(self._topics_known) >= _TOPICS:
+                self._topics_known.clear()
+            known = self._topics_known[topic] = any(matches(filter, topic) for filter in self.topics)
+        return known
+
+    def _begin(self, message: Message) -> Record:
+        record = self._open(message, whole=True)
+        record.begun = True
+        return record
+
+    def _open(self, message: Message, whole: bool) -> Record:
+        self._number += 1
+        record = self._records[message.guid] = Record(message, self._number, self._settings.payload_bytes, whole)
+        self._weight += record.weight
+        self._forget()
+        return record
+
+    def _add(self, record: Record, client_id: str, word: str, reason: str = "", *, at: float = 0.0) -> None:
+        if record.steps < self._settings.max_steps:
+            weight = record.add(client_id, at or self._wall(), word, reason)
+            if record.kept:
+                self._weight += weight
+                if self._weight > self._settings.max_bytes:
+                    self._forget()
+        else:
+            record.left_out += 1
+        self._tell(record)
+
+    def _tell(self, record: Record) -> None:
+        for listener in self._listeners:
+            listener(record)
+
+    def _forget(self) -> None:
+        """The oldest, until there is room; the newest always has."""
+        settings, records = self._settings, self._records
+        while len(records) > 1 and (len(records) > settings.max_messages or self._weight > settings.max_bytes):
+            gone = records.pop(next(iter(records)))
+            gone.kept = False
+            self._weight -= gone.weight
+            self._old = max(self._old, gone.guid)
+
+
+def _plain(topic_filter: str) -> str:
+    """A filter as topics are compared with it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        validate_filter(topic_filter)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    shared = parse_shared(topic_filter)
+    return topic_filter if shared is None else shared[1]
+
+
+def _takes(topic_filter: str, record: Record) -> bool:
+    return topic_filter == "#" or matches(topic_filter, record.topic) or matches(topic_filter, record.published_to)
