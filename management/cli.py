@@ -1,23 +1,20 @@
 """The command line. What a command starts is handed in, so that the management plane never imports the node."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Never
 
 import click
 
 from trunkline import __version__
-from trunkline.broker.config import FILE_VARIABLE, Config, ConfigError, Loaded, Override, load_with_sources
+from trunkline.broker.config import Config, ConfigError, Loaded, Override, load_with_sources
+from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
 from trunkline.management.config_view import as_json, as_toml
 
 #: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its argument,
 #: and again when it is told to reload.
 Run = Callable[[Callable[[], Config]], int]
-
-FAILED = 1
-#: Of the command or of the configuration.
-BAD_USAGE = 2
 
 
 class _ServeFirst(click.Group):
@@ -35,18 +32,8 @@ def cli() -> None:
     """Trunkline, an MQTT broker. Without a command it serves."""
 
 
-_config_option = click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    metavar="FILE",
-    help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}]",
-)
-
-
 @cli.command()
-@_config_option
+@config_option
 @click.option("--listen", multiple=True, metavar="tcp://HOST:PORT", help="Listen here instead. May be repeated.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="text or json.")
@@ -73,7 +60,7 @@ def config() -> None:
 
 
 @config.command()
-@_config_option
+@config_option
 def check(path: Path | None) -> None:
     """Say whether a broker would start with it, and all that is wrong if not."""
     # imported here: no other command needs them
@@ -83,12 +70,12 @@ def check(path: Path | None) -> None:
     try:
         Security(_load(path).config, Hooks()).load()
     except SecurityError as error:
-        _fail(error.problems, BAD_USAGE)
+        fail(error.problems, BAD_USAGE)
     click.echo("The configuration is good.")
 
 
 @config.command()
-@_config_option
+@config_option
 @click.option("--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True)
 def show(path: Path | None, form: str) -> None:
     """Print every key that is in force and where it comes from. Secrets are not shown."""
@@ -127,11 +114,11 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
             password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
         change_credentials(file, name, password, scram=scram)
     except ValueError as error:
-        _fail([error], BAD_USAGE)
+        fail([error], BAD_USAGE)
     except LookupError as error:
-        _fail([f"{file}: {error.args[0]}"], FAILED)
+        fail([f"{file}: {error.args[0]}"], FAILED)
     except OSError as error:
-        _fail([f"{file}: {error.strerror or error}"], FAILED)
+        fail([f"{file}: {error.strerror or error}"], FAILED)
 
 
 def _load(path: Path | None) -> Loaded:
@@ -142,10 +129,4 @@ def _load(path: Path | None) -> Loaded:
 
 
 def _refuse(error: ConfigError) -> Never:
-    _fail(error.problems, BAD_USAGE)
-
-
-def _fail(problems: Iterable[object], code: int) -> Never:
-    for problem in problems:
-        click.echo(f"trunkline: {problem}", err=True)
-    sys.exit(code)
+    fail(error.problems, BAD_USAGE)

@@ -11,7 +11,8 @@ import trio
 
 from trunkline.broker.config import Config, ConfigError, changes
 from trunkline.management import logs
-from trunkline.management.cli import BAD_USAGE, FAILED, cli
+from trunkline.management.cli import cli
+from trunkline.management.command_line import BAD_USAGE, FAILED
 
 if TYPE_CHECKING:
     from trunkline.broker.node import Node

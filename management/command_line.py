@@ -1,0 +1,30 @@
+"""What all commands share: how they end when something is wrong, and where they find the configuration."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Never
+
+import click
+
+from trunkline.broker.config import FILE_VARIABLE
+
+FAILED: Final = 1
+#: Of the command or of the configuration.
+BAD_USAGE: Final = 2
+
+config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    envvar=FILE_VARIABLE,
+    metavar="FILE",
+    help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}]",
+)
+
+
+def fail(problems: Iterable[object], code: int) -> Never:
+    """Say what is wrong, a line each, and end with this exit code."""
+    for problem in problems:
+        click.echo(f"trunkline: {problem}", err=True)
+    sys.exit(code)
