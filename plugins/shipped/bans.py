@@ -1,0 +1,256 @@
+"""Keeps clients out: by client id, user name, address or network, for a time or for good. Whoever is connected and banned
+is disconnected.
+
+A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). All of it is kept in memory:
+it holds until the plugin stops; what the configuration bans is there again at the next start.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from heapq import nsmallest
+from math import inf, isfinite
+from typing import Final, Self
+
+import trio
+from pydantic import model_validator
+
+from trunkline.broker.units import Duration, Flag, Text, Whole
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.exchange import Exchange
+from trunkline.mqtt.reasons import Reason
+from trunkline.plugins import Context, Settings, Table, hook, setting
+from trunkline.plugins.shipped.ban_list import Ban, BanList, ListFull, normal_form
+
+#: Before any password is looked at.
+FIRST: Final = 10_000
+#: Rows of one listing, when nobody says how many.
+PAGE: Final = 1000
+
+
+class ConfiguredBan(Table):
+    """One that holds for as long as the plugin runs."""
+
+    kind: Text = setting(..., "`client_id`, `username` or `address`.")
+    who: Text = setting(..., 'Which one; for `address` also a CIDR block such as "10.0.0.0/8".')
+    reason: Text = setting("", "Why, for those who read the list. Clients are not told.", max_length=200)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        normal_form(self.kind, self.who)
+        return self
+
+
+class FlappingDetect(Table):
+    """A client id that disconnects more than `max_count` times within `window_time` is banned for `ban_time`."""
+
+    enable: Flag = setting(False, "Whether clients that come and go too often are banned.")
+    max_count: Whole = setting(15, "Disconnections that are put up with.", "disconnections", ge=1, le=10_000)
+    window_time: Duration = setting(60.0, "The time in which they are counted.", "seconds", gt=0)
+    ban_time: Duration = setting(300.0, "How long the client id is banned.", "seconds", gt=0)
+    max_tracked: Whole = setting(
+        10_000, "Client ids whose disconnections are counted at the same time; those seen last are kept.", ge=1
+    )
+
+
+class BansSettings(Settings):
+    """Clients that may not connect."""
+
+    guards = ("client.authenticate", "client.enhanced_authenticate")
+
+    bans: tuple[ConfiguredBan, ...] = setting((), "Bans that hold from the start.")
+    max_bans: Whole = setting(10_000, "Bans at the same time, of all kinds.", "bans", ge=1)
+    flapping_detect: FlappingDetect = setting(FlappingDetect(), "Bans of clients that come and go too often.")
+
+    @property
+    def authenticates(self) -> bool:
+        """It keeps clients out; that it lets the others in proves nothing."""
+        return False
+
+    @model_validator(mode="after")
+    def _room(self) -> Self:
+        if len(self.bans) > self.max_bans:
+            raise ValueError(f"{len(self.bans)} bans are configured, and max_bans is {self.max_bans}")
+        return self
+
+
+class Bans:
+    def __init__(self, context: Context[BansSettings]) -> None:
+        self._context = context
+        self._list = BanList(context.settings.max_bans)
+        self._timers: dict[Ban, Callable[[], None]] = {}
+        self._flapping = context.settings.flapping_detect
+        self._departures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._refused = context.counter("refused", "Connections refused because of a ban.")
+        self._kicked = context.counter("kicked", "Clients disconnected because of a ban.")
+        self._flapped = context.counter("flapped", "Client ids banned because they came and went too often.")
+        context.gauge("count", "Bans in force.", lambda: len(self._list))
+        context.command("list", self.rows)
+        context.command("show", self.show)
+        context.command("add", self.add)
+        context.command("remove", self.remove)
+
+    def start(self) -> None:
+        for entry in self._context.settings.bans:
+            kind, who = normal_form(entry.kind, entry.who)
+            self._ban(Ban(kind, who, entry.reason, "config", self._context.wall))
+
+    # Commands
+
+    def rows(self, after: str = "", limit: str = str(PAGE)) -> list[dict[str, str]]:
+        """Bans in order of kind and who: the next ones behind `after`, which is KIND:WHO of the last one seen."""
+        if not limit.isdecimal() or limit == "0":
+            raise ValueError(f"limit is {limit!r}; it counts bans")
+        by_key = {f"{ban.kind}:{ban.who}": ban for ban in self._list}
+        return [_row(by_key[key]) for key in nsmallest(int(limit), (key for key in by_key if key > after))]
+
+    def show(self, kind: str, who: str) -> list[dict[str, str]]:
+        """The ban of one client id, user name, address or network."""
+        return [_row(self._existing(kind, who))]
+
+    def add(self, kind: str, who: str, seconds: str = "", reason: str = "") -> str:
+        """Ban somebody, for good or for some seconds. An existing ban of the same is replaced."""
+        checked, who = normal_form(kind, who)
+        now = self._context.wall
+        try:
+            self._ban(Ban(checked, who, reason[:200], "command", now, now + _seconds(seconds)))
+        except ListFull as error:
+            raise ValueError(str(error)) from None
+        return f"banned {checked} {who}"
+
+    def remove(self, kind: str, who: str) -> str:
+        """Let somebody in again."""
+        ban = self._existing(kind, who)
+        self._lift(ban)
+        return f"no longer banned: {ban.kind} {ban.who}"
+
+    def _existing(self, kind: str, who: str) -> Ban:
+        checked, who = normal_form(kind, who)
+        ban = self._list.get(checked, who)
+        if ban is None:
+            raise LookupError(f"there is no ban of {checked} {who}")
+        return ban
+
+    # Who may come in
+
+    @hook("client.authenticate", priority=FIRST)
+    def check_client(self, client: ClientInfo, password: bytes | None) -> Deny | None:
+        return self._check(client)
+
+    @hook("client.enhanced_authenticate", priority=FIRST)
+    def check_exchange(self, client: ClientInfo, exchange: Exchange) -> Deny | None:
+        return self._check(client)
+
+    def _check(self, client: ClientInfo) -> Deny | None:
+        if self._find(client) is None:
+            return None
+        self._refused.add()
+        return Deny(Reason.BANNED)
+
+    @hook("client.connected", priority=FIRST)
+    def check_name(self, client: ClientInfo) -> None:
+        """An authenticator may have found out another user name than the one that the client gave."""
+        if self._find(client) is not None:
+            self._kick(client.client_id)
+
+    def _find(self, client: ClientInfo) -> Ban | None:
+        return self._list.find(client.client_id, client.username, client.peer and client.peer[0])
+
+    # Bans
+
+    def _ban(self, ban: Ban) -> None:
+        """
+        Raises:
+            ListFull: there is no room for it.
+        """
+        old = self._list.get(ban.kind, ban.who)
+        self._list.add(ban)
+        if old is not None:
+            self._forget_timer(old)
+        if ban.until < inf:
+            self._timers[ban] = self._context.after(ban.until - self._context.wall, self._lift, ban)
+        if ban.kind == "client_id":
+            if self._context.client(ban.who) is not None:
+                self._kick(ban.who)
+        else:
+            self._context.nursery.start_soon(self._kick_all)
+
+    def _lift(self, ban: Ban) -> None:
+        self._list.remove(ban.kind, ban.who)
+        self._forget_timer(ban)
+        self._context.clear_alarm("full")
+
+    def _forget_timer(self, ban: Ban) -> None:
+        cancel = self._timers.pop(ban, None)
+        if cancel is not None:
+            cancel()
+
+    async def _kick_all(self) -> None:
+        """Whoever is connected and banned, page by page, so that nobody waits for long."""
+        page = self._context.clients()
+        while page:
+            for client in page:
+                address = None if client.peer is None else client.peer.rpartition(":")[0]
+                if client.connected and self._list.find(client.client_id, client.username, address) is not None:
+                    self._kick(client.client_id)
+            await trio.lowlevel.checkpoint()
+            page = self._context.clients(page[-1].client_id)
+
+    def _kick(self, client_id: str) -> None:
+        # 0x8A is a reason for CONNACK alone
+        if self._context.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "banned"):
+            self._kicked.add()
+
+    # Flapping
+
+    @hook("client.disconnected")
+    def count_departure(self, client: ClientInfo, reason: Reason, text: str) -> None:
+        flapping, client_id = self._flapping, client.client_id
+        if not flapping.enable or self._list.get("client_id", client_id) is not None:
+            return
+        now = self._context.now
+        times = self._departures.pop(client_id, None) or deque[float](maxlen=flapping.max_count + 1)
+        times.append(now)
+        if len(times) <= flapping.max_count or now - times[0] > flapping.window_time:
+            self._departures[client_id] = times
+            if len(self._departures) > flapping.max_tracked:
+                self._departures.popitem(last=False)
+            return
+        wall = self._context.wall
+        words = f"disconnected {len(times)} times within {now - times[0]:.0f} s"
+        try:
+            self._ban(Ban("client_id", client_id, words, "flapping", wall, wall + flapping.ban_time))
+        except ListFull as error:
+            self._context.raise_alarm("full", f"{error}; client ids that come and go too often are let in")
+            return
+        self._flapped.add()
+        self._context.logger.warning("%s is banned for %g s: %s", client_id, flapping.ban_time, words)
+
+
+def _row(ban: Ban) -> dict[str, str]:
+    return {
+        "kind": ban.kind,
+        "who": ban.who,
+        "until": "" if ban.until == inf else _moment(ban.until),
+        "by": ban.by,
+        "reason": ban.reason,
+        "at": _moment(ban.at),
+    }
+
+
+def _seconds(text: str) -> float:
+    if not text:
+        return inf
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not (isfinite(seconds) and seconds > 0):
+        raise ValueError(f"seconds is {text!r}; it is a number above 0, or left out for a ban that stays")
+    return seconds
+
+
+def _moment(seconds: float) -> str:
+    """UTC, to the second. What a calendar does not reach is in year 9999."""
+    return datetime.fromtimestamp(min(seconds, 253402300799.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
