@@ -47,6 +47,7 @@ class Config(Section):
     log: settings.LogSettings = settings.LogSettings()
     trace: settings.TraceSettings = settings.TraceSettings()
     limits: settings.LimitSettings = settings.LimitSettings()
+    control: settings.ControlSettings = settings.ControlSettings()
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
 
@@ -305,7 +306,7 @@ class _Reader:
             file = value_at(config, path)
             if not isinstance(file, Path):
                 continue
-            if path == ("log", "file"):
+            if path in (("log", "file"), ("control", "path")):
                 if not file.absolute().parent.is_dir():
                     self.complain(self._source(path), path, f"no folder {file.parent}")
             elif not file.exists() or file.is_dir():

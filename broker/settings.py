@@ -265,6 +265,31 @@ class LogSettings(Section):
     file: OptionalPath = key(None, "File that the log is appended to. Standard error when it is not set.")
 
 
+class ControlSettings(Section):
+    """The control socket, by which `trunkline ctl` reaches a running broker."""
+
+    enabled: OptionalFlag = key(
+        None,
+        "Whether there is one. When it is not set, there is one if `path` is set, and in a broker of its own, which goes "
+        "on without it where the usual place cannot be had; a broker inside another process has none.",
+    )
+    path: OptionalPath = key(
+        None,
+        "Where it is. When it is not set, `trunkline/NODE.sock` in `$XDG_RUNTIME_DIR`, or else `trunkline-UID/NODE.sock` "
+        "in the system's folder for temporary files.",
+    )
+    transport: Literal["auto", "unix", "tcp"] = key(
+        "auto",
+        "A Unix socket, or a loopback TCP port that is written to the file together with a token. `auto` takes a Unix "
+        "socket where there are any.",
+    )
+    max_connections: Whole = key(16, "Connections at the same time; further ones are refused.", "connections", ge=1)
+    max_frame_size: Size = key(16_777_216, "Largest request, and largest answer.", "bytes", ge=65_536, le=1_073_741_824)
+    idle_timeout: Duration = key(
+        300.0, "A connection that asks nothing, or reads nothing, for so long is closed.", "seconds", gt=0
+    )
+
+
 class PluginSettings(Section):
     """Every plugin has these keys, besides its own. A section of its name, even an empty one, is all it takes to have it
     run."""

@@ -4,8 +4,11 @@ cursor of the next page is the key of the last row."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nsmallest
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.mqtt.topics import SHARE_PREFIX
 
 if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.properties import Properties
-    from trunkline.router import RetainedStore, Router
+    from trunkline.router import Options, RetainedStore, Route, Router
+
+#: Bytes of a retained payload that a listing shows.
+HEAD: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,36 @@ class RetainedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RetainedHead:
+    """A retained message as it is listed: of a payload only the beginning, so that a page is never large."""
+
+    topic: str
+    payload: bytes
+    #: Bytes of the whole payload.
+    size: int
+    qos: int
+    publisher: str
+    #: Seconds since the epoch.
+    timestamp: float
+    #: Seconds that are left; None is for ever.
+    expires_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverRow:
+    """Who would get a message of a topic: a client, or one member of a shared group."""
+
+    client_id: str
+    #: The shared filter, `$share/group/filter`; empty for a client of its own.
+    group: str
+    qos: int
+    #: Is anybody there to get it at once?
+    connected: bool
+    #: Of a group, how many share; otherwise 1.
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
 class HookRow:
     """A callback registered at a hook point."""
 
@@ -123,22 +159,25 @@ def subscription_rows(
 ) -> list[SubscriptionRow]:
     """The next subscriptions behind the filter and client id `after`."""
     return [
-        SubscriptionRow(
-            row.filter,
-            row.client_id,
-            row.options.qos,
-            row.options.no_local,
-            row.options.retain_as_published,
-            row.options.retain_handling,
-            row.options.identifier,
-        )
-        for row in router.listing.subscriptions(after, limit)
+        _subscription_row(row.filter, row.client_id, row.options) for row in router.listing.subscriptions(after, limit)
     ]
+
+
+def _subscription_row(filter: str, client_id: str, options: Options) -> SubscriptionRow:
+    return SubscriptionRow(
+        filter,
+        client_id,
+        options.qos,
+        options.no_local,
+        options.retain_as_published,
+        options.retain_handling,
+        options.identifier,
+    )
 
 
 def route_rows(router: Router[Any], after: str = "", limit: int = 100) -> list[RouteRow]:
     """The next topic filters behind `after`."""
-    return [RouteRow(filter, len(router.targets(filter))) for filter in router.listing.filters(after, limit)]
+    return [RouteRow(filter, router.count(filter)) for filter in router.listing.filters(after, limit)]
 
 
 def retained_row(message: Message, retained: RetainedStore, now: float) -> RetainedRow:
@@ -162,9 +201,48 @@ def retained_rows(
     return [retained_row(message, retained, now) for message in page], cursor
 
 
+def retained_heads(
+    retained: RetainedStore, now: float, after: str, limit: int, filter: str, scan: int
+) -> tuple[list[RetainedHead], str | None]:
+    """As `retained_rows`, with the beginnings of payloads; no more than `scan` topics are looked at."""
+    page, cursor = retained.page(now, after=after, limit=limit, filter=filter, scan=scan)
+    rows = [retained_row(message, retained, now) for message in page]
+    return [
+        RetainedHead(
+            row.topic, row.payload[:HEAD], len(row.payload), row.qos, row.publisher, row.timestamp, row.expires_in
+        )
+        for row in rows
+    ], cursor
+
+
+def receiver_rows(route: Route[Any], after: int, limit: int) -> list[ReceiverRow]:
+    """The next receivers behind the first `after` ones: clients as they subscribed, then shared groups."""
+    rows = [
+        ReceiverRow(target.subscriber.client_id, "", target.qos, target.subscriber.online, 1)
+        for target in route.targets[after : after + limit]
+    ]
+    begin = max(0, after - len(route.targets))
+    for group in route.groups[begin : begin + limit - len(rows)]:
+        members = list(group)
+        online = any(member.subscriber.online for member in members)
+        qos = max((member.qos for member in members), default=0)
+        rows.append(ReceiverRow("", f"{SHARE_PREFIX}{group.name}/{group.filter}", qos, online, len(members)))
+    return rows
+
+
 def hook_rows(hooks: Hooks, owner_of: Any) -> list[HookRow]:
     """All callbacks, in the order in which they run. `owner_of` names the plugin of a callback."""
     return [
         HookRow(entry.point.name, entry.name, entry.priority, entry.crashes, owner_of(entry.callback))
         for entry in hooks.listing()
     ]
+
+
+def subscriptions_of(actor: SessionActor, filter: str | None, after: str, limit: int) -> list[SubscriptionRow]:
+    """The next subscriptions of a client behind the topic filter `after`, or the one of them with this very filter."""
+    client_id, known = actor.session.client_id, actor.session.subscriptions
+    if filter is not None:
+        filters = [filter] if filter in known and filter > after else []
+    else:
+        filters = nsmallest(limit, [each for each in known if each > after])
+    return [_subscription_row(each, client_id, known[each]) for each in filters]

@@ -157,6 +157,14 @@ class Router(Generic[S]):
             return []
         return [entry] if isinstance(entry, Target) else list(entry.targets.values())
 
+    def count(self, filter: str) -> int:
+        """How many subscriptions a filter has; a shared one, how many members its group."""
+        if filter[:1] == "$" and parse_shared(filter) is not None:
+            group = self.group(filter)
+            return 0 if group is None else len(group)
+        entry = self._plain.get(filter)
+        return len(entry.targets) if isinstance(entry, Fanout) else int(entry is not None)
+
     def export(self) -> Iterator[dict[str, object]]:
         """All subscriptions as plain values, by filter and in the order of subscription. They may change in between."""
         for filter in self.listing:

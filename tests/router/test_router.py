@@ -225,3 +225,14 @@ def test_a_shared_filter_with_dollar_topics(router: Router[Client]) -> None:
     router.subscribe(Client("c"), "$share/h/$SYS/#", Options())
     assert [group.name for group in router.match("$SYS/x").groups] == ["h"]
     assert [group.name for group in router.match("x").groups] == ["g"]
+
+
+def test_count_of_a_filter(router: Router[Client]) -> None:
+    a, b = Client("a"), Client("b")
+    for filter in ("t", "t/#", "$share/g/t", "$share/h/t"):
+        assert router.count(filter) == 0
+        router.subscribe(a, filter, Options())
+        assert router.count(filter) == 1
+        router.subscribe(b, filter, Options())
+        router.subscribe(b, filter, Options(qos=1))
+        assert router.count(filter) == 2 == len(router.targets(filter))

@@ -1,0 +1,219 @@
+"""Routes, retained messages, and publishing."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import trio
+
+from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.broker.places import nearest
+from trunkline.management.operations.registry import (
+    AT_ONCE,
+    Administered,
+    After,
+    BadRequest,
+    Limit,
+    NotFound,
+    Page,
+    Refused,
+    operation,
+    page_size,
+    plain_row,
+)
+from trunkline.management.views import (
+    ReceiverRow,
+    RetainedHead,
+    RouteRow,
+    receiver_rows,
+    retained_heads,
+    retained_row,
+    route_rows,
+)
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.strings import encode_string
+from trunkline.mqtt.topics import validate_filter, validate_name
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.properties import Properties
+
+#: Retained topics that are looked at for one of a similar name.
+NEIGHBOURS = 100
+
+Topic = Annotated[str, "The topic name."]
+Payload = Annotated[bytes, "What to publish."]
+Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
+Expiry = Annotated[int | None, "Seconds after which nobody gets it any more."]
+ContentType = Annotated[str | None, "What the payload is, for 5.0 clients."]
+UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clients."]
+
+
+# Routes
+
+
+@operation("routes.list", cursor=lambda row: row.filter)
+def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[RouteRow]:
+    """Topic filters that somebody has subscribed to, each with the number of subscribers."""
+    limit = page_size(limit)
+    rows = route_rows(broker.router, after, limit)
+    return Page(rows, rows[-1].filter if len(rows) == limit else None)
+
+
+@operation("routes.lookup")
+def look_up(
+    broker: Administered, topic: Topic, after: Annotated[int, "Leave out so many."] = 0, limit: Limit = AT_ONCE
+) -> Page[ReceiverRow]:
+    """Who would get a message of this topic: clients as they subscribed, then shared groups. Who comes or goes while it is
+    listed may be missing, or come twice."""
+    limit = page_size(limit)
+    validate_name(topic)
+    if after < 0:
+        raise BadRequest(f"after: {after}: accepted is a whole number, 0 or more")
+    rows = receiver_rows(broker.router.match(topic), after, limit)
+    return Page(rows, after + len(rows) if len(rows) == limit else None)
+
+
+# Retained messages
+
+
+@operation("retained.list", cursor=lambda row: row.topic)
+async def list_retained(
+    broker: Administered,
+    filter: Annotated[str, "Only topics that match. '#' is all, with those that begin with '$'."] = "#",
+    after: After = "",
+    limit: Limit = AT_ONCE,
+) -> Page[RetainedHead]:
+    """Retained messages, in order of topic, each with the beginning of its payload."""
+    limit = page_size(limit)
+    validate_filter(filter)
+    rows: list[RetainedHead] = []
+    cursor: str | None = after
+    while cursor is not None and len(rows) < limit:
+        some, cursor = retained_heads(
+            broker.retained, trio.current_time(), cursor, limit - len(rows), filter, scan=AT_ONCE
+        )
+        rows += some
+        await trio.lowlevel.checkpoint()
+    return Page(rows, cursor)
+
+
+@operation("retained.show")
+def show_retained(broker: Administered, topic: Topic) -> dict[str, object]:
+    """The retained message of a topic, with its whole payload."""
+    return plain_row(retained_row(_retained(broker, topic), broker.retained, trio.current_time()))
+
+
+@operation("retained.set")
+def set_retained(
+    broker: Administered,
+    topic: Topic,
+    payload: Payload,
+    qos: Qos = 0,
+    expiry: Expiry = None,
+    content_type: ContentType = None,
+    user_properties: UserProperties = None,
+) -> dict[str, object]:
+    """Publish a message in the broker's own name, and retain it."""
+    if not payload:
+        raise BadRequest("payload: an empty one would delete the retained message: use retained.delete")
+    message = _message(broker, topic, payload, qos, True, expiry, content_type, user_properties)
+    receivers = broker.host.publish(message)
+    kept = broker.retained.get(topic, trio.current_time())
+    if kept is None or kept.guid != message.guid:
+        raise Refused(
+            f"published, but not retained: {broker.retained.max_messages} messages of "
+            f"{broker.retained.max_payload_size} bytes at most are kept"
+            if broker.config.retained.enabled
+            else "published, but not retained: retained.enabled is false"
+        )
+    return {"topic": topic, "receivers": receivers}
+
+
+@operation("retained.delete")
+async def delete_retained(
+    broker: Administered, topic: Annotated[str, "The topic name, or a topic filter for all that match."]
+) -> dict[str, object]:
+    """Delete retained messages. Subscribers are not told."""
+    if "+" not in topic and "#" not in topic:
+        topics = [_retained(broker, topic).topic]
+        _delete(broker, topics)
+        return {"deleted": 1}
+    validate_filter(topic)
+    deleted = 0
+    cursor: str | None = ""
+    while cursor is not None:
+        page, cursor = broker.retained.page(
+            trio.current_time(), after=cursor, limit=AT_ONCE, filter=topic, scan=AT_ONCE
+        )
+        _delete(broker, [message.topic for message in page])
+        deleted += len(page)
+        await trio.lowlevel.checkpoint()
+    if not deleted:
+        raise NotFound(f"no retained message matches {topic!r}")
+    return {"deleted": deleted}
+
+
+def _delete(broker: Administered, topics: list[str]) -> None:
+    for topic in topics:
+        broker.retained.delete(topic)
+    broker.alarms.deactivate(RETAINED_FULL)
+
+
+def _retained(broker: Administered, topic: str) -> Message:
+    validate_name(topic)
+    now = trio.current_time()
+    found = broker.retained.get(topic, now)
+    if found is None:
+        rows, _ = broker.retained.page(now, after=topic[: len(topic) // 2], limit=NEIGHBOURS, scan=NEIGHBOURS)
+        raise NotFound(
+            f"no message is retained at {topic!r}{nearest(topic, [row.topic for row in rows if len(row.topic) <= 256])}"
+        )
+    return found
+
+
+# Publishing
+
+
+@operation("publish")
+def publish(
+    broker: Administered,
+    topic: Topic,
+    payload: Payload = b"",
+    qos: Qos = 0,
+    retain: Annotated[bool, "Keep it for later subscribers."] = False,
+    expiry: Expiry = None,
+    content_type: ContentType = None,
+    user_properties: UserProperties = None,
+) -> dict[str, object]:
+    """Publish in the broker's own name. Neither access rules nor hooks at `message.publish` are asked."""
+    return {
+        "topic": topic,
+        "receivers": broker.host.publish(
+            _message(broker, topic, payload, qos, retain, expiry, content_type, user_properties)
+        ),
+    }
+
+
+def _message(
+    broker: Administered,
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    expiry: int | None,
+    content_type: str | None,
+    user_properties: dict[str, str] | None,
+) -> Message:
+    properties: Properties = {}
+    if expiry is not None:
+        if not 0 <= expiry <= 0xFFFF_FFFF:
+            raise BadRequest(f"expiry: {expiry}: accepted is a whole number of seconds, 0 to 4294967295")
+        properties["message_expiry_interval"] = expiry
+    if content_type is not None:
+        properties["content_type"] = content_type
+    if user_properties:
+        properties["user_property"] = tuple(user_properties.items())
+    for text in (topic, content_type or "", *(part for pair in (user_properties or {}).items() for part in pair)):
+        try:
+            encode_string(text)
+        except ValueError as error:
+            raise BadRequest(f"{text!r:.80}: {error}") from None
+    return broker.host.message(topic, payload, qos, retain, properties, "")

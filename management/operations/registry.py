@@ -1,0 +1,265 @@
+"""What an operation is: a function of a running broker, with a name and typed arguments.
+
+The control socket runs operations by name, `trunkline ctl` makes its commands of them. What an operation takes and says
+about itself stands in its signature and in its docstring, nowhere else.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import trio
+
+from trunkline.broker.places import nearest
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.plugins.errors import PluginError
+
+if TYPE_CHECKING:
+    from trunkline.actors import Scheduler
+    from trunkline.broker.alarms import Alarms
+    from trunkline.broker.config import Config
+    from trunkline.broker.host import NodeHost
+    from trunkline.broker.listeners import Listener
+    from trunkline.broker.metrics import Rates
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.session.directory import Directory
+    from trunkline.hooks.chain import Hooks
+    from trunkline.plugins.manager import Plugins
+    from trunkline.router import RetainedStore, Router
+
+#: Rows of a page, and what a listing looks at without giving others their turn.
+AT_ONCE: Final = 500
+#: Seconds that an operation waits for its effect before it answers all the same.
+SETTLING: Final = 1.0
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Where the next page begins: the key of the last row that was looked at.
+Cursor: TypeAlias = str | int | list[str]
+
+
+class Administered(Protocol):
+    """A running broker as operations see it. The node is one."""
+
+    config: "Config"
+    hooks: "Hooks"
+    scheduler: "Scheduler"
+    retained: "RetainedStore"
+    router: "Router[Subscriber]"
+    listeners: "list[Listener]"
+    alarms: "Alarms"
+    sessions: "Directory"
+    host: "NodeHost"
+    plugins: "Plugins"
+    rates: "Rates"
+    started_at: float
+    #: Reads the configuration anew; None where the broker is part of somebody else's process.
+    read: "Callable[[], Config] | None"
+
+    async def figures(self) -> dict[str, int]: ...
+    def reload(self) -> None: ...
+
+
+class OperationError(Exception):
+    """The answer is no. The text is for whoever asked."""
+
+    code: ClassVar[str]
+
+
+class NotFound(OperationError):
+    """What was named is not there."""
+
+    code = "not_found"
+
+
+class Refused(OperationError):
+    """It is there, and cannot be done."""
+
+    code = "refused"
+
+
+class BadRequest(OperationError):
+    """There is no such operation, or it does not take these arguments."""
+
+    code = "bad_request"
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[R]):
+    """Some rows of a listing, and where the next page begins; None at the end. A page may be short and yet not the last."""
+
+    rows: list[R]
+    next: Cursor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    #: `str`, `bytes`, `int`, `float`, `bool`, or the form of a `Literal`, list or dict.
+    kind: Any
+    required: bool
+    default: object
+    doc: str
+
+    def check(self, value: object) -> None:
+        """
+        Raises:
+            BadRequest: the value is of another kind.
+        """
+        if not (_fits(value, self.kind) or (value is None and self.default is None and not self.required)):
+            raise BadRequest(f"{self.name}: {value!r:.80}: accepted is {_words(self.kind)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A function with its name. `cursor` is there for listings: from a row to where the page behind it begins."""
+
+    name: str
+    doc: str
+    arguments: tuple[Argument, ...]
+    function: Callable[..., Any]
+    cursor: Callable[[Any], Cursor] | None
+
+    async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
+        """
+        Raises:
+            OperationError: it cannot be done.
+        """
+        known = {argument.name: argument for argument in self.arguments}
+        for name, value in arguments.items():
+            if name not in known:
+                hint = nearest(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
+                raise BadRequest(f"{self.name} takes no argument {name!r}{hint}")
+            known[name].check(value)
+        missing = [name for name, argument in known.items() if argument.required and name not in arguments]
+        if missing:
+            raise BadRequest(f"{self.name} needs {', '.join(missing)}")
+        try:
+            result = self.function(broker, **arguments)
+            return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
+        except ProtocolError as error:
+            raise BadRequest(str(error)) from error
+        except PluginError as error:
+            raise Refused("; ".join(error.problems)) from error
+
+
+OPERATIONS: Final[dict[str, Operation]] = {}
+
+
+def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Callable[[F], F]:
+    """Register a function, plain or async. Its first argument is the broker; each further one is
+    `Annotated[type, "what it means"]`."""
+
+    def register(function: F) -> F:
+        OPERATIONS[name] = Operation(name, inspect.getdoc(function) or "", _arguments(function), function, cursor)
+        return function
+
+    return register
+
+
+def find(name: str) -> Operation:
+    """
+    Raises:
+        BadRequest: there is none of this name.
+    """
+    found = OPERATIONS.get(name)
+    if found is None:
+        raise BadRequest(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
+    return found
+
+
+def plain_row(row: Any) -> dict[str, Any]:
+    """A row as a dict, in the order of its fields."""
+    if isinstance(row, dict):
+        return cast("dict[str, Any]", row)
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+async def settled(broker: Administered) -> None:
+    """Wait until what was asked of the broker's actors is done, so that who looks next sees it."""
+    with trio.move_on_after(SETTLING):
+        await broker.scheduler.drained()
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[Argument, ...]:
+    hints = get_type_hints(function, include_extras=True)
+    found: list[Argument] = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        kind, doc = get_args(hints[parameter.name])
+        required = parameter.default is parameter.empty
+        found.append(
+            Argument(parameter.name, _without_none(kind), required, None if required else parameter.default, doc)
+        )
+    return tuple(found)
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) is UnionType:
+        (kind,) = [each for each in get_args(kind) if each is not NoneType]
+    return kind
+
+
+def _fits(value: object, kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return any(value == each and type(value) is type(each) for each in inner)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(each, inner[0]) for each in cast("list[object]", value))
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            _fits(name, inner[0]) and _fits(each, inner[1])
+            for name, each in cast("dict[object, object]", value).items()
+        )
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
+
+
+_KINDS: Final = {
+    str: "text",
+    bytes: "bytes",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of text",
+    dict: "a table of text",
+}
+
+
+def _words(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(str(each) for each in get_args(kind))
+    return _KINDS[get_origin(kind) or kind]
+
+
+#: Arguments that several operations have.
+After = Annotated[str, "Begin behind this one."]
+Limit = Annotated[int, "How many rows a page has at most."]
+
+
+def page_size(limit: int) -> int:
+    """
+    Raises:
+        BadRequest: nothing can be listed so.
+    """
+    if limit < 1:
+        raise BadRequest(f"limit: {limit}: accepted is a whole number, 1 or more")
+    return min(limit, AT_ONCE)
