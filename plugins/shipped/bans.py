@@ -79,7 +79,7 @@ class Bans:
     def __init__(self, context: Context[BansSettings]) -> None:
         self._context = context
         self._list = BanList(context.settings.max_bans)
-        self._timers: dict[Ban, Callable[[], None]] = {}
+        self._timers = dict[Ban, Callable[[], None]]()
         self._flapping = context.settings.flapping_detect
         self._departures: OrderedDict[str, deque[float]] = OrderedDict()
         self._refused = context.counter("refused", "Connections refused because of a ban.")
