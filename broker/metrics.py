@@ -21,6 +21,7 @@ class DropReason(Enum):
     NOT_AUTHORIZED = "messages.dropped.not_authorized"
     HOOK = "messages.dropped.hook"
     RECEIVE_MAXIMUM = "messages.dropped.receive_maximum"
+    UNRELEASED = "messages.dropped.session_ended"
 
     READ_NOT_AUTHORIZED = "delivery.dropped.not_authorized"
     TOO_LARGE = "delivery.dropped.too_large"
@@ -31,6 +32,9 @@ class DropReason(Enum):
     SESSION_ENDED = "delivery.dropped.session_ended"
     EXPIRED = "delivery.dropped.expired"
     DELIVERY_HOOK = "delivery.dropped.hook"
+    REFUSED = "delivery.dropped.refused"
+    #: Not lost: another member of its shared group gets it.
+    REDISPATCHED = "delivery.redispatched"
 
     @property
     def word(self) -> str:
@@ -89,6 +93,10 @@ class Metrics:
     messages_dropped_receive_maximum: int = counted(
         "messages.dropped.receive_maximum", "QoS 2 messages beyond the limit of those without PUBREL."
     )
+    messages_dropped_session_ended: int = counted(
+        "messages.dropped.session_ended",
+        "QoS 2 messages whose PUBREL had not come when their publisher's session ended.",
+    )
     delivery_dropped: int = counted(
         "delivery.dropped", "Deliveries dropped on the way to one subscriber, for any reason."
     )
@@ -117,6 +125,12 @@ class Metrics:
         "delivery.dropped.expired", "Deliveries that waited longer than their message expiry interval."
     )
     delivery_dropped_hook: int = counted("delivery.dropped.hook", "Deliveries that a hook withheld.")
+    delivery_dropped_refused: int = counted(
+        "delivery.dropped.refused", "Deliveries that their client refused: its PUBACK or PUBREC named a failure."
+    )
+    delivery_redispatched: int = counted(
+        "delivery.redispatched", "Deliveries that went to another member of a shared group when a session ended."
+    )
     client_connected: int = counted("client.connected", "Clients connected.")
     client_disconnected: int = counted("client.disconnected", "Clients disconnected, in whatever way.")
     client_subscribe: int = counted("client.subscribe", "Filters subscribed to.")
@@ -142,10 +156,9 @@ class Metrics:
     authorization_deny: int = counted("authorization.deny", "Access decisions that denied.")
 
     def drop(self, reason: DropReason, count: int = 1) -> None:
-        """Count dropped messages under their reason and in the total that it belongs to."""
-        name, total = _DROP_FIELDS[reason]
-        setattr(self, name, getattr(self, name) + count)
-        setattr(self, total, getattr(self, total) + count)
+        """Count dropped messages under their reason and in the total that it belongs to, if it has one."""
+        for name in _DROP_FIELDS[reason]:
+            setattr(self, name, getattr(self, name) + count)
 
     def snapshot(self) -> dict[str, int]:
         """Every counter by its name, totals included."""
@@ -218,7 +231,7 @@ _LISTED: Final[dict[str, str]] = {
 _COUNTERS: Final[dict[str, str]] = {f.name: f.metadata["name"] for f in fields(Metrics) if f.metadata}
 _GAUGES: Final[dict[str, str]] = {f.name: f.metadata["name"] for f in fields(Gauges)}
 _DROP_FIELDS: Final = {
-    reason: (reason.value.replace(".", "_"), "_".join(reason.value.split(".")[:2])) for reason in DropReason
+    reason: {reason.value.replace(".", "_"), "_".join(reason.value.split(".")[:2])} for reason in DropReason
 }
 
 #: Seconds over which a rate is averaged, by the name that it has in `$SYS` topics.

@@ -147,32 +147,22 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         so that the client has it before the acknowledgement of what it published.
         """
         self.newest = message.guid
-        receivers: list[str] | None = [] if self._hooks.message_routed else None
         if message.retain:
             self._retain(message, now)
         route = self.router.match(message.topic)
-        for target in route.targets:
+        targets = route.targets
+        if route.groups:
+            members = [group.pick(message.publisher, message.topic) for group in route.groups]
+            targets = (*targets, *[member for member in members if member is not None])
+        if self._hooks.message_routed:
+            self._hooks.notify(MESSAGE_ROUTED, message, tuple([target.subscriber.client_id for target in targets]))
+        for target in targets:
             subscriber = target.subscriber
-            if receivers is not None:
-                receivers.append(subscriber.client_id)
-            if subscriber is not origin:
+            if subscriber is not origin or echo is None:
                 subscriber.cast((message, target))
-            elif echo is not None:
+            else:
                 echo(message, target)
-        reached = len(route.targets)
-        for group in route.groups:
-            member = group.pick(message.publisher, message.topic)
-            if member is not None:
-                reached += 1
-                if receivers is not None:
-                    receivers.append(member.subscriber.client_id)
-                if member.subscriber is origin and echo is not None:
-                    echo(message, member)
-                else:
-                    member.subscriber.cast((message, member))
-        if receivers is not None:
-            self._hooks.notify(MESSAGE_ROUTED, message, tuple(receivers))
-        return reached
+        return len(targets)
 
     def routed(self, burst: Burst) -> Iterable[tuple[Burst, Route[Subscriber]]]:
         """A burst in parts, each of which goes one way as a whole."""

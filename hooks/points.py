@@ -189,7 +189,8 @@ MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
 MESSAGE_ROUTED: Final[Notify[Message, tuple[str, ...]]] = Notify(
     "message.routed",
     "message receivers",
-    "A message was routed; `receivers` are the client ids of the sessions that it went to.",
+    "A message is routed; `receivers` are the client ids of the sessions that it goes to. What a callback publishes "
+    "here overtakes it.",
 )
 MESSAGE_DELIVER: Final[Transform[Message]] = Transform(
     "message.deliver",
@@ -204,19 +205,21 @@ MESSAGE_QUEUED: Final[Notify[ClientInfo, Message]] = Notify(
     "A message waits for this subscriber: it is away, its window is full, or its connection takes no more.",
 )
 MESSAGE_DELIVERED: Final[Notify[ClientInfo, Message]] = Notify(
-    "message.delivered", "client message", "A message was written to this subscriber's connection, for the first time."
+    "message.delivered",
+    "client message",
+    "A message was written to this subscriber's connection; again each time that it is sent again.",
 )
 MESSAGE_ACKED: Final[Notify[ClientInfo, Message]] = Notify(
     "message.acked",
     "client message",
-    "The subscriber acknowledged a message: PUBACK for QoS 1, PUBREC for QoS 2.",
+    "The subscriber took over a message: PUBACK for QoS 1, PUBREC for QoS 2.",
 )
 MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
     "message.dropped",
     "client message reason",
     "A message reached nobody (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
-    "`receive_maximum`), or not this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, "
-    "`qos0_msg`, `queue_full`, `slow_consumer`, `session_ended`).",
+    "`receive_maximum`, `session_ended`), or not this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, "
+    "`too_large`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
     "delivery.completed",

@@ -163,7 +163,7 @@ class SessionActor(Actor["mail.ToSession"]):
                 elif type(packet) is Burst:
                     inbound.publish_burst(packet, channel)
                 elif type(packet) is Puback:
-                    outbound.puback(packet.packet_id)
+                    outbound.puback(packet)
                     counts[PUBACK] += 1
                     acknowledged = True
                 elif type(packet) is Acknowledgements:
@@ -528,8 +528,13 @@ class SessionActor(Actor["mail.ToSession"]):
         services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
 
     def _finish(self) -> None:
-        self._outbound.hand_over(self.subscriber)
+        self._give_up()
         self.stop()
+
+    def _give_up(self) -> None:
+        """What is left of the session goes to others, or is lost."""
+        self._inbound.forget_unreleased(self.client)
+        self._outbound.hand_over(self.subscriber)
 
     def terminate(self, reason: BaseException | None) -> None:
         """The actor is gone. After a crash the client must not wait for an answer, nor its client id be lost."""
@@ -539,6 +544,8 @@ class SessionActor(Actor["mail.ToSession"]):
                 self.channel.cast(mail.Close(b""))
             self._on_end(self)
             self._services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
+        if reason is not None:
+            self._give_up()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
         BurstTo: _on_burst,

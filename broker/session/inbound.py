@@ -9,7 +9,6 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.frames import PACKET_ID
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.hooks.client import ClientInfo
     from trunkline.router import Route
 
 PUBACK: Final = PacketType.PUBACK
@@ -81,18 +81,19 @@ class Inbound:
                 self._take_back(packet, channel)
                 raise Undecided([packet])
             allowed = services.access.may_publish(channel, topic, qos, packet.retain)
-        if not allowed:
-            self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
-            return
         packet.publisher = channel.client.client_id
         packet.username = channel.client.username
         packet.timestamp = wall = self.now + services.epoch
         packet.guid = services.guids.next(wall)
+        if not allowed:
+            self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
+            return
         message: Message = packet
         if services.hooks.message_publish:
             changed = services.publishing(channel.client, message, self.now)
             if type(changed) is Deny:
                 if changed.disconnect:
+                    self._services.dropped(channel.client, packet, DropReason.HOOK)
                     raise ProtocolError(changed.text or "refused", changed.reason)
                 self._refuse(packet, channel, DropReason.HOOK, changed.reason, changed.text)
                 return
@@ -269,7 +270,7 @@ class Inbound:
     def _refuse(self, packet: Publish, channel: Channel, drop: DropReason, reason: Reason, text: str = "") -> None:
         """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""
         if reason:
-            self._dropped(packet, channel, drop)
+            self._services.dropped(channel.client, packet, drop)
         if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
             raise ProtocolError(f"not allowed to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
         if packet.qos:
@@ -280,16 +281,16 @@ class Inbound:
 
     def _too_many(self, packet: Publish, channel: Channel) -> None:
         """More QoS 2 messages are open than `max_awaiting_rel` allows."""
-        self._dropped(packet, channel, DropReason.RECEIVE_MAXIMUM)
+        self._services.dropped(channel.client, packet, DropReason.RECEIVE_MAXIMUM)
         if channel.version != Version.V5:
             raise ProtocolError("too many QoS 2 messages without PUBREL", Reason.QUOTA_EXCEEDED)
         self._acknowledge(channel, packet, Reason.QUOTA_EXCEEDED)
 
     def _nobody(self, message: Message, channel: Channel) -> None:
-        self._dropped(message, channel, DropReason.NO_SUBSCRIBERS)
+        self._services.dropped(channel.client, message, DropReason.NO_SUBSCRIBERS)
 
-    def _dropped(self, message: Message, channel: Channel, reason: DropReason) -> None:
-        services = self._services
-        services.metrics.drop(reason)
-        if services.hooks.message_dropped:
-            services.hooks.notify(MESSAGE_DROPPED, channel.client, message, reason.word)
+    def forget_unreleased(self, client: ClientInfo) -> None:
+        """The session is over: no PUBREL will come any more."""
+        for _, _, message in self._awaiting_rel.export():
+            if message is not None:
+                self._services.dropped(client, message, DropReason.UNRELEASED)

@@ -18,15 +18,13 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
-    MESSAGE_DELIVER,
     MESSAGE_DELIVERED,
-    MESSAGE_DROPPED,
     MESSAGE_QUEUED,
 )
 from trunkline.mqtt.burst import acknowledge_all
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
-from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 BURST: Final = 262_144
+#: From here on a reason code is a no.
+FAILURE: Final = 0x80
 
 
 class Outbound:
@@ -157,9 +157,12 @@ class Outbound:
                 self.echo(message, target)
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
-        if self._services.hooks.message_queued:
+        dropped = self._queue.push(message, target, qos)
+        if self._services.hooks.message_queued and not any(
+            gone.message is message and gone.target is target for gone in dropped
+        ):
             self._services.hooks.notify(MESSAGE_QUEUED, self._client, message)
-        for gone, _, _, reason in self._queue.push(message, target, qos):
+        for gone, _, _, reason in dropped:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
             self._drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
         self.direct = False
@@ -179,7 +182,7 @@ class Outbound:
             return
         original = message
         if self._services.hooks.message_deliver:
-            changed = self._services.hooks.transform(MESSAGE_DELIVER, self._client, message)
+            changed = self._services.delivering(self._client, message)
             if type(changed) is Deny:
                 self._drop(message, DropReason.DELIVERY_HOOK)
                 return
@@ -255,22 +258,26 @@ class Outbound:
 
     # The client answers
 
-    def puback(self, packet_id: int) -> None:
-        entry = self._window.puback(packet_id)
-        if not isinstance(entry, Miss):
-            hooks = self._services.hooks
-            self._services.metrics.messages_acked += 1
-            if hooks.message_acked:
-                hooks.notify(MESSAGE_ACKED, self._client, entry.of(packet_id).message)
-            if hooks.delivery_completed:
-                hooks.notify(DELIVERY_COMPLETED, self._client, entry.of(packet_id).message)
+    def puback(self, packet: Puback) -> None:
+        entry = self._window.puback(packet.packet_id)
+        if isinstance(entry, Miss):
+            return
+        if packet.reason >= FAILURE:
+            self._drop(entry.of(packet.packet_id).message, DropReason.REFUSED)
+            return
+        hooks = self._services.hooks
+        self._services.metrics.messages_acked += 1
+        if hooks.message_acked:
+            hooks.notify(MESSAGE_ACKED, self._client, entry.of(packet.packet_id).message)
+        if hooks.delivery_completed:
+            hooks.notify(DELIVERY_COMPLETED, self._client, entry.of(packet.packet_id).message)
 
     def pubacks(self, packet_ids: Sequence[int]) -> None:
-        """As `puback`, many of them."""
+        """As `puback`, many of them, none of which refuses."""
         hooks = self._services.hooks
         if hooks.message_acked or hooks.delivery_completed:
             for packet_id in packet_ids:
-                self.puback(packet_id)
+                self.puback(Puback(packet_id))
         else:
             self._services.metrics.messages_acked += self._window.pubacks(packet_ids)
 
@@ -292,8 +299,10 @@ class Outbound:
             self._window.pubcomps(packet_ids)
 
     def pubrec(self, packet: Pubrec) -> None:
-        if packet.reason >= Reason.UNSPECIFIED_ERROR:
-            self._window.refuse(packet.packet_id)
+        if packet.reason >= FAILURE:
+            refused = self._window.refuse(packet.packet_id)
+            if not isinstance(refused, Miss):
+                self._drop(refused.of(packet.packet_id).message, DropReason.REFUSED)
             return
         entry = self._window.pubrec(packet.packet_id, self.now)
         if entry is Miss.NOT_FOUND:
@@ -348,17 +357,14 @@ class Outbound:
 
     def replay(self, grant: Grant, target: Target[Subscriber]) -> None:
         """Send the retained messages that match a new subscription."""
-        access, client = self._services.access, self._client
-        self._replays.append(
-            Replay(
-                grant,
-                target,
-                self._services.pubsub.retained,
-                lambda topic: access.may_read_retained(client, topic),
-                self.now,
-            )
-        )
+        self._replays.append(Replay(grant, target, self._services.pubsub.retained, self._may_replay, self.now))
         self.direct = False
+
+    def _may_replay(self, message: Message) -> bool:
+        allowed = self._services.access.may_read_retained(self._client, message.topic)
+        if not allowed:
+            self._drop(message, DropReason.READ_NOT_AUTHORIZED)
+        return allowed
 
     def fill(self) -> bool:
         """Send what waits, as far as window and socket take it. True when it stopped only to let others have a turn."""
@@ -403,6 +409,8 @@ class Outbound:
             self.write(Pubrel(packet_id))
         elif self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True):  # [MQTT-3.3.1-1]
             self._sent[entry.qos] += 1
+            if self._services.hooks.message_delivered:
+                self._services.hooks.notify(MESSAGE_DELIVERED, self._client, entry.message)
         else:
             self._window.forget(packet_id)
             self._drop(entry.message, DropReason.TOO_LARGE)
@@ -423,14 +431,15 @@ class Outbound:
         orphans = [(entry.message, entry.target, entry.state is State.WAIT_PUBACK) for entry in open_entries]
         orphans += [(entry[0], entry[1], True) for entry in self._queue]
         for message, target, movable in orphans:
-            group = target.group if movable else None
+            group = target.group if movable and message.expires_at > self.now else None
             member = None if group is None else group.pick(message.publisher, message.topic, (leaving,))
-            if member is None:
+            if message.expires_at <= self.now:
+                self._drop(message, DropReason.EXPIRED)
+            elif member is None:
                 self._drop(message, DropReason.SESSION_ENDED)
             else:
+                self._drop(message, DropReason.REDISPATCHED)
                 member.subscriber.cast((message, member))
 
     def _drop(self, message: Message, reason: DropReason) -> None:
-        self._services.metrics.drop(reason)
-        if self._services.hooks.message_dropped:
-            self._services.hooks.notify(MESSAGE_DROPPED, self._client, message, reason.word)
+        self._services.dropped(self._client, message, reason)

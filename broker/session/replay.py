@@ -24,10 +24,10 @@ class Replay:
         grant: Grant,
         target: Target[Subscriber],
         store: RetainedStore,
-        allowed: Callable[[str], bool],
+        allowed: Callable[[Message], bool],
         now: float,
     ) -> None:
-        """`allowed` says of which topics the client may have what was retained."""
+        """`allowed` says whether the client may have a retained message."""
         self.target = target
         self._allowed = allowed
         self._filter = grant.filter
@@ -43,7 +43,7 @@ class Replay:
         for message in self._matches:
             if message.guid <= self._since and message.topic not in self._sent:
                 self._sent.add(message.topic)
-                if self._allowed(message.topic):
+                if self._allowed(message):
                     return message
         return None
 
@@ -53,6 +53,6 @@ class Replay:
             return None
         self._sent.add(live.topic)
         retained = self._store.get(live.topic, self._now)
-        if retained is None or retained.guid > self._since or not self._allowed(retained.topic):
+        if retained is None or retained.guid > self._since or not self._allowed(retained):
             return None
         return retained

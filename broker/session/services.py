@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import MESSAGE_PUBLISH
+from trunkline.hooks.points import MESSAGE_DELIVER, MESSAGE_DROPPED, MESSAGE_PUBLISH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.config import Config
     from trunkline.broker.guid import Guids
-    from trunkline.broker.metrics import Metrics
+    from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
@@ -56,6 +56,27 @@ class Services:
             interval = changed.properties.get("message_expiry_interval")
             changed.expires_at = inf if interval is None else now + interval
         return changed
+
+    def delivering(self, client: ClientInfo, message: Message) -> Message | Deny:
+        """The message as the hooks at `message.deliver` leave it for one subscriber. What they return instead is the same
+        message: it keeps id, time and publisher."""
+        changed = self.hooks.transform(MESSAGE_DELIVER, client, message)
+        if isinstance(changed, Deny) or changed.guid == message.guid:
+            return changed
+        # a copy: a hook may return one object for many messages
+        return replace(
+            changed,
+            guid=message.guid,
+            timestamp=message.timestamp,
+            publisher=message.publisher,
+            username=message.username,
+        )
+
+    def dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
+        """Count a message that went nowhere, or not to this subscriber, and tell who wants to know."""
+        self.metrics.drop(reason)
+        if self.hooks.message_dropped:
+            self.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
 
     def bounded_expiry(self, asked: int) -> float:
         """The session expiry that a client gets, in seconds: what it asks for, up to the configured maximum."""

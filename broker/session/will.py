@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from trunkline.broker.metrics import DropReason
 from trunkline.hooks.decisions import Deny
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -26,19 +27,20 @@ def publish(will: Will, client: ClientInfo, services: Services, now: float) -> N
     """Publish it as the client would have: the access rules are asked now, not when it connected."""
     access = services.access
     if will.topic[:5] == "$SYS/":
-        return
-    if access.waits:
+        _route(will, client, services, now, allowed=False)
+    elif access.waits:
         services.start_task(_ask_first, will, client, services)
-    elif access.decide(client, "publish", will.topic, will.qos, will.retain):
-        _route(will, client, services, now)
+    else:
+        allowed = access.decide(client, "publish", will.topic, will.qos, will.retain)
+        _route(will, client, services, now, allowed=allowed)
 
 
 async def _ask_first(will: Will, client: ClientInfo, services: Services) -> None:
-    if await services.access.ask(client, "publish", will.topic, will.qos, will.retain):
-        _route(will, client, services, trio.current_time())
+    allowed = await services.access.ask(client, "publish", will.topic, will.qos, will.retain)
+    _route(will, client, services, trio.current_time(), allowed=allowed)
 
 
-def _route(will: Will, client: ClientInfo, services: Services, now: float) -> None:
+def _route(will: Will, client: ClientInfo, services: Services, now: float, *, allowed: bool) -> None:
     properties: Properties = {**will.properties}
     properties.pop("will_delay_interval", None)
     interval = properties.get("message_expiry_interval")
@@ -55,9 +57,15 @@ def _route(will: Will, client: ClientInfo, services: Services, now: float) -> No
         timestamp=wall,
         expires_at=inf if interval is None else now + interval,
     )
+    if not allowed:
+        services.dropped(client, message, DropReason.NOT_AUTHORIZED)
+        return
     if services.hooks.message_publish:
         changed = services.publishing(client, message, now)
         if type(changed) is Deny:
+            if changed.reason:
+                services.dropped(client, message, DropReason.HOOK)
             return
         message = changed
-    services.pubsub.publish(message, now)
+    if not services.pubsub.publish(message, now):
+        services.dropped(client, message, DropReason.NO_SUBSCRIBERS)

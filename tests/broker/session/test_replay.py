@@ -60,7 +60,7 @@ def test_what_the_client_may_not_have_is_left_out() -> None:
     store = RetainedStore()
     for topic in ("open", "secret"):
         store.store(retained(topic, 1), 0.0)
-    replaying = replay(store, allowed=lambda topic: topic == "open")
+    replaying = replay(store, allowed=lambda message: message.topic == "open")
     assert replaying.overtaken_by(Message("secret", b"", guid=200)) is None
     assert [message.topic for message in iter(replaying.next, None)] == ["open"]
 
