@@ -1,0 +1,212 @@
+"""HTTP for plugins: bounded in time, in size and in connections, and silent about what it sends.
+
+What it never does: follow a redirect, keep a cookie, obey a proxy variable of the environment, take a compressed answer, or
+log a request. A request may hold a password, and an answer decides who may come in.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Self
+from urllib.parse import urlsplit
+
+import trio
+from pydantic import BeforeValidator, model_validator
+
+from trunkline import __version__
+from trunkline.broker.units import Accepts, Duration, Flag, OptionalPath, Secret, Size, Whole
+from trunkline.plugins import PluginError, setting
+from trunkline.plugins.shipped.extras import NeedsExtra
+
+if TYPE_CHECKING:
+    import httpx
+
+#: How much of somebody else's error message is repeated.
+SHOWN: Final = 200
+
+
+def check_url(value: object) -> str:
+    """
+    Raises:
+        ValueError: this is no URL that can be asked.
+    """
+    if value == "":
+        return ""
+    if not isinstance(value, str):
+        raise ValueError("not a URL")
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        raise ValueError("not an http or https URL")
+    if "@" in parts.netloc:
+        raise ValueError("a URL is shown wherever settings are: put credentials into headers")
+    _ = parts.port  # raises for what is no port
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError("not a URL: it has spaces or characters that must be percent-encoded")
+    return value
+
+
+#: Empty is none.
+Url = Annotated[
+    str, BeforeValidator(check_url), Accepts('a URL such as "https://example.com/path", without credentials')
+]
+
+
+class HttpSettings(NeedsExtra):
+    """What every plugin that asks an HTTP service can be told about it."""
+
+    extra: ClassVar[str] = "http"
+    libraries: ClassVar[tuple[str, ...]] = ("httpx",)
+
+    headers: Mapping[str, Secret] = setting({}, "Headers of every request, such as `Authorization`.")
+    pool_size: Whole = setting(8, "Connections to the service.", "connections", ge=1, le=1000)
+    connect_timeout: Duration = setting(5.0, "How long a connection may take to be made.", "seconds", gt=0)
+    request_timeout: Duration = setting(
+        5.0, "How long a request may take in all, from its wait for a connection to the last byte.", "seconds", gt=0
+    )
+    max_response_size: Size = setting(64 * 1024, "The longest answer that is read.", "bytes", ge=1)
+    verify_tls: Flag = setting(True, "Whether the service's certificate is checked.")
+    ca_file: OptionalPath = setting(
+        None, "PEM file of the authorities that may have signed the certificate. The system's when it is not set."
+    )
+
+    @model_validator(mode="after")
+    def _sendable(self) -> Self:
+        for name, value in self.headers.items():
+            text = value.get_secret_value()
+            if not (name.isascii() and name.replace("-", "").replace("_", "").isalnum()):
+                raise ValueError(f"headers.{name}: this is no name of a header")
+            if not text.isascii() or not text.isprintable():
+                raise ValueError(f"headers.{name}: a header holds printable ASCII characters")
+        return self
+
+
+class HttpFailure(Exception):
+    """There is no answer, or none that can be used. The text says why, and holds nothing of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    content_type: str
+    body: bytes
+    #: What the header `Retry-After` asks for, in seconds; None without one, or where it gives a date.
+    retry_after: float | None = None
+
+
+class HttpClient:
+    """Connections to one service."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        """
+        Raises:
+            PluginError: the library is missing, or `ca_file` cannot be used.
+        """
+        settings.check_installed()
+        import httpx
+
+        self._httpx = httpx
+        self._request_timeout = settings.request_timeout
+        self._max_size = settings.max_response_size
+        self._headers = {
+            "User-Agent": f"trunkline/{__version__}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            **{name: value.get_secret_value() for name, value in settings.headers.items()},
+        }
+        # the whole request has one time limit, kept below; only the connection has another
+        self._extensions = {"timeout": {"connect": settings.connect_timeout, "read": None, "write": None, "pool": None}}
+        # the transport without the client around it: that would log each URL, keep cookies, and read the environment
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=_tls(settings.verify_tls, settings.ca_file),
+            trust_env=False,
+            limits=httpx.Limits(
+                max_connections=settings.pool_size,
+                max_keepalive_connections=settings.pool_size,
+                keepalive_expiry=30.0,
+            ),
+        )
+
+    async def request(
+        self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """
+        Raises:
+            HttpFailure: no answer that can be used.
+        """
+        httpx = self._httpx
+        try:
+            with trio.fail_after(self._request_timeout):
+                try:
+                    return await self._request(method, url, content, headers)
+                except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                    # as a rule, a connection that the service had closed while nobody used it
+                    return await self._request(method, url, content, headers)
+        except trio.TooSlowError:
+            raise HttpFailure(f"no answer within {self._request_timeout:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise HttpFailure(_words(error) if isinstance(error, httpx.TransportError) else "a bad URL") from None
+
+    async def _request(self, method: str, url: str, content: bytes | None, headers: Mapping[str, str] | None) -> Answer:
+        request = self._httpx.Request(
+            method, url, headers={**self._headers, **(headers or {})}, content=content, extensions=self._extensions
+        )
+        response = await self._transport.handle_async_request(request)
+        try:
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise HttpFailure("the answer is compressed, which nobody asked for")
+            body = await self._read(response)
+        finally:
+            await response.aclose()
+        return Answer(
+            response.status_code,
+            response.headers.get("content-type", "").partition(";")[0].strip().lower(),
+            body,
+            _seconds(response.headers.get("retry-after", "")),
+        )
+
+    async def _read(self, response: "httpx.Response") -> bytes:
+        body, too_long = bytearray(), False
+        try:
+            async for chunk in response.aiter_raw():
+                if len(body) + len(chunk) <= self._max_size:
+                    body += chunk
+                else:
+                    # and the iteration is left to find that out: to break out of it would leave its generators open
+                    too_long = True
+                    await response.aclose()
+        except self._httpx.ReadError:
+            if not too_long:
+                raise
+        if too_long:
+            raise HttpFailure(f"the answer is longer than {self._max_size} bytes")
+        return bytes(body)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+def _tls(verify: bool, ca_file: Path | None) -> ssl.SSLContext:
+    if ca_file is None:
+        context = ssl.create_default_context()
+    else:
+        try:
+            context = ssl.create_default_context(cafile=str(ca_file))
+        except (OSError, ssl.SSLError) as error:
+            raise PluginError([f"ca_file: {ca_file} has no certificates that can be read: {error}"]) from None
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _words(error: BaseException) -> str:
+    """What the innermost of the errors that were made of each other says: the outer ones often say nothing."""
+    name = type(error).__name__
+    while not str(error) and (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return f"{name}: {error}"[:SHOWN]
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isdecimal() and len(text) < 10 else None
