@@ -1,0 +1,178 @@
+"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC so many seconds later.
+
+What waits is in the memory of the broker: it outlives a crash of the plugin, and not the end of the broker.
+"""
+
+import re
+from heapq import heapify, heappop, heappush, nsmallest
+from typing import Final, TypeAlias
+
+from trunkline.broker.units import Flag, Size, Whole, WholeSeconds
+from trunkline.hooks import ALLOW, TAKEN, Allow, ClientInfo, Deny
+from trunkline.hooks.points import Action
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.frames import encode_publish
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import validate_name
+from trunkline.mqtt.versions import Version
+from trunkline.plugins import Context, Settings, hook, setting
+
+PREFIX: Final = "$delayed/"
+#: Behind the rules that rewrite topics, before all that looks at them: that sees the message when it is published.
+PRIORITY: Final = 2000
+#: A greater number is no delay but seconds since the epoch.
+LONGEST: Final = 4_294_967
+#: What a message takes besides its bytes.
+OVERHEAD: Final = 512
+#: Messages that are published before others have their turn.
+BATCH: Final = 100
+_NUMBER: Final = re.compile("[0-9]{1,10}")
+
+#: When it is due in node time, its number, its bytes, who published it, and what.
+Held: TypeAlias = tuple[float, int, int, ClientInfo, Message]
+
+
+class DelayedSettings(Settings):
+    max_delay: WholeSeconds = setting(LONGEST, "Longest delay.", "seconds", ge=0, le=LONGEST)
+    max_messages: Whole = setting(100_000, "Messages that may wait. 0 is no bound.", "messages", ge=0)
+    max_bytes: Size = setting(67_108_864, "Bytes that these may take. 0 is no bound.", "bytes", ge=0)
+    check_access: Flag = setting(
+        True, "Whether access rules are asked about the topic behind the delay, and not about the whole name."
+    )
+
+
+class DelayedPublish:
+    def __init__(self, context: Context[DelayedSettings]) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._held: list[Held] = context.kept.setdefault("held", [])
+        self._last = max((number for _, number, *_ in self._held), default=0)
+        self._bytes = sum(size for _, _, size, *_ in self._held)
+        #: The one timer: when it is set for, and what stops it.
+        self._due_at: float | None = None
+        self._stop_timer = context.after(0, self._publish_due)
+        self._delayed = context.counter("delayed", "Messages that were held back.")
+        self._published = context.counter("published", "Messages that were published when they were due.")
+        self._refused = context.counter("refused", "Messages that could not be held back, or not be published.")
+        context.gauge("held", "Messages that wait.", lambda: len(self._held))
+        context.gauge("held_bytes", "Bytes that these take.", lambda: self._bytes)
+        context.command("list", self.rows)
+        context.command("delete", self.delete)
+
+    def start(self) -> None:
+        self._context.forget_decisions()
+
+    def stop(self) -> None:
+        self._context.forget_decisions()
+
+    # A message comes
+
+    @hook("client.check_acl", priority=PRIORITY)
+    def check_access(
+        self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
+    ) -> Allow | Deny | None:
+        """What the rules say of the topic behind the delay is what counts. A name that has none is refused later."""
+        if action != "publish" or not topic.startswith(PREFIX) or not self._settings.check_access:
+            return None
+        inner = topic.split("/", 2)[2:]
+        if not inner or inner[0].startswith(PREFIX):
+            return None
+        return ALLOW if self._context.may(client, action, inner[0], qos, retain) else Deny()
+
+    @hook("message.publish", priority=PRIORITY)
+    def hold(self, client: ClientInfo, message: Message) -> Deny | None:
+        if not message.topic.startswith(PREFIX):
+            return None
+        try:
+            delay, topic = self._read(message.topic)
+        except ProtocolError as error:
+            return self._refuse(error.reason, str(error))
+        if self._settings.check_access and not self._context.may(client, "publish", topic, message.qos, message.retain):
+            return self._refuse(Reason.NOT_AUTHORIZED, "")
+        inner = Message(topic, message.payload, message.qos, message.retain, message.properties)
+        size = len(encode_publish(inner, Version.V5)) + OVERHEAD
+        limits = self._settings
+        if 0 < limits.max_messages <= len(self._held) or 0 < limits.max_bytes < self._bytes + size:
+            return self._refuse(Reason.QUOTA_EXCEEDED, "too many messages wait for their time")
+        self._last += 1
+        self._bytes += size
+        heappush(self._held, (self._context.now + delay, self._last, size, client, inner))
+        self._set_timer()
+        self._delayed.add()
+        return TAKEN
+
+    def _read(self, name: str) -> tuple[float, str]:
+        """Delay and topic.
+
+        Raises:
+            ProtocolError: this is no such name.
+        """
+        number, slash, topic = name[len(PREFIX) :].partition("/")
+        if not slash or not _NUMBER.fullmatch(number):
+            raise ProtocolError("a delayed message goes to $delayed/SECONDS/TOPIC", Reason.TOPIC_NAME_INVALID)
+        delay = float(number)
+        if delay > LONGEST:
+            delay -= self._context.wall
+        if not 0 <= delay <= self._settings.max_delay:
+            raise ProtocolError(f"the delay is not 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)
+        validate_name(topic)
+        if topic.startswith((PREFIX, "$SYS/")):
+            raise ProtocolError(f"nothing is delayed for {topic[:5]}", Reason.TOPIC_NAME_INVALID)
+        return delay, topic
+
+    def _refuse(self, reason: Reason, text: str) -> Deny:
+        self._refused.add()
+        return Deny(reason, text)
+
+    # Its time comes
+
+    def _set_timer(self) -> None:
+        due_at = self._held[0][0] if self._held else None
+        if due_at != self._due_at:
+            self._stop_timer()
+            self._due_at = due_at
+            if due_at is not None:
+                self._stop_timer = self._context.after(max(0.0, due_at - self._context.now), self._publish_due)
+
+    def _publish_due(self) -> None:
+        for _ in range(BATCH):
+            if not self._held or self._held[0][0] > self._context.now:
+                break
+            _, _, size, client, message = heappop(self._held)
+            self._bytes -= size
+            if isinstance(self._context.publish_as(client, message), Deny):
+                self._refused.add()
+            else:
+                self._published.add()
+        self._due_at = None
+        self._set_timer()
+
+    # What operators do
+
+    def rows(self, offset: str = "0", limit: str = "100") -> list[dict[str, object]]:
+        """What waits, in the order in which it will be published."""
+        first = int(offset)
+        return [
+            {
+                "id": number,
+                "due_in": max(0, round(due - self._context.now)),
+                "topic": message.topic,
+                "qos": message.qos,
+                "retain": message.retain,
+                "client": client.client_id,
+                "bytes": len(message.payload),
+            }
+            for due, number, _, client, message in nsmallest(first + int(limit), self._held)[first:]
+        ]
+
+    def delete(self, id: str) -> str:
+        """Forget a message before its time."""
+        for place, (_, number, size, *_) in enumerate(self._held):
+            if number == int(id):
+                del self._held[place]
+                heapify(self._held)
+                self._bytes -= size
+                self._set_timer()
+                return f"deleted {number}"
+        raise LookupError(f"no delayed message {id}")
