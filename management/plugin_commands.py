@@ -1,0 +1,128 @@
+"""The command group `trunkline plugins`. What a command needs is imported when it runs: plugins may bring much along."""
+
+import shutil
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+import click
+
+from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
+
+_json_option = click.option("--json", "as_data", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def plugins() -> None:
+    """List plugins, look at one, enable it, write one."""
+
+
+@plugins.command("list")
+@config_option
+@_json_option
+def list_installed(path: Path | None, as_data: bool) -> None:
+    """List the plugins that are installed, and whether the configuration enables them."""
+    from trunkline.management.plugin_listing import as_json, as_table, installed_rows
+
+    with _problems_told(path):
+        rows = installed_rows(path)
+    click.echo(as_json(rows) if as_data else as_table(rows))
+
+
+@plugins.command()
+@click.argument("name")
+@_json_option
+def show(name: str, as_data: bool) -> None:
+    """Say what the plugin NAME does, and what its settings and its hooks are."""
+    from trunkline.management.plugin_listing import as_json, as_page, plugin_page
+
+    with _problems_told(None):
+        page = plugin_page(name)
+    click.echo(as_json(page) if as_data else as_page(page, min(shutil.get_terminal_size().columns, 120)))
+
+
+@plugins.command()
+@click.argument("name")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@config_option
+@click.option("--create", is_flag=True, help="Make the file if there is none.")
+def enable(name: str, settings: Sequence[str], path: Path | None, create: bool) -> None:
+    """Have a broker with this configuration run the plugin NAME, with these settings.
+
+    A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as an
+    inline TOML table. Nothing is written unless all of it is right.
+    """
+    from trunkline.management import plugin_enabling
+
+    path = _needed(path)
+    pairs: list[tuple[str, str]] = []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="[KEY=VALUE]...")
+        pairs.append((key, value))
+    with _problems_told(path):
+        changed = plugin_enabling.enable(path, name, pairs, create=create)
+    _say_what_became(f"{path} enables {name}", changed)
+
+
+@plugins.command()
+@click.argument("name")
+@config_option
+def disable(name: str, path: Path | None) -> None:
+    """Have brokers with this configuration no longer run the plugin NAME. Its settings stay in the file."""
+    from trunkline.management import plugin_enabling
+
+    path = _needed(path)
+    with _problems_told(path):
+        changed = plugin_enabling.disable(path, name)
+    _say_what_became(f"{path} does not enable {name}", changed)
+
+
+@plugins.command()
+@click.argument("name")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder to make for it. [default: trunkline-NAME]",
+)
+def new(name: str, directory: Path | None) -> None:
+    """Write the package of a plugin NAME that works and tests itself, to be changed into what you need."""
+    from trunkline.management.plugin_template import write_plugin
+
+    directory = directory or Path(f"trunkline-{name}")
+    with _problems_told(directory):
+        write_plugin(name, directory)
+    click.echo(f"{directory} is a plugin. To install it, with what its tests need, and to test it:\n")
+    click.echo(f"    python -m pip install --editable '{directory}[test]'\n    python -m pytest {directory}\n")
+    click.echo(f"{directory / 'README.md'} says more.")
+
+
+def _needed(path: Path | None) -> Path:
+    if path is None:
+        raise click.UsageError("which configuration file? Name it with --config")
+    return path
+
+
+def _say_what_became(what: str, changed: bool) -> None:
+    later = " A broker that runs takes this up when it is started again." if changed else " Nothing was to be changed."
+    click.echo(f"{what}.{later}")
+
+
+@contextmanager
+def _problems_told(path: Path | None) -> Generator[None, None, None]:
+    """Ends the command with what is wrong, and keeps what plugins print while they are imported out of the output."""
+    from trunkline.broker.config import ConfigError
+    from trunkline.plugins.errors import PluginError
+
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (ConfigError, PluginError) as error:
+        fail(error.problems, BAD_USAGE)
+    except ValueError as error:
+        fail([f"{path}: {error}" if path else error], BAD_USAGE)
+    except OSError as error:
+        fail([f"{error.filename or path}: {error.strerror or error}"], FAILED)

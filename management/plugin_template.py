@@ -1,0 +1,74 @@
+"""Writes the package of a plugin that works and tests itself, from the files in template/."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+from string import Template
+from typing import Final
+
+from trunkline import __version__
+from trunkline.plugins.errors import PluginError
+from trunkline.plugins.finding import check_name, installed
+
+#: Files and folders of the template that are called after the plugin, or that no tool should take for its own.
+_CALLED: Final = {
+    "gitignore": ".gitignore",
+    "src/package": "src/$package",
+    "tests/test_plugin.py": "tests/test_$module.py",
+}
+_SUFFIX: Final = ".tmpl"
+#: Longer names would need lines broken elsewhere.
+_LONGEST: Final = 40
+
+
+def write_plugin(name: str, directory: Path) -> None:
+    """Make a folder with the package of a plugin of this name in it. It appears when it is complete.
+
+    Raises:
+        PluginError: no plugin can be called this, or an installed one is.
+        OSError: there is something in this place, or the folder cannot be made.
+    """
+    check_name(name)
+    if len(name) > _LONGEST:
+        raise PluginError([f"{name!r}: longer than {_LONGEST} characters"])
+    if (taken := installed().get(name)) is not None:
+        raise PluginError([f"a plugin {name!r} is installed already: {taken.value}, of {taken.package}"])
+    if directory.exists():
+        raise FileExistsError(0, "is there already; nothing was written", str(directory))
+    module = name.replace("-", "_")
+    words = {
+        "name": name,
+        "module": module,
+        "package": f"trunkline_{module}",
+        "distribution": f"trunkline-{name}",
+        "class": "".join(part.capitalize() for part in name.split("-")),
+        "version": __version__,
+    }
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as draft:
+        made = Path(draft, directory.name)
+        for path, text in rendered(words):
+            file = made / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8", newline="\n")
+        os.rename(made, directory)
+
+
+def rendered(words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The files: their paths and what is in them."""
+    for path, file in _files(files("trunkline.management") / "template", PurePosixPath()):
+        target = path.removesuffix(_SUFFIX)
+        for ours, theirs in _CALLED.items():
+            if target == ours or target.startswith(f"{ours}/"):
+                target = theirs + target.removeprefix(ours)
+        yield Template(target).substitute(words), Template(file.read_text(encoding="utf-8")).substitute(words)
+
+
+def _files(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _files(entry, path / entry.name)
+        elif entry.name.endswith(_SUFFIX):
+            yield str(path / entry.name), entry
