@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -90,7 +91,7 @@ def installed_rows(path: Path | None) -> list[InstalledRow]:
         problem, does = problems.get(name), ""
         try:
             factory = load(name)
-            does = " ".join(_text(factory).partition("\n\n")[0].split())
+            does = " ".join(_text(factory, offered[name].value).partition("\n\n")[0].split())
             settings_of(factory)
         except PluginError as error:
             problem = problem or "; ".join(error.problems)
@@ -121,7 +122,7 @@ def plugin_page(name: str) -> PluginPage:
         found.package,
         found.version,
         found.value,
-        _text(factory),
+        _text(factory, found.value),
         [_setting(key, field) for key, field in model.model_fields.items()],
         [MarkRow(m.point, method, m.priority) for method, m in marks(factory)] if inspect.isclass(factory) else [],
         list(model.guards),
@@ -147,11 +148,11 @@ def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str,
     return reader.finish(), problems
 
 
-def _text(factory: Factory) -> str:
+def _text(factory: Factory, where: str) -> str:
     """The docstring, or else that of its module. Of an object that is neither class nor function, its class's says
     nothing."""
     own = factory.__doc__ if inspect.isclass(factory) or inspect.isroutine(factory) else None
-    return inspect.cleandoc(own or getattr(inspect.getmodule(factory), "__doc__", None) or "")
+    return inspect.cleandoc(own or sys.modules[where.partition(":")[0]].__doc__ or "")
 
 
 def _setting(key: str, field: FieldInfo) -> SettingRow:
@@ -200,4 +201,5 @@ def _lines(page: PluginPage, width: int) -> Iterator[str]:
     for mark in page.hooks:
         yield f"  {mark.point:{point_width}}  {mark.method}" + (f", priority {mark.priority}" if mark.priority else "")
     if page.guards:
-        yield from ("", f"While it should run and does not, all is denied at: {', '.join(page.guards)}.")
+        denied = f"While it should run and does not, all is denied at: {', '.join(page.guards)}."
+        yield from ("", textwrap.fill(denied, width))

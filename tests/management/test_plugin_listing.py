@@ -1,0 +1,152 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.management.plugin_packages import BELL, Install, installing
+from trunkline.management.plugin_listing import (
+    InstalledRow,
+    MarkRow,
+    SettingRow,
+    as_json,
+    as_page,
+    as_table,
+    installed_rows,
+    plugin_page,
+)
+from trunkline.plugins import PluginError
+
+DOES = "Rings when a client connects."
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    (tmp_path / "site").mkdir()
+    with installing(tmp_path / "site", monkeypatch) as install:
+        install("bells", BELL, bell="Bell", function="function")
+        yield install
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "broker.toml"
+
+
+def rows(path: Path | None = None) -> dict[str, InstalledRow]:
+    return {row.name: row for row in installed_rows(path)}
+
+
+def test_what_is_installed(install: Install) -> None:
+    found = rows()
+    assert found["bell"] == InstalledRow("bell", "bells", "1.2", False, DOES, None)
+    assert found["function"].does == "Of the module."
+    assert found["topic-rewrite"].package == "trunkline"
+    assert list(found) == sorted(found)
+
+
+def test_enabled_by_a_file_or_a_variable(install: Install, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("[plugins.bell]\n[plugins.function]\nenabled = false\n")
+    found = rows(file)
+    assert found["bell"].enabled
+    assert not found["function"].enabled
+    monkeypatch.setenv("TRUNKLINE_PLUGINS__BELL__ENABLED", "no")
+    monkeypatch.setenv("TRUNKLINE_PLUGINS__FUNCTION__ENABLED", "yes")
+    found = rows(file)
+    assert not found["bell"].enabled
+    assert found["function"].enabled
+
+
+def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
+    install("broken", "import no_such_module\n", broken="Plugin", absent="missing")
+    install("whole", "def takes_nothing(): ...\n", strange="takes_nothing")
+    file.write_text("[plugins.bell]\ntimes = 10\n[plugins.belt]\n")
+    found = rows(file)
+    assert found["bell"].problem == f"{file}: plugins.bell.times: 10: accepted is a whole number, 1 to 9"
+    assert not found["bell"].enabled
+    assert found["belt"].problem == f"{file}: plugins.belt: no plugin 'belt' is installed; did you mean bell?"
+    assert (found["belt"].package, found["belt"].does) == ("", "")
+    assert found["broken"].problem is not None
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in found["broken"].problem
+    assert (
+        found["strange"].problem == "whole.takes_nothing is no plugin: it must be called with one argument, its Context"
+    )
+
+
+@pytest.mark.parametrize("text", ["[plugins", "plugins = 3"])
+def test_a_file_that_cannot_be_used(install: Install, file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ValueError, match="TOML|table"):
+        installed_rows(file)
+
+
+def test_an_object_shows_its_module_and_not_its_class(install: Install) -> None:
+    source = '"""Made of parts."""\nfrom functools import partial\ndef made(size, context): ...\n'
+    install("parts", f"{source}plugin = partial(made, 3)\n", parts="plugin")
+    assert rows()["parts"].does == "Made of parts."
+
+
+def test_a_page(install: Install) -> None:
+    page = plugin_page("bell")
+    assert (page.package, page.version, page.where, page.is_class) == ("bells", "1.2", "bells:Bell", True)
+    assert page.text == "Rings when\na client connects.\n\nMore than once, if it is told to."
+    assert page.settings[-3:] == [
+        SettingRow("times", 1, "times", "a whole number, 1 to 9", "How often."),
+        SettingRow("every", 60.0, "seconds", 'seconds, or text such as "15s", "2h", more than 0', "Time between two."),
+        SettingRow("topics", [], "", "a list, each text", "Where."),
+    ]
+    assert page.hooks == [MarkRow("client.connected", "ring", 5), MarkRow("client.authenticate", "ask", 0)]
+    assert page.guards == ["client.authenticate"]
+    assert plugin_page("function").hooks == []
+    with pytest.raises(PluginError, match="did you mean bell"):
+        plugin_page("bel")
+
+
+def test_as_text(install: Install) -> None:
+    lines = as_table([row for row in installed_rows(None) if row.package == "bells"]).splitlines()
+    assert lines == [
+        "NAME      PACKAGE    ENABLED  WHAT IT DOES",
+        "bell      bells 1.2  no       Rings when a client connects.",
+        "function  bells 1.2  no       Of the module.",
+    ]
+    assert (
+        as_table([InstalledRow("a", "b", "1", True, "", "no")]).splitlines()[1]
+        == "a     b 1      yes      cannot run: no"
+    )
+
+
+def test_a_page_as_text(install: Install) -> None:
+    lines = as_page(plugin_page("bell"), 60).splitlines()
+    assert lines[0] == "bell, of bells 1.2 (bells:Bell)"
+    assert "[plugins.bell]" in lines
+    start = lines.index("  times = 1 times")
+    assert lines[start + 1 : start + 5] == [
+        "      How often. (a whole number, 1 to 9)",
+        "  every = 60.0 seconds",
+        '      Time between two. (seconds, or text such as "15s",',
+        '      "2h", more than 0)',
+    ]
+    assert lines[-6:] == [
+        "Hooks that it marks:",
+        "  client.connected     ring, priority 5",
+        "  client.authenticate  ask",
+        "",
+        "While it should run and does not, all is denied at:",
+        "client.authenticate.",
+    ]
+    assert "It registers its hooks when it starts." in as_page(plugin_page("function"), 60)
+
+
+def test_as_data(install: Install) -> None:
+    (row,) = [row for row in json.loads(as_json(installed_rows(None))) if row["name"] == "bell"]
+    assert row == {
+        "name": "bell",
+        "package": "bells",
+        "version": "1.2",
+        "enabled": False,
+        "does": DOES,
+        "problem": None,
+    }
+    page = json.loads(as_json(plugin_page("bell")))
+    assert page["settings"][-1]["default"] == []
+    assert page["hooks"][0] == {"point": "client.connected", "method": "ring", "priority": 5}
