@@ -1,0 +1,54 @@
+"""What a broker has seen, in a few lines: for the report of a test that failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.testing.broker import Face
+
+#: Lines of each kind, the last ones; and characters of each.
+LINES: Final = 20
+WIDTH: Final = 160
+
+
+def told(broker: Face) -> str:
+    """Never raises: if the broker is gone, that is what there is to tell."""
+    try:
+        parts = [
+            f"{broker.url}",
+            _list("sessions", broker.sessions, _session),
+            _list("subscriptions", broker.subscriptions, _subscription),
+            _list("retained messages", broker.retained, _retained),
+            _list("alarms", broker.alarms, lambda alarm: f"{alarm.name}: {alarm.text}"),
+        ]
+    except Exception as error:  # noqa: BLE001 - the test's own failure matters more
+        return f"the broker is gone: {error!r}"
+    return "\n".join(part for part in parts if part)
+
+
+def _list(name: str, rows: Sequence[Any], line: Callable[[Any], str]) -> str:
+    left_out = f", the last {LINES}" if len(rows) > LINES else ""
+    return "\n".join([f"{len(rows)} {name}{left_out}", *(_short(f"  {line(row)}") for row in rows[-LINES:])])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
+def _session(row: ClientRow) -> str:
+    waiting = f", {row.queued} messages queued" if row.queued else ""
+    unacknowledged = f", {row.inflight} not acknowledged" if row.inflight else ""
+    state = f"connected by {row.version}" if row.connected else "away"
+    return f"{row.client_id}: {state}{waiting}{unacknowledged}"
+
+
+def _subscription(row: SubscriptionRow) -> str:
+    return f"{row.client_id} to {row.filter} at QoS {row.qos}"
+
+
+def _retained(row: RetainedRow) -> str:
+    return f"{row.topic}: {row.payload[:WIDTH]!r}"

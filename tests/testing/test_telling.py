@@ -1,0 +1,46 @@
+"""What a failed test's report says of its broker."""
+
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.testing.telling import LINES, WIDTH, told
+
+
+async def test_it_says_who_is_there_and_what_waits() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire, Wire(b.connect(), version=4) as away:
+        await wire.connect("here")
+        await wire.subscribe(("a/+", 1))
+        await away.connect("away", clean=False)
+        await away.subscribe(("a/+", 1))
+        await away.abort()
+        await b.wait_until(lambda: len(b.clients) == 1)
+        b.publish("a/b", b"x", qos=1, retain=True)
+        b.node.alarms.activate("hot", "it is")
+        await b.wait_until(lambda: b.sessions[0].queued)
+        assert told(b).splitlines() == [
+            b.url,
+            "2 sessions",
+            "  away: away, 1 messages queued",
+            "  here: connected by 5.0, 1 not acknowledged",
+            "2 subscriptions",
+            "  away to a/+ at QoS 1",
+            "  here to a/+ at QoS 1",
+            "1 retained messages",
+            "  a/b: b'x'",
+            "1 alarms",
+            "  hot: it is",
+        ]
+
+
+async def test_it_stays_short() -> None:
+    async with testing.broker() as b:
+        for number in range(LINES + 5):
+            b.publish(f"{number:02}", b"x" * 10 * WIDTH, retain=True)
+        lines = told(b).splitlines()
+        assert len([line for line in lines if "b'x" in line]) == LINES
+        assert max(map(len, lines)) == WIDTH
+
+
+def test_a_broker_that_is_gone_is_told_of_too() -> None:
+    with testing.broker() as b:
+        pass
+    assert told(b) == "the broker is gone: RuntimeError('the broker has been stopped')"
