@@ -123,6 +123,11 @@ class Node:
         self._gates.append(gate)
         return gate
 
+    @property
+    def services(self) -> Services:
+        """What its parts have in common: for who gives it a state that it did not come to by itself."""
+        return self._services
+
     # What it does for others in this process
 
     def connect(self) -> trio.abc.Stream:
@@ -173,6 +178,7 @@ class Node:
                 with trio.CancelScope(shield=True):
                     await self.last_act()
                 services.cancel()
+                self._security.unload()  # the hooks may be another node's, later
 
     async def _serve(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
         """Everything that runs, shielded: the last packets need it all, so `run` says when it is over."""
@@ -234,7 +240,9 @@ class Node:
     def _start_pubsub(self) -> PubSub:
         """After a crash the tables are as they were; only their writer is new."""
         if hasattr(self._services.pubsub, "ref"):
+            newest = self._services.pubsub.newest
             self._services.pubsub = self._new_pubsub()
+            self._services.pubsub.newest = newest
         return self._services.pubsub
 
     async def _open_listeners(self, nursery: trio.Nursery) -> None:

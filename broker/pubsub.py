@@ -18,7 +18,7 @@ from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.router import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
@@ -199,6 +199,13 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                     echo(share, member)
                 else:
                     member.subscriber.cast(BurstTo(share, member))
+
+    def take_over(self, retained: Iterable[Mapping[str, Any]], newest: int, now: float) -> None:
+        """Go on where another life of this node ended: with its retained messages, as exported at `now`, and behind the
+        newest message that it routed."""
+        self.retained.load(retained, now)
+        self.newest = max(newest, self.newest)
+        self._sweep_timer.restart_at(self.retained.next_deadline)
 
     def _retain(self, message: Message, now: float) -> None:
         if self._settings.enabled:

@@ -61,9 +61,7 @@ class Security:
         rules = _read(self._config.acl.file, lambda text, _: parse_rules(text), problems)
         if problems:
             raise SecurityError(problems)
-        for point, callback in self._registered:
-            self._hooks.remove(point, callback)
-        self._registered.clear()
+        self.unload()
         if users is not None or client_ids is not None:
             authenticator = PasswordAuthenticator(users, client_ids)
             self._register(CLIENT_AUTHENTICATE, self._in_thread(authenticator), authenticator.concerns)
@@ -72,6 +70,12 @@ class Security:
         if rules is None:
             rules = parse_rules(DEFAULT_RULES)
         self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=self._config.acl.no_match)))
+
+    def unload(self) -> None:
+        """Nothing that the files say holds any more."""
+        for point, callback in self._registered:
+            self._hooks.remove(point, callback)
+        self._registered.clear()
 
     def _register(
         self, point: Point, callback: Callable[..., Any], filter: Callable[..., object] | None = None

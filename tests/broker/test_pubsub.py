@@ -132,3 +132,31 @@ async def test_the_routes_outlive_their_writer() -> None:
         for topic in ("t", "u"):
             await client.send(raw.publish(topic, b"x"))
             await client.expect_publish(topic, b"x")
+
+
+async def test_what_was_retained_is_sent_after_a_crash_of_their_writer() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.publish("kept", b"x", qos=1, retain=True)
+        first = here.node.services.pubsub
+        first.ref.cast("no such message")  # type: ignore[arg-type]
+        while here.node.services.pubsub is first or not hasattr(here.node.services.pubsub, "ref"):
+            await trio.lowlevel.checkpoint()
+        await client.subscribe(("kept", 0))
+        await client.expect_publish("kept", b"x")
+
+
+async def test_another_life_of_the_node_goes_on_with_its_messages(autojump_clock: MockClock) -> None:
+    async with room() as here, room() as there:
+        client = await here.client("a")
+        for seconds in (5, 50):
+            await client.publish(f"t/{seconds}", b"x", qos=1, retain=True, properties=raw.message_expiry(seconds))
+        now = trio.current_time()
+        hub = there.node.services.pubsub
+        hub.take_over(list(here.node.retained.export(now)), here.node.services.pubsub.newest, now)
+        heir = await there.client("b")
+        await heir.subscribe(("t/5", 0))
+        await heir.expect_publish("t/5", b"x")
+        await trio.sleep(6)
+        assert [message.topic for message in hub.retained.match("#", trio.current_time())] == ["t/50"]
+        assert len(hub.retained) == 1, "it is swept"

@@ -9,6 +9,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline import testing
 from trunkline.broker.security import SecurityError
+from trunkline.hooks import Hooks
 from trunkline.hooks.passwords import set_password
 from trunkline.hooks.scram import set_scram
 
@@ -34,6 +35,13 @@ async def test_users_log_in(files: dict[str, Any]) -> None:
         anonymous = here.wire()
         await anonymous.send(raw.connect("nobody"))
         assert (await anonymous.expect_type(raw.CONNACK)).reason == 0x87
+
+
+async def test_the_files_of_one_broker_are_not_those_of_the_next_with_its_hooks(files: dict[str, Any]) -> None:
+    hooks = Hooks()
+    async with room(hooks=hooks, **files):
+        assert hooks.listing("client.authenticate")
+    assert not hooks.listing()
 
 
 async def test_a_password_is_checked_while_others_go_on(files: dict[str, Any]) -> None:
