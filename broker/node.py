@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
+    from trunkline.management.control import Control
 
 _logger = logging.getLogger("trunkline.node")
 
@@ -59,8 +60,11 @@ class Node:
         grace: float = GRACE,
         interpose: Callable[[Transport], Transport] | None = None,
         prepare: Callable[[Node], None] | None = None,
+        read: Callable[[], Config] | None = None,
     ) -> None:
         self.config = config
+        #: Reads the configuration anew; None where the broker is part of somebody else's process.
+        self.read = read
         self._interpose = interpose
         self._prepare = prepare
         #: What `run` does last, while everything still works.
@@ -103,7 +107,9 @@ class Node:
         self._errands = 0
         self._errand_over = trio.Event()
         self._inside = self._gate("in-process", config.allows_anonymous())
-        self._started_at = trio.current_time()
+        self.started_at = trio.current_time()
+        self.rates = Rates(RATED, self.started_at)
+        self.control: Control | None = None
         #: Where messages went, while somebody wants to know.
         self.fates = Fates(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
         #: What plugins, and others in this process, may do with the broker.
@@ -205,6 +211,7 @@ class Node:
                         await nursery.start(self.plugins.run, self.config.plugins)
                         if self._prepare is not None:
                             self._prepare(self)
+                        await self._open_control(nursery)
                         await self._open_listeners(nursery)
                         if self.config.sys.interval:
                             nursery.start_soon(self._publish_figures)
@@ -214,6 +221,8 @@ class Node:
                         listener.close()
                     if self._poller is not None:
                         self._poller.close()
+                    if self.control is not None:
+                        self.control.close()
                     self.fates.stop()
                     stepping.cancel()
 
@@ -244,6 +253,24 @@ class Node:
             self._services.pubsub = self._new_pubsub()
             self._services.pubsub.newest = newest
         return self._services.pubsub
+
+    async def _open_control(self, nursery: trio.Nursery) -> None:
+        settings = self.config.control
+        asked = settings.enabled or settings.path is not None
+        if settings.enabled is False or not (asked or self.read is not None):
+            return
+        from trunkline.management.control import Control, ControlSocketError  # brokers inside others do without it
+
+        control = Control(self)
+        try:
+            await control.open()
+        except ControlSocketError as error:
+            if asked:
+                raise
+            _logger.error("%s", error)
+        else:
+            self.control = control
+            nursery.start_soon(control.run)
 
     async def _open_listeners(self, nursery: trio.Nursery) -> None:
         for settings in self.config.listeners:
@@ -315,12 +342,12 @@ class Node:
         return self.metrics.snapshot() | gauges.snapshot() | dict(self.plugins.figures())
 
     async def _publish_figures(self) -> None:
-        rates, published = Rates(RATED, trio.current_time()), dict[str, bytes]()
+        rates, published = self.rates, dict[str, bytes]()
         while True:
             figures = await self.figures()
             now = trio.current_time()
             rates.update(figures, now)
-            topics = sys_topics(__version__, now - self._started_at, figures, rates)
+            topics = sys_topics(__version__, now - self.started_at, figures, rates)
             for topic, payload in changed(topics, published):
                 self.publish(topic, payload, retain=True)
             await trio.sleep(self.config.sys.interval)
@@ -337,16 +364,18 @@ async def open_node(
     grace: float = GRACE,
     interpose: Callable[[Transport], Transport] | None = None,
     prepare: Callable[[Node], None] | None = None,
+    read: Callable[[], Config] | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `interpose` may put
     something between each connection and its transport. `prepare` is called when everything works, and nobody can
-    connect yet.
+    connect yet. `read` reads the configuration anew, for a broker that has a process of its own.
 
     Raises:
+        ControlSocketError: there can be no control socket, and one is asked for.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
     """
-    node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare)
+    node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare, read)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)

@@ -17,6 +17,8 @@ from trunkline.broker.settings import LogSettings
 # C0, DEL and C1 controls, the line and paragraph separators, what turns the writing direction round, lone surrogates
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
+_own = logging.getLogger("trunkline")
+
 
 def printable(text: str) -> str:
     """`text` on one line, with every unprintable character as its escape."""
@@ -76,4 +78,14 @@ def configure(settings: LogSettings) -> None:
         former.close()
     root.addHandler(handler)
     root.setLevel(settings.level.upper())
+    _own.setLevel(logging.NOTSET)
     logging.captureWarnings(True)
+
+
+def set_level(level: str) -> None:
+    """The least important records of the broker's own that are written, until `configure` is called again."""
+    _own.setLevel(level.upper())
+
+
+def level() -> str:
+    return logging.getLevelName(_own.getEffectiveLevel()).lower()

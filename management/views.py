@@ -126,6 +126,14 @@ class HookRow:
     plugin: str
 
 
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    name: str
+    value: int
+    #: What it counts; a plugin's may say nothing.
+    meaning: str
+
+
 def client_row(actor: SessionActor) -> ClientRow:
     session, client = actor.session, actor.client
     return ClientRow(

@@ -201,6 +201,14 @@ class Plugins:
             for name, value in entry.figures.read().items():
                 yield f"plugins.{entry.name}.{name}", value
 
+    def meanings(self) -> Iterator[tuple[str, str]]:
+        """What each of the figures counts, by the same names."""
+        for entry in self._entries.values():
+            for counter in entry.figures.counters.values():
+                yield f"plugins.{entry.name}.{counter.name}", counter.text
+            for gauge in entry.figures.gauges.values():
+                yield f"plugins.{entry.name}.{gauge.name}", gauge.text
+
     # One plugin
 
     def _entry(self, name: str) -> _Entry:

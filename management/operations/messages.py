@@ -14,6 +14,7 @@ from trunkline.management.operations.registry import (
     Limit,
     NotFound,
     Page,
+    Position,
     Refused,
     operation,
     page_size,
@@ -58,9 +59,7 @@ def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE)
 
 
 @operation("routes.lookup")
-def look_up(
-    broker: Administered, topic: Topic, after: Annotated[int, "Leave out so many."] = 0, limit: Limit = AT_ONCE
-) -> Page[ReceiverRow]:
+def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
     """Who would get a message of this topic: clients as they subscribed, then shared groups. Who comes or goes while it is
     listed may be missing, or come twice."""
     limit = page_size(limit)

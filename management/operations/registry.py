@@ -5,7 +5,7 @@ about itself stands in its signature and in its docstring, nowhere else.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
 from typing import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Scheduler
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.config import Config
+    from trunkline.broker.fates import Fates
     from trunkline.broker.host import NodeHost
     from trunkline.broker.listeners import Listener
     from trunkline.broker.metrics import Rates
@@ -60,6 +61,7 @@ class Administered(Protocol):
     """A running broker as operations see it. The node is one."""
 
     config: "Config"
+    fates: "Fates"
     hooks: "Hooks"
     scheduler: "Scheduler"
     retained: "RetainedStore"
@@ -130,13 +132,25 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A function with its name. `cursor` is there for listings: from a row to where the page behind it begins."""
+    """A function with its name. `cursor` gives, for a row, where the page behind it begins."""
 
     name: str
     doc: str
     arguments: tuple[Argument, ...]
     function: Callable[..., Any]
+    #: It gives a `Page`.
+    listing: bool
+    #: None for a listing whose cursor is a number of rows.
     cursor: Callable[[Any], Cursor] | None
+
+    def first_of(self, page: Page[Any], count: int, arguments: Mapping[str, object]) -> Page[Any]:
+        """A shorter page, which begins as this one does."""
+        if count >= len(page.rows):
+            return page
+        rows = page.rows[:count]
+        if self.cursor is not None:
+            return Page(rows, self.cursor(rows[-1]))
+        return Page(rows, cast("int", arguments.get("after", 0)) + count)
 
     async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
         """
@@ -169,7 +183,10 @@ def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Calla
     `Annotated[type, "what it means"]`."""
 
     def register(function: F) -> F:
-        OPERATIONS[name] = Operation(name, inspect.getdoc(function) or "", _arguments(function), function, cursor)
+        hints = get_type_hints(function, include_extras=True)
+        listing = get_origin(hints["return"]) is Page
+        doc = inspect.getdoc(function) or ""
+        OPERATIONS[name] = Operation(name, doc, _arguments(function, hints), function, listing, cursor)
         return function
 
     return register
@@ -199,8 +216,7 @@ async def settled(broker: Administered) -> None:
         await broker.scheduler.drained()
 
 
-def _arguments(function: Callable[..., Any]) -> tuple[Argument, ...]:
-    hints = get_type_hints(function, include_extras=True)
+def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Argument, ...]:
     found: list[Argument] = []
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         kind, doc = get_args(hints[parameter.name])
@@ -252,6 +268,7 @@ def _words(kind: Any) -> str:
 
 #: Arguments that several operations have.
 After = Annotated[str, "Begin behind this one."]
+Position = Annotated[int, "Leave out so many."]
 Limit = Annotated[int, "How many rows a page has at most."]
 
 
@@ -263,3 +280,16 @@ def page_size(limit: int) -> int:
     if limit < 1:
         raise BadRequest(f"limit: {limit}: accepted is a whole number, 1 or more")
     return min(limit, AT_ONCE)
+
+
+def page_at(rows: Sequence[R], after: int, limit: int) -> Page[R]:
+    """The page of a list that is short enough to be made as a whole.
+
+    Raises:
+        BadRequest: there is no such page.
+    """
+    limit = page_size(limit)
+    if after < 0:
+        raise BadRequest(f"after: {after}: accepted is a whole number, 0 or more")
+    page = list(rows[after : after + limit])
+    return Page(page, after + limit if after + limit < len(rows) else None)

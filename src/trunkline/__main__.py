@@ -4,18 +4,15 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 import click
 import trio
 
-from trunkline.broker.config import Config, ConfigError, changes
+from trunkline.broker.config import Config
 from trunkline.management import logs
 from trunkline.management.cli import cli
 from trunkline.management.command_line import BAD_USAGE, FAILED
-
-if TYPE_CHECKING:
-    from trunkline.broker.node import Node
 
 logger = logging.getLogger("trunkline")
 
@@ -36,6 +33,7 @@ def run(read: Callable[[], Config]) -> int:
     """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload."""
     from trunkline.broker.node import ListenError  # the other commands do without it
     from trunkline.broker.security import SecurityError
+    from trunkline.management.control import ControlSocketError
 
     config = read()
     try:
@@ -47,7 +45,7 @@ def run(read: Callable[[], Config]) -> int:
         pass  # so early that nothing had started
     except SecurityError as error:
         return _say(*error.problems, code=BAD_USAGE)
-    except (ListenError, OSError) as error:
+    except (ListenError, ControlSocketError, OSError) as error:
         return _say(str(error), code=FAILED)
     return 0
 
@@ -55,44 +53,22 @@ def run(read: Callable[[], Config]) -> int:
 async def serve(config: Config, read: Callable[[], Config]) -> None:
     """Run a node until a signal stops it."""
     from trunkline.broker.node import open_node
+    from trunkline.management.reloading import ReloadError, reload
 
     watched = STOP if RELOAD is None else [*STOP, RELOAD]
     with trio.open_signal_receiver(*watched) as signals:
-        async with open_node(config) as node:
+        async with open_node(config, read=read) as node:
             logger.info("serving")
             async for signum in signals:
                 if signum == RELOAD:
-                    reload(node, read)
+                    with suppress(ReloadError):  # it is in the log
+                        reload(node)
                 else:
                     logger.info("stopping on %s", signal.Signals(signum).name)
                     break
             for each in STOP:
                 signal.signal(each, signal.SIG_DFL)
     logger.info("stopped")
-
-
-def reload(node: "Node", read: Callable[[], Config]) -> None:
-    """Read password and access rule files again, and the settings of the log.
-
-    What is wrong is logged, and everything stays as it was.
-    """
-    from trunkline.broker.security import SecurityError
-
-    try:
-        new = read()
-        node.reload()
-        logs.configure(new.log)
-    except (ConfigError, SecurityError) as error:
-        for problem in error.problems:
-            logger.error("not reloaded: %s", problem)
-    except OSError as error:
-        logger.error("not reloaded: %s", error)
-    else:
-        later = [key for key in changes(node.config, new) if not key.startswith("log.")]
-        if later:
-            logger.warning("reloaded; a restart is needed for %s", ", ".join(later))
-        else:
-            logger.info("reloaded")
 
 
 def _say(*problems: str, code: int) -> int:

@@ -1,0 +1,251 @@
+"""The control socket: operations on a running broker, for `trunkline ctl` and scripts.
+
+It runs beside the message flow and never in its way. A connection's requests are dealt with one after the other, and an
+answer is sent before the next request is read, so a client that asks much and reads nothing keeps a page in memory and no
+more. A listing comes in pages, each asked for by itself.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import trio
+
+from trunkline import __version__
+from trunkline.management.control_claim import Claim, claim
+from trunkline.management.control_frames import (
+    FAILED,
+    LARGEST_GREETING,
+    LENGTH,
+    MALFORMED,
+    PROTOCOL,
+    TOO_LARGE,
+    UNWELCOME,
+    FrameError,
+    frame,
+    pack,
+    pack_list,
+    pack_map,
+    unpack,
+)
+from trunkline.management.control_place import PORT, SOCKET, PlaceError, default_path, has_unix_sockets
+from trunkline.management.operations import find
+from trunkline.management.operations.registry import OperationError, Page, plain_row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trunkline.management.operations.registry import Administered, Operation
+
+_logger = logging.getLogger("trunkline.control")
+
+#: Seconds that a connection has to say what it is.
+GREETING_TIME: Final = 5.0
+#: Bytes of rows after which a page is full. One row may be more.
+PAGE_BYTES: Final = 1_048_576
+
+
+class ControlSocketError(Exception):
+    """There can be no control socket. The text says why."""
+
+
+class _Bad(Exception):
+    """A connection that cannot go on, and what it is told."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Control:
+    """The control socket of a broker."""
+
+    def __init__(self, broker: Administered) -> None:
+        self._broker = broker
+        self._settings = broker.config.control
+        self._claim: Claim | None = None
+        self.connections = 0
+
+    @property
+    def path(self) -> Path:
+        """The socket, or the file with port and token."""
+        return self._settings.path or default_path(self._broker.config.node.name, PORT if self._tcp else SOCKET)
+
+    @property
+    def _tcp(self) -> bool:
+        return self._settings.transport == "tcp" or (self._settings.transport == "auto" and not has_unix_sockets())
+
+    async def open(self) -> None:
+        """Take the place and listen.
+
+        Raises:
+            ControlSocketError: it belongs to another broker, or cannot be trusted.
+        """
+
+        def take() -> Claim:
+            return claim(self.path.absolute(), tcp=self._tcp, private=self._settings.path is None)
+
+        try:
+            self._claim = await trio.to_thread.run_sync(take)
+        except PlaceError as error:
+            raise ControlSocketError(f"no control socket: {error}") from error
+        _logger.info("control socket %s", self.path)
+
+    def close(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        assert self._claim is not None
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._claim.socket))
+        async with trio.open_nursery() as nursery:
+            await trio.serve_listeners(self._serve, [listener], handler_nursery=nursery)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
+        try:
+            try:
+                if self.connections > self._settings.max_connections:
+                    raise _Bad(UNWELCOME, f"there are {self._settings.max_connections} control connections already")
+                await self._greet(stream)
+                while (packed := await self._receive(stream, self._settings.max_frame_size)) is not None:
+                    await self._send(stream, await self._answer(packed))
+            except _Bad as bad:
+                _logger.warning("a control connection is closed: %s", bad)
+                with trio.move_on_after(GREETING_TIME):
+                    await self._send(stream, pack({"id": None, "error": bad.code, "message": str(bad)}))
+                    await stream.send_eof()
+                    while await stream.receive_some(65_536):  # closing over unread bytes would take the answer back
+                        pass
+        except trio.BrokenResourceError:
+            pass  # it has gone
+        finally:
+            self.connections -= 1
+            with suppress(trio.BrokenResourceError):
+                await trio.aclose_forcefully(stream)
+
+    async def _greet(self, stream: trio.SocketStream) -> None:
+        assert self._claim is not None
+        with trio.move_on_after(GREETING_TIME):
+            packed = await self._receive(stream, LARGEST_GREETING)
+            if packed is None:
+                raise trio.BrokenResourceError
+            greeting = _content(packed)
+            token = greeting.get("token", "")
+            if self._claim.token is not None and not (
+                isinstance(token, str)
+                and hmac.compare_digest(token.encode(errors="replace"), self._claim.token.encode())
+            ):
+                raise _Bad(UNWELCOME, "its token is not the one in the file")
+            if greeting.get("protocol") != PROTOCOL:
+                raise _Bad(
+                    UNWELCOME,
+                    f"it speaks protocol {greeting.get('protocol')!r:.20}; this broker, trunkline {__version__}, speaks "
+                    f"{PROTOCOL}",
+                )
+            answer = {
+                "protocol": PROTOCOL,
+                "node": self._broker.config.node.name,
+                "version": __version__,
+                "pid": os.getpid(),
+                "max_frame_size": self._settings.max_frame_size,
+            }
+            await self._send(stream, pack(answer))
+            return
+        raise _Bad(UNWELCOME, f"it said nothing for {GREETING_TIME:g} s")
+
+    async def _receive(self, stream: trio.SocketStream, most: int) -> bytes | None:
+        """The next frame; None when the client has closed."""
+        head = await self._read(stream, LENGTH.size)
+        if not head:
+            return None
+        if len(head) == LENGTH.size:
+            (length,) = LENGTH.unpack(head)
+            if length > most:
+                raise _Bad(TOO_LARGE, f"a frame of {length} bytes, where {most} are the most")
+            packed = await self._read(stream, length)
+            if len(packed) == length:
+                return packed
+        raise _Bad(MALFORMED, "it ended in the middle of a frame")
+
+    async def _read(self, stream: trio.SocketStream, count: int) -> bytes:
+        """So many bytes; fewer when the client has closed."""
+        parts = bytearray()
+        while len(parts) < count:
+            with trio.move_on_after(self._settings.idle_timeout) as scope:
+                part = await stream.receive_some(min(count - len(parts), 65_536))
+                if not part:
+                    break
+                parts += part
+            if scope.cancelled_caught:
+                raise _Bad(UNWELCOME, f"it said nothing for {self._settings.idle_timeout:g} s")
+        return bytes(parts)
+
+    async def _send(self, stream: trio.SocketStream, packed: bytes) -> None:
+        with trio.move_on_after(self._settings.idle_timeout) as scope:
+            await stream.send_all(frame(packed))
+        if scope.cancelled_caught:
+            _logger.warning("a control connection is closed: it read nothing for %g s", self._settings.idle_timeout)
+            raise trio.BrokenResourceError
+
+    # Requests
+
+    async def _answer(self, packed: bytes) -> bytes:
+        request = _content(packed)
+        number, name, arguments = request.get("id"), request.get("operation"), _arguments(request)
+        if not (isinstance(number, int | str) and isinstance(name, str) and arguments is not None):
+            raise _Bad(MALFORMED, "a request is a map of id (a number or text), operation (text) and arguments (a map)")
+        try:
+            operation = find(name)
+            result = await operation.run(self._broker, arguments)
+            await trio.lowlevel.checkpoint()
+            if isinstance(result, Page):
+                answer = _pack_page(number, operation, cast("Page[Any]", result), arguments)
+            else:
+                answer = pack({"id": number, "result": result})
+        except OperationError as error:
+            return pack({"id": number, "error": error.code, "message": str(error)})
+        except (
+            Exception
+        ) as error:  # what plugins are asked to do may raise anything, and must not take the broker along
+            _logger.exception("the operation %s crashed", name)
+            return pack({"id": number, "error": FAILED, "message": f"{name} crashed: {type(error).__name__}: {error}"})
+        if len(answer) > self._settings.max_frame_size:
+            text = f"the answer has {len(answer)} bytes, and control.max_frame_size is {self._settings.max_frame_size}"
+            return pack({"id": number, "error": TOO_LARGE, "message": text})
+        return answer
+
+
+def _content(packed: bytes) -> dict[str, Any]:
+    try:
+        return unpack(packed)
+    except FrameError as error:
+        raise _Bad(MALFORMED, str(error)) from None
+
+
+def _arguments(request: dict[str, Any]) -> dict[str, Any] | None:
+    arguments = request.get("arguments", {})
+    if isinstance(arguments, dict) and all(isinstance(name, str) for name in cast("dict[object, object]", arguments)):
+        return cast("dict[str, Any]", arguments)
+    return None
+
+
+def _pack_page(number: int | str, operation: Operation, page: Page[Any], arguments: dict[str, Any]) -> bytes:
+    """As many of the rows as go into a page."""
+    rows: list[bytes] = []
+    room = PAGE_BYTES
+    for row in page.rows:
+        packed = pack(plain_row(row))
+        room -= len(packed)
+        if rows and room < 0:
+            break
+        rows.append(packed)
+    page = operation.first_of(page, len(rows), arguments)
+    result = pack_map({"rows": pack_list(rows), "next": pack(page.next)})
+    return pack_map({"id": pack(number), "result": result})

@@ -1,0 +1,138 @@
+"""Taking a place for a control socket: what a dead broker has left there goes, a living one keeps its own."""
+
+import os
+import secrets
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trunkline.management.control_client import ControlClient, ControlError, NoBroker
+from trunkline.management.control_place import (
+    PlaceError,
+    Port,
+    check_file,
+    check_folder,
+    is_socket,
+    make_private_folder,
+    read_port,
+    write_port,
+)
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: Seconds that a living broker has to say its name.
+PATIENCE: Final = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A place that was taken, with the socket that listens."""
+
+    path: Path
+    socket: socket.socket
+    #: What clients must know, where anybody on this machine can connect.
+    token: str | None
+    _identity: tuple[int, int]
+
+    def release(self) -> None:
+        """Close the socket, and take the file away unless it is somebody else's by now."""
+        self.socket.close()
+        with suppress(OSError):
+            if _identity(self.path) == self._identity:
+                self.path.unlink()
+
+
+def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
+    """Listen at a place; `private` makes the folder, which is nobody else's. It may wait for as long as `PATIENCE`.
+
+    Raises:
+        PlaceError: a living broker has it, or it cannot be trusted or made.
+    """
+    if private:
+        make_private_folder(path.parent)
+    else:
+        check_folder(path.parent)
+    try:
+        with _alone(path.parent):
+            _clear(path)
+            return _listen_tcp(path, backlog) if tcp else _listen_unix(path, backlog)
+    except OSError as error:
+        raise PlaceError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Two brokers that start together must not both find that a third one is dead."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear(path: Path) -> None:
+    if not os.path.lexists(path):
+        return
+    check_file(path)
+    unix = is_socket(path)
+    if not unix:
+        read_port(path)  # else it is a file of the user's own
+    try:
+        with ControlClient(path, PATIENCE) as other:
+            raise PlaceError(f"{path} belongs to the broker {other.node!r} that runs as process {other.pid}")
+    except ControlError as error:
+        raise PlaceError(f"{path} belongs to a broker that runs: {error}") from error
+    except NoBroker as error:
+        cause = error.__cause__
+        refused = isinstance(cause, ConnectionRefusedError)
+        # a port may be a stranger's by now, a socket may not
+        if not refused and (unix or isinstance(error.__context__, TimeoutError)):
+            raise PlaceError(f"{path} belongs to a broker that runs and does not answer") from error
+    path.unlink()
+
+
+def _listen_unix(path: Path, backlog: int) -> Claim:
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+        listening.listen(backlog)
+        listening.setblocking(False)
+        return Claim(path, listening, None, _identity(path))
+    except OSError as error:
+        listening.close()
+        if error.errno is None:
+            raise PlaceError(f"{path} is too long for a Unix socket: set control.path to another one") from error
+        raise
+
+
+def _listen_tcp(path: Path, backlog: int) -> Claim:
+    listening = socket.socket(socket.AF_INET)
+    try:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(backlog)
+        listening.setblocking(False)
+        port = Port(listening.getsockname()[1], secrets.token_urlsafe(32))
+        write_port(path, port)
+        return Claim(path, listening, port.token, _identity(path))
+    except OSError:
+        listening.close()
+        raise
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    info = path.lstat()
+    return info.st_dev, info.st_ino

@@ -1,0 +1,79 @@
+"""What goes through the control socket: frames of four bytes of length and a map in MessagePack.
+
+The client begins with `{"protocol": 1}`, and the token where there is one. The broker answers with `{"protocol", "node",
+"version", "pid", "max_frame_size"}`. Then the client asks `{"id", "operation", "arguments"}`, one thing at a time, and is
+answered `{"id", "result"}` or `{"id", "error", "message"}`. The result of a listing is a page, `{"rows", "next"}`: `next`
+is the argument `after` of the page behind it, and nothing at the end. A frame that cannot be read ends the connection;
+its answer has no id.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from struct import Struct
+from typing import Any, Final, cast
+
+import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+PROTOCOL: Final = 1
+LENGTH: Final = Struct(">I")
+#: Bytes of the first frame of a connection, both ways: it comes before anybody is known.
+LARGEST_GREETING: Final = 4096
+
+#: Errors of the protocol itself; those of operations have codes of their own.
+MALFORMED: Final = "malformed"
+TOO_LARGE: Final = "too_large"
+UNWELCOME: Final = "unwelcome"
+FAILED: Final = "failed"
+
+
+_msgpack: Final[Any] = msgpack
+_lists_and_maps: Final[Any] = _msgpack.Packer()
+
+
+class FrameError(Exception):
+    """This is no frame."""
+
+
+def pack(content: object) -> bytes:
+    """A value as MessagePack; dataclasses become maps."""
+    return cast("bytes", _msgpack.packb(content, default=_plain, unicode_errors="surrogatepass"))
+
+
+def pack_list(packed: list[bytes]) -> bytes:
+    """A list of what has been packed."""
+    return b"".join([_lists_and_maps.pack_array_header(len(packed)), *packed])
+
+
+def pack_map(packed: Mapping[str, bytes]) -> bytes:
+    """A map to what has been packed."""
+    parts = [part for name, value in packed.items() for part in (pack(name), value)]
+    return b"".join([_lists_and_maps.pack_map_header(len(packed)), *parts])
+
+
+def frame(packed: bytes) -> bytes:
+    return LENGTH.pack(len(packed)) + packed
+
+
+def unpack(packed: bytes) -> dict[str, Any]:
+    """What a frame holds.
+
+    Raises:
+        FrameError: it holds no map of text to something.
+    """
+    try:
+        content = _msgpack.unpackb(packed, unicode_errors="surrogatepass")
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise FrameError(f"not MessagePack: {error}") from None
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) for name in cast("dict[object, object]", content)
+    ):
+        raise FrameError(f"a map was expected, not {content!r:.60}")
+    return cast("dict[str, Any]", content)
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    raise TypeError(f"{value!r:.80} cannot be sent")

@@ -1,0 +1,143 @@
+"""The broker as a whole: how it stands, what it counts, its configuration, log, alarms and hooks."""
+
+import os
+from typing import Annotated, Literal
+
+import trio
+
+from trunkline import __version__
+from trunkline.broker.metrics import Gauges, Metrics, described
+from trunkline.broker.places import nearest
+from trunkline.hooks.alarm import Alarm
+from trunkline.management import logs
+from trunkline.management.operations.registry import (
+    AT_ONCE,
+    Administered,
+    Limit,
+    NotFound,
+    Page,
+    Position,
+    Refused,
+    operation,
+    page_at,
+)
+from trunkline.management.reloading import ReloadError
+from trunkline.management.reloading import reload as read_again
+from trunkline.management.views import HookRow, MetricRow, hook_rows
+
+Level = Annotated[Literal["debug", "info", "warning", "error"] | None, "The least important records that are written."]
+
+#: What `status` gives the rates of, by the counter's name.
+RATES = {
+    "messages_received": "packets.publish.received",
+    "messages_sent": "packets.publish.sent",
+    "messages_dropped": "delivery.dropped",
+    "bytes_received": "bytes.received",
+    "bytes_sent": "bytes.sent",
+}
+
+
+@operation("status")
+async def status(broker: Administered) -> dict[str, object]:
+    """How the broker stands. Rates are per minute, averaged over the last one, five and fifteen minutes."""
+    figures = await broker.figures()
+    now = trio.current_time()
+    broker.rates.update(figures, now)
+    return {
+        "node": broker.config.node.name,
+        "version": __version__,
+        "pid": os.getpid(),
+        "started_at": broker.host.wall - (now - broker.started_at),
+        "uptime": now - broker.started_at,
+        "listeners": [
+            {
+                "name": listener.settings.label,
+                "host": listener.address[0],
+                "port": listener.address[1],
+                "connections": len(listener.gate.connections),
+            }
+            for listener in broker.listeners
+        ],
+        "connections": figures["connections.count"],
+        "sessions": figures["sessions.count"],
+        "subscriptions": figures["subscriptions.count"],
+        "retained": figures["retained.count"],
+        "queued": figures["queue.count"],
+        "inflight": figures["inflight.count"],
+        "alarms": len(broker.alarms.active),
+        "rates": {
+            name: {window: round(broker.rates[counter, window], 2) for window in ("1min", "5min", "15min")}
+            for name, counter in RATES.items()
+        },
+    }
+
+
+@operation("metrics")
+async def metrics(
+    broker: Administered,
+    prefix: Annotated[str, "Only names that begin so."] = "",
+    after: Position = 0,
+    limit: Limit = AT_ONCE,
+) -> Page[MetricRow]:
+    """Counters, which only grow, and gauges, which say how things stand now."""
+    texts = described(Metrics) | described(Gauges) | dict(broker.plugins.meanings())
+    figures = await broker.figures()
+    rows = [MetricRow(name, value, texts.get(name, "")) for name, value in figures.items() if name.startswith(prefix)]
+    return page_at(rows, after, limit)
+
+
+@operation("config.show")
+def show_config(broker: Administered) -> dict[str, object]:
+    """The configuration that the broker was started with. Secrets are not shown."""
+    return broker.config.model_dump(mode="json")
+
+
+@operation("reload")
+def reload(broker: Administered) -> dict[str, object]:
+    """Read password files, access rules and the log's settings again, as SIGHUP does."""
+    try:
+        return {"reloaded": True, "restart_needed_for": read_again(broker)}
+    except ReloadError as error:
+        raise Refused(f"not reloaded: {error}") from error
+
+
+@operation("log.level")
+def log_level(broker: Administered, level: Level = None) -> dict[str, object]:
+    """Say how much is logged, or change it until the next reload."""
+    if level is not None:
+        logs.set_level(level)
+    return {"level": logs.level()}
+
+
+# Alarms
+
+
+@operation("alarms.list")
+def list_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
+    """Conditions that last and that an operator should know of, in the order in which they began."""
+    return page_at(broker.alarms.active, after, limit)
+
+
+@operation("alarms.history")
+def list_past_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
+    """The last alarms that are over, the oldest first."""
+    return page_at(list(broker.alarms.history), after, limit)
+
+
+@operation("alarms.clear")
+def clear_alarm(broker: Administered, name: Annotated[str, "The alarm's name."]) -> dict[str, object]:
+    """Say that an alarm is over. It comes again when its condition is found again."""
+    active = [alarm.name for alarm in broker.alarms.active]
+    if name not in active:
+        raise NotFound(f"no alarm {name!r} lasts{nearest(name, active)}")
+    broker.alarms.deactivate(name)
+    return {"cleared": name}
+
+
+# Hooks
+
+
+@operation("hooks.list")
+def list_hooks(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[HookRow]:
+    """Callbacks at all hook points, in the order in which they run, with how often each has crashed."""
+    return page_at(hook_rows(broker.hooks, broker.plugins.owner_of), after, limit)

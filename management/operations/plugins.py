@@ -1,0 +1,143 @@
+"""Plugins, and the bans that one of them keeps."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+
+from trunkline.broker.config import ConfigError, Problem
+from trunkline.broker.places import dotted
+from trunkline.broker.plugin_config import PluginReader
+from trunkline.broker.settings import PluginSettings
+from trunkline.broker.units import from_text
+from trunkline.management.operations.registry import (
+    AT_ONCE,
+    Administered,
+    After,
+    BadRequest,
+    Limit,
+    NotFound,
+    Page,
+    Position,
+    Refused,
+    operation,
+    page_at,
+    page_size,
+)
+from trunkline.plugins.finding import settings_model
+from trunkline.plugins.manager import PluginRow
+
+#: The plugin that keeps the bans.
+BANS = "bans"
+
+Name = Annotated[str, "The plugin's name."]
+Settings = Annotated[
+    dict[str, str] | None, "Settings, written as in an environment variable; what is not given is as configured."
+]
+Kind = Annotated[Literal["client_id", "username", "address"], "What is banned."]
+Who = Annotated[str, "The client id, user name, address or network."]
+
+
+@operation("plugins.list")
+def list_plugins(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[PluginRow]:
+    """Plugins that are installed or were started, by name."""
+    return page_at(broker.plugins.rows(), after, limit)
+
+
+@operation("plugins.enable")
+async def enable(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
+    """Start a plugin. Its settings are those of the configuration file as it is now, or else the defaults."""
+    await broker.plugins.enable(name, _settings(broker, name, settings or {}))
+    return {"enabled": name}
+
+
+@operation("plugins.disable")
+async def disable(broker: Administered, name: Name) -> dict[str, object]:
+    """Stop a plugin. Its hooks are gone at once; the answer comes when its tasks have ended."""
+    await broker.plugins.disable(name)
+    return {"disabled": name}
+
+
+@operation("plugins.reload")
+async def reload(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
+    """Stop a plugin, import its code anew and start it. Its settings are those of the configuration file as it is now, or
+    else those that it had."""
+    await broker.plugins.reload(name, _settings(broker, name, settings or {}))
+    return {"reloaded": name}
+
+
+@operation("plugins.call")
+def call(
+    broker: Administered,
+    name: Name,
+    command: Annotated[str, "One of the commands that the plugin offers."],
+    arguments: Annotated[dict[str, str] | None, "What the command is given."] = None,
+) -> object:
+    """Run a command of a plugin's own."""
+    try:
+        return broker.plugins.call(name, command, {**(arguments or {})})
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    except LookupError as error:
+        raise NotFound(str(error.args[0] if error.args else error)) from error
+
+
+def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> PluginSettings | None:
+    """
+    Raises:
+        Refused: the configuration file cannot be used.
+        BadRequest: what was given is wrong.
+        PluginError: there is no such plugin, or it cannot be imported.
+    """
+    try:
+        configured = (broker.read() if broker.read is not None else broker.config).plugins.get(name)
+    except ConfigError as error:
+        raise Refused("; ".join(map(str, error.problems))) from error
+    if not given:
+        return configured
+    problems: list[Problem] = []
+    reader = PluginReader(lambda source, path, text: problems.append(Problem(source, dotted(path), text)))
+    known = settings_model(name).model_fields
+    if configured is not None:
+        values = {key: getattr(configured, key) for key in configured.model_fields_set}
+        reader.take_table({name: values}, "configuration", None)
+    texts = {key: from_text(known[key], text) if key in known else text for key, text in given.items()}
+    reader.take_table({name: texts}, "argument", None)
+    settings = reader.finish()
+    if problems:
+        raise BadRequest("; ".join(map(str, problems)))
+    return settings[name]
+
+
+# Bans
+
+
+@operation("bans.list", cursor=lambda row: f"{row['kind']}:{row['who']}")
+def list_bans(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[dict[str, Any]]:
+    """Who is banned, and until when."""
+    limit = page_size(limit)
+    rows = cast("list[dict[str, Any]]", _ask(broker, "list", after=after, limit=str(limit)))
+    return Page(rows, f"{rows[-1]['kind']}:{rows[-1]['who']}" if len(rows) == limit else None)
+
+
+@operation("bans.add")
+def ban(
+    broker: Administered,
+    kind: Kind,
+    who: Who,
+    seconds: Annotated[float | None, "For how long; for good when it is not given."] = None,
+    reason: Annotated[str, "Why, for those who read the list."] = "",
+) -> object:
+    """Keep somebody out, and disconnect who is here."""
+    return _ask(broker, "add", kind=kind, who=who, seconds="" if seconds is None else str(seconds), reason=reason)
+
+
+@operation("bans.remove")
+def lift(broker: Administered, kind: Kind, who: Who) -> object:
+    """Let somebody in again."""
+    return _ask(broker, "remove", kind=kind, who=who)
+
+
+def _ask(broker: Administered, command: str, **arguments: str) -> object:
+    row = next((row for row in broker.plugins.rows() if row.name == BANS), None)
+    if row is None or row.status != "running":
+        raise Refused(f"the plugin {BANS} keeps the bans, and it does not run: enable it first")
+    return call(broker, BANS, command, arguments)

@@ -1,0 +1,97 @@
+"""Traces: where messages went."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+from trunkline.broker.fates import Fate, MessageRow
+from trunkline.management.operations.registry import (
+    AT_ONCE,
+    Administered,
+    After,
+    BadRequest,
+    Limit,
+    NotFound,
+    Page,
+    operation,
+    page_size,
+    plain_row,
+)
+
+Guid = Annotated[str, "The message's id, as the list shows it."]
+
+
+@operation("trace.start")
+def start(
+    broker: Administered,
+    client: Annotated[list[str] | None, "Messages that this client publishes or is to get. May be repeated."] = None,
+    topic: Annotated[list[str] | None, "Messages whose topic matches this filter. May be repeated."] = None,
+) -> dict[str, object]:
+    """Begin to follow messages, in place of the trace that is on: those of some clients and topics, or all."""
+    with _told():
+        broker.fates.start(clients=client or (), topics=topic or ())
+    return _state(broker)
+
+
+@operation("trace.stop")
+def stop(broker: Administered) -> dict[str, object]:
+    """End the trace. What it found stays until the next one."""
+    broker.fates.stop()
+    return _state(broker)
+
+
+@operation("trace.status")
+def status(broker: Administered) -> dict[str, object]:
+    """Whether a trace is on, and of what."""
+    return _state(broker)
+
+
+@operation("trace.list", cursor=lambda row: row.guid)
+def list_messages(
+    broker: Administered,
+    topic: Annotated[str, "Only messages whose topic matches this filter."] = "#",
+    client: Annotated[str, "Only messages that this client published or was to get."] = "",
+    after: After = "",
+    limit: Limit = AT_ONCE,
+) -> Page[MessageRow]:
+    """Messages that were followed, the newest first, with how far each came."""
+    limit = page_size(limit)
+    with _told():
+        rows, cursor = broker.fates.messages(topic=topic, client=client, before=after, limit=limit, scan=4 * AT_ONCE)
+    return Page(rows, cursor)
+
+
+@operation("trace.show")
+def show(broker: Administered, guid: Guid) -> dict[str, object]:
+    """A message that was followed, and what became of it as a whole."""
+    with _told():
+        return {**plain_row(broker.fates.message(guid)), "steps": list(broker.fates.steps(guid))}
+
+
+@operation("trace.fate", cursor=lambda row: row.client_id)
+def list_fates(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Fate]:
+    """What became of a message for each of its subscribers, in order of client id."""
+    limit = page_size(limit)
+    with _told():
+        return Page(*broker.fates.fates(guid, after=after, limit=limit))
+
+
+def _state(broker: Administered) -> dict[str, object]:
+    fates = broker.fates
+    return {
+        "on": fates.on,
+        "clients": sorted(fates.clients),
+        "topics": list(fates.topics),
+        "since": fates.since or None,
+        "messages": len(fates),
+    }
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    except LookupError as error:
+        raise NotFound(str(error.args[0])) from error
