@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trunkline.actors import Actor
 from trunkline.broker.alarms import RETAINED_FULL
@@ -43,6 +43,16 @@ class Subscriber:
         self.cast = cast
         #: Is a client there to be sent something? Shared groups prefer those.
         self.online = False
+
+
+class Own(Protocol):
+    """The way back to the client that publishes."""
+
+    def deliver(self, message: Message, target: Target[Subscriber]) -> None: ...
+    def deliver_burst(self, burst: Burst, target: Target[Subscriber]) -> None: ...
+    def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
+        """By a target with no local."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -139,11 +149,11 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         message: Message,
         now: float,
         origin: Subscriber | None = None,
-        echo: Callable[[Message, Target[Subscriber]], None] | None = None,
+        own: Own | None = None,
     ) -> int:
         """Route a message; the number of sessions that it went to.
 
-        `origin` is the publisher as a subscriber. Its own copy goes to `echo` at once instead of through its mailbox,
+        `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox,
         so that the client has it before the acknowledgement of what it published.
         """
         self.newest = message.guid
@@ -158,10 +168,12 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             self._hooks.notify(MESSAGE_ROUTED, message, tuple([target.subscriber.client_id for target in targets]))
         for target in targets:
             subscriber = target.subscriber
-            if subscriber is not origin or echo is None:
+            if subscriber is not origin or own is None:
                 subscriber.cast((message, target))
+            elif target.no_local:
+                own.deliver_own(message, target)
             else:
-                echo(message, target)
+                own.deliver(message, target)
         return len(targets)
 
     def routed(self, burst: Burst) -> Iterable[tuple[Burst, Route[Subscriber]]]:
@@ -183,7 +195,7 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         burst: Burst,
         route: Route[Subscriber],
         origin: Subscriber,
-        echo: Callable[[Burst, Target[Subscriber]], None],
+        own: Own,
     ) -> None:
         """As `publish`, for all messages of a burst."""
         self.newest = burst.guids[-1]
@@ -191,12 +203,15 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             subscriber = target.subscriber
             if subscriber is not origin:
                 subscriber.cast(BurstTo(burst, target))
+            elif target.no_local:
+                for message in burst.messages:
+                    own.deliver_own(message, target)
             else:
-                echo(burst, target)
+                own.deliver_burst(burst, target)
         for group in route.groups:
             for member, share in _shares(group, burst):
                 if member.subscriber is origin:
-                    echo(share, member)
+                    own.deliver_burst(share, member)
                 else:
                     member.subscriber.cast(BurstTo(share, member))
 

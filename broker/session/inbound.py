@@ -104,7 +104,7 @@ class Inbound:
                 return
             found = bool(services.pubsub.router.match(message.topic))
         else:
-            found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound.echo) > 0
+            found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound) > 0
             if not found:
                 self._nobody(message, channel)
         if qos:
@@ -163,7 +163,7 @@ class Inbound:
                 raise
 
     def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
-        self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound.echo_burst)
+        self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound)
 
     def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""
@@ -206,7 +206,7 @@ class Inbound:
         self._outbound.write_all(Pubcomp, packet_ids)
 
     def _release(self, message: Message, channel: Channel) -> None:
-        if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound.echo):
+        if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound):
             self._nobody(message, channel)
 
     def end_turn(self) -> None:

@@ -140,21 +140,12 @@ class Outbound:
             return len(packet_ids)
         return 0
 
-    def echo(self, message: Message, target: Target[Subscriber]) -> None:
-        """Deliver a message to the client that published it."""
-        own = target.own if target.no_local else target  # [MQTT-3.8.3-3]
-        if own is None:
-            self._drop(message, DropReason.NO_LOCAL)
+    def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
+        """As `deliver`, of a message of this client, by a target that does not want those of all its subscriptions."""
+        if target.own is None:
+            self._drop(message, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
         else:
-            self.deliver(message, own)
-
-    def echo_burst(self, burst: Burst, target: Target[Subscriber]) -> None:
-        """As `echo`, for all messages of a burst."""
-        if not target.no_local:
-            self.deliver_burst(burst, target)
-        else:
-            for message in burst.messages:
-                self.echo(message, target)
+            self.deliver(message, target.own)
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         dropped = self._queue.push(message, target, qos)
