@@ -62,6 +62,8 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool) 
         if not equals:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="[KEY=VALUE]...")
         pairs.append((key, value))
+    if not create and not path.exists():
+        fail([f"{path}: no such file; --create makes it"], FAILED)
     with _problems_told(path):
         changed = plugin_enabling.enable(path, name, pairs, create=create)
     _say_what_became(f"{path} enables {name}", changed)

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from errno import EEXIST, ENOENT
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
@@ -37,7 +38,9 @@ def write_plugin(name: str, directory: Path) -> None:
     if (taken := installed().get(name)) is not None:
         raise PluginError([f"a plugin {name!r} is installed already: {taken.value}, of {taken.package}"])
     if directory.exists():
-        raise FileExistsError(0, "is there already; nothing was written", str(directory))
+        raise FileExistsError(EEXIST, "is there already; nothing was written", str(directory))
+    if not directory.parent.is_dir():
+        raise FileNotFoundError(ENOENT, "is no folder", str(directory.parent))
     module = name.replace("-", "_")
     words = {
         "name": name,

@@ -67,5 +67,5 @@ class Bell:
 
 def function(context: Context[BellSettings]) -> None: ...
 
-print("imported")
+print("bells: here")
 '''

@@ -1,0 +1,119 @@
+"""The commands, as they are typed. What they do is tested where it is done."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.management.plugin_packages import BELL, Install, installing
+from trunkline.management.cli import cli
+
+
+@pytest.fixture(autouse=True)
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    (tmp_path / "site").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with installing(tmp_path / "site", monkeypatch) as install:
+        install("bells", BELL, bell="Bell")
+        yield install
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "broker.toml"
+
+
+def run(*arguments: str | Path, config: Path | None = None) -> Result:
+    environ = {"COLUMNS": "80"} if config is None else {"TRUNKLINE_CONFIG": str(config)}
+    return CliRunner().invoke(cli, ["plugins", *map(str, arguments)], env=environ)
+
+
+def test_list(file: Path) -> None:
+    file.write_text("[plugins.bell]\n")
+    result = run("list", "--config", file)
+    assert result.exit_code == 0
+    assert "bell             bells 1.2        yes      Rings when a client connects.\n" in result.stdout
+    assert "bells: here" not in result.stdout
+
+
+def test_list_as_data_has_nothing_else_in_it(file: Path) -> None:
+    file.write_text("[plugins.bell]\n")
+    result = run("list", "--json", config=file)
+    assert {row["name"] for row in json.loads(result.stdout) if row["enabled"]} == {"bell"}
+    assert "bells: here" in result.stderr
+
+
+def test_show() -> None:
+    assert "  times = 1 times\n" in run("show", "bell").stdout
+    assert json.loads(run("show", "bell", "--json").stdout)["where"] == "bells:Bell"
+    result = run("show", "bel")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "trunkline: no plugin 'bel' is installed; did you mean bell?\n"
+
+
+def test_enable_and_disable(file: Path) -> None:
+    result = run("enable", "bell", "word=dong", "--config", file)
+    assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: no such file; --create makes it\n")
+    result = run("enable", "bell", "word=dong=dong", "--config", file, "--create")
+    assert result.exit_code == 0
+    assert result.stdout == f"{file} enables bell. A broker that runs takes this up when it is started again.\n"
+    assert file.read_text() == '[plugins.bell]\nenabled = true\nword = "dong=dong"\n'
+    assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was to be changed.\n"
+    result = run("disable", "bell", config=file)
+    assert result.stdout == f"{file} does not enable bell. A broker that runs takes this up when it is started again.\n"
+    assert "enabled = false" in file.read_text()
+
+
+def test_wrong_settings(file: Path) -> None:
+    result = run("enable", "bell", "times=0", "--config", file, "--create")
+    assert result.exit_code == 2
+    assert "trunkline: argument times: plugins.bell.times: 0: accepted is a whole number, 1 to 9\n" in result.stderr
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["enable", "bell"], "Name it with --config"),
+        (["disable", "bell"], "Name it with --config"),
+        (["enable", "bell", "word", "--config", "x"], "'word' is not KEY=VALUE"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_file_that_is_not_toml(file: Path) -> None:
+    file.write_text("[plugins")
+    for command in ["list"], ["enable", "bell"], ["disable", "bell"]:
+        result = run(*command, config=file)
+        assert result.exit_code == 2
+        assert result.stderr.splitlines()[-1].startswith(f"trunkline: {file}: is not TOML: ")
+
+
+def test_new(tmp_path: Path) -> None:
+    result = run("new", "door")
+    assert result.exit_code == 0
+    assert "    python -m pip install --editable 'trunkline-door[test]'\n" in result.stdout
+    assert (tmp_path / "trunkline-door" / "pyproject.toml").exists()
+    assert run("new", "door", "--directory", "elsewhere").exit_code == 0
+    assert (tmp_path / "elsewhere" / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "directory", "code", "problem"),
+    [
+        ("Door", "a", 2, "'Door': a plugin's name is lower-case letters, digits and single hyphens"),
+        ("bell", "a", 2, "a plugin 'bell' is installed already: bells:Bell, of bells"),
+        ("door", "site", 1, "site: is there already; nothing was written"),
+        ("door", "no/a", 1, "no: is no folder"),
+    ],
+)
+def test_what_cannot_be_made(name: str, directory: str, code: int, problem: str) -> None:
+    result = run("new", name, "--directory", directory)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr == f"trunkline: {problem}\n"

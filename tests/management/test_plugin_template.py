@@ -1,0 +1,89 @@
+"""A plugin as it is generated works, and passes its own tests."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.management.plugin_packages import describe
+from trunkline.management.plugin_template import write_plugin
+from trunkline.plugins import PluginError
+
+ROOT = Path(__file__).parents[2]
+
+
+def names(folder: Path) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_its_files_are_called_after_it(tmp_path: Path) -> None:
+    write_plugin("door-bell", tmp_path / "made")
+    assert names(tmp_path / "made") == {
+        ".gitignore",
+        "README.md",
+        "pyproject.toml",
+        "src/trunkline_door_bell/__init__.py",
+        "src/trunkline_door_bell/py.typed",
+        "tests/test_door_bell.py",
+    }
+    assert [entry.name for entry in tmp_path.iterdir()] == ["made"]
+    for file in (tmp_path / "made").rglob("*.*"):
+        assert file.is_dir() or "$" not in file.read_text().replace("$ python", "").replace("$ trunkline", ""), file
+
+
+@pytest.mark.parametrize("name", ["Door", "door bell", "", "-", "bans", "d" * 41])
+def test_names_that_will_not_do(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PluginError):
+        write_plugin(name, tmp_path / "made")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError):
+        write_plugin("door-bell", tmp_path)
+    with pytest.raises(FileNotFoundError):
+        write_plugin("door-bell", tmp_path / "no" / "made")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["door-bell", "a-name-that-is-as-long-as-it-may-be-made"])
+def test_it_passes_its_own_tests(tmp_path: Path, name: str) -> None:
+    """Installed by what pip would write for it: the entry points in a folder of the path."""
+    write_plugin(name, tmp_path / "made")
+    project = tomllib.loads((tmp_path / "made" / "pyproject.toml").read_text())["project"]
+    (tmp_path / "site").mkdir()
+    points = project["entry-points"]["trunkline.plugins"]
+    describe(tmp_path / "site" / "made-0.1.0.dist-info", project["name"], project["version"], points)
+    path = [str(tmp_path / "made" / "src"), str(tmp_path / "site"), str(ROOT / "src")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=tmp_path / "made",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert " passed" in run("pytest", "-q", "-p", "no:cacheprovider")
+    run("trunkline", "plugins", "enable", name, "greeting=good morning", "--config", "broker.toml", "--create")
+    assert run("trunkline", "config", "check", "--config", "broker.toml") == "The configuration is good.\n"
+    (line,) = [
+        line
+        for line in run("trunkline", "plugins", "list", "--config", "broker.toml").splitlines()
+        if line.startswith(f"{name} ")
+    ]
+    assert line.split(maxsplit=4)[1:] == [
+        project["name"],
+        "0.1.0",
+        "yes",
+        "Greets clients, and reports how many there were.",
+    ]
