@@ -1,0 +1,145 @@
+"""exclusive: of all who subscribe to `$exclusive/FILTER`, one session has it, and the others are refused until it has given
+it up.
+
+As in EMQX the text of the filter counts: `$exclusive/t/+` and `$exclusive/t/1` are two, and plain subscriptions to the same
+filter are free to all.
+"""
+
+from dataclasses import replace
+from heapq import nsmallest
+from typing import Final
+
+from trunkline.broker.units import Duration, Whole
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
+from trunkline.plugins import Context, Settings, hook, setting
+
+PREFIX: Final = "$exclusive/"
+#: Behind what rewrites filters and what takes conditions off them.
+PRIORITY: Final = 1000
+#: Seconds between two looks through all of them for what has come to nothing.
+SWEEP_EVERY: Final = 60.0
+
+
+class ExclusiveSettings(Settings):
+    max_subscriptions: Whole = setting(
+        100_000, "Exclusive subscriptions at the same time. 0 is no bound.", "subscriptions", ge=0
+    )
+    claim: Duration = setting(
+        1.0,
+        "How long a filter is kept for a client whose SUBSCRIBE is not through yet, as hooks or access rules take time.",
+        "seconds",
+    )
+
+
+class Exclusive:
+    def __init__(self, context: Context[ExclusiveSettings]) -> None:
+        self._context = context
+        #: Whose each filter is, without the prefix, and until when a claim alone counts. Whether the client has really
+        #: subscribed is seen in its session: nobody tells what became of a SUBSCRIBE that was refused later.
+        self._owners: dict[str, tuple[str, float]] = context.kept.setdefault("owners", {})
+        self._filters_of: dict[str, set[str]] = {}
+        for filter, (client_id, _) in self._owners.items():
+            self._filters_of.setdefault(client_id, set()).add(filter)
+        self._swept_at = context.now
+        self._refused = context.counter("refused", "Exclusive subscriptions that were refused.")
+        context.gauge("held", "Filters that one client has to itself.", lambda: len(self._owners))
+        context.command("list", self.rows)
+        self._sweep()  # what was given up while the plugin did not run
+
+    # What clients ask for
+
+    @hook("client.subscribe", priority=PRIORITY)
+    def subscribe(
+        self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
+    ) -> SubscriptionRequest | Deny | None:
+        shared = parse_shared(request.filter)
+        if shared is not None and shared[1].startswith(PREFIX):
+            return self._refuse(Reason.TOPIC_FILTER_INVALID, "a shared subscription is not exclusive")
+        if not request.filter.startswith(PREFIX):
+            return None
+        filter = request.filter[len(PREFIX) :]
+        if not filter or filter.startswith((PREFIX, SHARE_PREFIX)):
+            return self._refuse(Reason.TOPIC_FILTER_INVALID, f"{PREFIX} stands in front of a plain topic filter")
+        before, claimed_until = self._owners.get(filter, ("", 0.0))
+        if before != client.client_id:  # who asks again does not hold it for longer
+            claimed_until = self._context.now + self._context.settings.claim
+        if self._owner(filter) not in (None, client.client_id):
+            return self._refuse(Reason.QUOTA_EXCEEDED, "another client has this subscription to itself")
+        if not self._has_room(filter):
+            return self._refuse(Reason.QUOTA_EXCEEDED, "there are too many exclusive subscriptions")
+        self._owners[filter] = (client.client_id, claimed_until)
+        self._filters_of.setdefault(client.client_id, set()).add(filter)
+        return replace(request, filter=filter)
+
+    @hook("client.unsubscribe", priority=PRIORITY)
+    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
+        if not filter.startswith(PREFIX):
+            return None
+        if self._owner(filter[len(PREFIX) :]) != client.client_id:
+            return Deny(Reason.NO_SUBSCRIPTION_EXISTED)
+        return filter[len(PREFIX) :]
+
+    def _refuse(self, reason: Reason, text: str) -> Deny:
+        self._refused.add()
+        return Deny(reason, text)
+
+    # What becomes of it
+
+    @hook("session.subscribed")
+    def subscribed(self, client: ClientInfo, request: SubscriptionRequest) -> None:
+        if request.filter in self._filters_of.get(client.client_id, ()):
+            self._owners[request.filter] = (client.client_id, 0.0)
+
+    @hook("session.unsubscribed")
+    def unsubscribed(self, client: ClientInfo, filter: str) -> None:
+        if filter in self._filters_of.get(client.client_id, ()):
+            self._forget(filter)
+
+    @hook("session.discarded")
+    @hook("session.terminated")
+    def ended(self, client: ClientInfo, *_: object) -> None:
+        """Nothing is taken from a new session of the same client."""
+        for filter in list(self._filters_of.get(client.client_id, ())):
+            self._owner(filter)
+
+    def _owner(self, filter: str) -> str | None:
+        """Whose it is now."""
+        if filter not in self._owners:
+            return None
+        client_id, claimed_until = self._owners[filter]
+        if filter in self._context.subscriptions(client_id) or claimed_until > self._context.now:
+            return client_id
+        self._forget(filter)
+        return None
+
+    def _forget(self, filter: str) -> None:
+        client_id, _ = self._owners.pop(filter)
+        filters = self._filters_of[client_id]
+        filters.discard(filter)
+        if not filters:
+            del self._filters_of[client_id]
+
+    def _has_room(self, filter: str) -> bool:
+        most = self._context.settings.max_subscriptions
+        if most and filter not in self._owners and len(self._owners) >= most:
+            if self._context.now >= self._swept_at + SWEEP_EVERY:
+                self._sweep()
+            return len(self._owners) < most
+        return True
+
+    def _sweep(self) -> None:
+        """Forget claims that came to nothing."""
+        self._swept_at = self._context.now
+        for filter in list(self._owners):
+            self._owner(filter)
+
+    # What operators see
+
+    def rows(self, after: str = "", limit: str = "100") -> list[dict[str, object]]:
+        """Who has which filter to itself, in order of filters."""
+        following = nsmallest(int(limit), (filter for filter in self._owners if filter > after))
+        return [{"filter": filter, "client": self._owners[filter][0]} for filter in following]
