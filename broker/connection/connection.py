@@ -138,7 +138,8 @@ class Connection(Actor[Any]):
             self._holders.discard(holder)
             if not self._holders:
                 self._holders = None
-                self._heard = self.scheduler.now  # it could not be heard
+                # it could not be heard. Who has it wait may be a task, and then the scheduler's time is of its last step
+                self._heard = trio.current_time()
                 self._transport.resume()
 
     # Its life
@@ -177,7 +178,7 @@ class Connection(Actor[Any]):
             self._transport.resume()
         self._transport.finish()
         self._silence = self._entrance.services.config.mqtt.linger
-        self._heard = self.scheduler.now
+        self._heard = trio.current_time()
         self._timer.restart_at(self._heard + self._silence)
 
     def _check_silence(self) -> None:

@@ -35,6 +35,18 @@ async def test_a_client_that_must_wait_for_its_login_waits_alone() -> None:
         await waiting.expect_publish(topic, b"2")
 
 
+async def test_an_answer_that_took_longer_than_a_goodbye_may(autojump_clock: MockClock) -> None:
+    async def deny(client: ClientInfo, password: bytes | None) -> Deny:
+        await trio.sleep(10)
+        return Deny(Reason.SERVER_BUSY)
+
+    async with room() as here:
+        here.broker.hooks.add("client.authenticate", deny)
+        wire = here.wire()
+        await wire.send(raw.connect("a"))
+        assert (await wire.expect_type(raw.CONNACK)).reason == Reason.SERVER_BUSY
+
+
 async def test_a_client_that_leaves_while_it_is_asked_about_leaves_nothing() -> None:
     asked, answer = trio.Event(), trio.Event()
 
