@@ -12,6 +12,8 @@ from trunkline.broker.config import FILE_VARIABLE
 FAILED: Final = 1
 #: Of the command or of the configuration.
 BAD_USAGE: Final = 2
+#: There is none to be told.
+NO_BROKER: Final = 3
 
 config_option = click.option(
     "--config",

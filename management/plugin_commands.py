@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
-from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
+from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, config_option, fail
 
+_now_option = click.option("--now", is_flag=True, help="Tell the running broker too.")
 _json_option = click.option("--json", "as_data", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def plugins() -> None:
-    """List plugins, look at one, enable it, write one."""
+    """List plugins, look at one, enable it, write one of your own."""
 
 
 @plugins.command("list")
@@ -47,13 +48,14 @@ def show(name: str, as_data: bool) -> None:
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @config_option
 @click.option("--create", is_flag=True, help="Make the file if there is none.")
-def enable(name: str, settings: Sequence[str], path: Path | None, create: bool) -> None:
+@_now_option
+def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, now: bool) -> None:
     """Have a broker with this configuration run the plugin NAME, with these settings.
 
     A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as an
     inline TOML table. Nothing is written unless all of it is right.
     """
-    from trunkline.management import plugin_enabling
+    from trunkline.management import plugin_enabling, plugin_telling
 
     path = _needed(path)
     pairs: list[tuple[str, str]] = []
@@ -66,20 +68,42 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool) 
         fail([f"{path}: no such file; --create makes it"], FAILED)
     with _problems_told(path):
         changed = plugin_enabling.enable(path, name, pairs, create=create)
-    _say_what_became(f"{path} enables {name}", changed)
+    _say_what_became(f"{path} enables {name}", changed, now)
+    if now:
+        with _problems_told(path):
+            told = plugin_telling.start(path, name)
+        click.echo(f"{name}: {told}.")
 
 
 @plugins.command()
 @click.argument("name")
 @config_option
-def disable(name: str, path: Path | None) -> None:
+@_now_option
+def disable(name: str, path: Path | None, now: bool) -> None:
     """Have brokers with this configuration no longer run the plugin NAME. Its settings stay in the file."""
-    from trunkline.management import plugin_enabling
+    from trunkline.management import plugin_enabling, plugin_telling
 
     path = _needed(path)
     with _problems_told(path):
         changed = plugin_enabling.disable(path, name)
-    _say_what_became(f"{path} does not enable {name}", changed)
+    _say_what_became(f"{path} does not enable {name}", changed, now)
+    if now:
+        with _problems_told(path):
+            told = plugin_telling.stop(path, name)
+        click.echo(f"{name}: {told}.")
+
+
+@plugins.command()
+@click.argument("name")
+@config_option
+def reload(name: str, path: Path | None) -> None:
+    """Have the running broker stop the plugin NAME, import its code anew and start it with the settings as they are now.
+    The configuration says where the broker is."""
+    from trunkline.management import plugin_telling
+
+    with _problems_told(path):
+        told = plugin_telling.reload(path, name)
+    click.echo(f"{name}: {told}.")
 
 
 @plugins.command()
@@ -108,15 +132,19 @@ def _needed(path: Path | None) -> Path:
     return path
 
 
-def _say_what_became(what: str, changed: bool) -> None:
-    later = " A broker that runs takes this up when it is started again." if changed else " Nothing was to be changed."
-    click.echo(f"{what}.{later}")
+def _say_what_became(what: str, changed: bool, now: bool) -> None:
+    if not changed:
+        what += ". Nothing was to be changed"
+    elif not now:
+        what += ". A broker that runs takes this up when it is started again, or at once with --now"
+    click.echo(f"{what}.")
 
 
 @contextmanager
 def _problems_told(path: Path | None) -> Generator[None, None, None]:
     """Ends the command with what is wrong, and keeps what plugins print while they are imported out of the output."""
     from trunkline.broker.config import ConfigError
+    from trunkline.management.control_client import ControlError, NoBroker
     from trunkline.plugins.errors import PluginError
 
     try:
@@ -124,6 +152,10 @@ def _problems_told(path: Path | None) -> Generator[None, None, None]:
             yield
     except (ConfigError, PluginError) as error:
         fail(error.problems, BAD_USAGE)
+    except NoBroker as error:
+        fail([error], NO_BROKER)
+    except ControlError as error:
+        fail([error], FAILED)
     except ValueError as error:
         fail([f"{path}: {error}" if path else error], BAD_USAGE)
     except OSError as error:

@@ -58,11 +58,17 @@ def test_enable_and_disable(file: Path) -> None:
     assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: no such file; --create makes it\n")
     result = run("enable", "bell", "word=dong=dong", "--config", file, "--create")
     assert result.exit_code == 0
-    assert result.stdout == f"{file} enables bell. A broker that runs takes this up when it is started again.\n"
+    assert (
+        result.stdout
+        == f"{file} enables bell. A broker that runs takes this up when it is started again, or at once with --now.\n"
+    )
     assert file.read_text() == '[plugins.bell]\nenabled = true\nword = "dong=dong"\n'
     assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was to be changed.\n"
     result = run("disable", "bell", config=file)
-    assert result.stdout == f"{file} does not enable bell. A broker that runs takes this up when it is started again.\n"
+    assert (
+        result.stdout
+        == f"{file} does not enable bell. A broker that runs takes this up when it is started again, or at once with --now.\n"
+    )
     assert "enabled = false" in file.read_text()
 
 
