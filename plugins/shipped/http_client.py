@@ -31,18 +31,18 @@ def check_url(value: object) -> str:
     Raises:
         ValueError: this is no URL that can be asked.
     """
+    if not isinstance(value, str):
+        value = "no text"
     if value == "":
         return ""
-    if not isinstance(value, str):
-        raise ValueError("not a URL")
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
         raise ValueError("not an http or https URL")
     if "@" in parts.netloc:
         raise ValueError("a URL is shown wherever settings are: put credentials into headers")
-    _ = parts.port  # raises for what is no port
     if not value.isascii() or not value.isprintable() or " " in value:
-        raise ValueError("not a URL: it has spaces or characters that must be percent-encoded")
+        raise ValueError("a URL has no spaces, and characters outside ASCII percent-encoded")
+    _ = parts.port  # raises for what is no port
     return value
 
 

@@ -1,0 +1,108 @@
+"""What a login brings besides the yes: attributes, access rules, and the time at which it ends.
+
+It is kept in the client's attributes, so that it outlives a restart of the plugin that let the client in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from trunkline.mqtt.reasons import Reason
+from trunkline.plugins.shipped.acl_rules import LoginRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.decisions import Allow, Deny
+    from trunkline.hooks.points import Action
+    from trunkline.plugins import Context
+
+#: Attributes that one login may bring.
+MAX_ATTRIBUTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    rules: LoginRules | None = None
+    #: Seconds since the epoch; None for one that does not end.
+    expires_at: float | None = None
+
+
+class Logins:
+    """Of the clients that one plugin has let in."""
+
+    def __init__(self, context: Context[Any], text: str) -> None:
+        """`text` is what a client is told whose login has ended."""
+        self._context = context
+        self._key = f"{context.name}.login"
+        self._text = text
+        self._expired = context.counter("expired", "Clients disconnected because their login had ended.")
+        self._watched = dict[str, tuple["ClientInfo", "Callable[[], None]"]]()
+        # who came in during an earlier run is known again from its next packet that needs a decision
+        context.forget_decisions()
+
+    def accept(
+        self,
+        client: ClientInfo,
+        attributes: Mapping[str, str],
+        rules: object,
+        expires_at: float | None,
+    ) -> None:
+        """Keep what a client's login brings. `rules` are as they came, None where none did.
+
+        Raises:
+            RulesError: they cannot be understood, and nothing was kept.
+        """
+        compiled = None if rules is None else LoginRules(rules, client)
+        client.attributes.update(attributes)
+        client.attributes[self._key] = Login(compiled, expires_at)
+
+    def watch(self, client: ClientInfo) -> None:
+        """Disconnect this (connected) client when its login ends."""
+        self._cancel(client.client_id)
+        login = self._login(client)
+        if login is not None and login.expires_at is not None:
+            cancel = self._context.after(login.expires_at - self._context.wall, self._end, client)
+            self._watched[client.client_id] = client, cancel
+
+    def forget(self, client: ClientInfo) -> None:
+        """The connection is gone, and with it the end of its login. Another one of the same client id may be there already."""
+        login = self._login(client)
+        if login is not None and login.expires_at is not None:
+            client.attributes[self._key] = Login(login.rules)
+        watched = self._watched.get(client.client_id)
+        if watched is not None and watched[0] is client:
+            self._cancel(client.client_id)
+
+    def _cancel(self, client_id: str) -> None:
+        watched = self._watched.pop(client_id, None)
+        if watched is not None:
+            watched[1]()
+
+    def decide(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
+        """What the access rules of the login say."""
+        login = self._login(client)
+        if login is None:
+            return None
+        if login.expires_at is not None and client.client_id not in self._watched:
+            self.watch(client)
+        return None if login.rules is None else login.rules.decide(action, topic, qos, retain)
+
+    def _login(self, client: ClientInfo) -> Login | None:
+        return cast("Login | None", client.attributes.get(self._key))
+
+    def _end(self, client: ClientInfo) -> None:
+        self.forget(client)
+        if self._context.kick(client.client_id, Reason.NOT_AUTHORIZED, self._text):
+            self._expired.add()
+
+
+def text_attributes(value: object) -> dict[str, str]:
+    """Those entries that are text, as many as there may be; none where the value is no table."""
+    if not isinstance(value, dict):
+        return {}
+    table = cast("dict[str, object]", value)
+    texts = [(name, text) for name, text in table.items() if isinstance(text, str)]
+    return dict(texts[:MAX_ATTRIBUTES])
