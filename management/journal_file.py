@@ -1,0 +1,166 @@
+"""Journals: all packets of a broker's connections with their times, in a file that can be read whatever became of its writer.
+
+A journal is a row of msgpack values, one after the other. The first is a map that says what it is; each of the others is one
+thing that happened:
+
+    [OPEN, seconds, connection, client id, version, address, port, from its beginning]
+    [PACKET, seconds, connection, from the client, bytes, secrets left out]
+    [CLOSE, seconds, connection, by whom, error]
+
+Seconds count from the header's `started`. The last value may be cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: It has no types of its own.
+_msgpack: Final[Any] = msgpack
+
+FORMAT: Final = "trunkline journal"
+#: A later one knows how to read this one.
+VERSION: Final = 1
+
+OPEN: Final = 0
+PACKET: Final = 1
+CLOSE: Final = 2
+
+#: Bytes of an entry: the largest packet that there can be, and what stands around it.
+_LARGEST: Final = 268_435_460 + 1024
+
+
+class JournalError(Exception):
+    """The file is no journal, or one that this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A connection came, or was there when the recording began."""
+
+    at: float
+    connection: int
+    #: What was known of a connection that was there already; empty and 0 for one that came.
+    client_id: str
+    version: int
+    #: None for a connection in the broker's own process.
+    peer: tuple[str, int] | None
+    #: Has it been recorded from its first byte on?
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A packet left the client, or reached it."""
+
+    at: float
+    connection: int
+    from_client: bool
+    data: bytes
+    #: Was there a password, or data of an authentication, that is not in `data`?
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    at: float
+    connection: int
+    #: `client`, `broker`, or `fault`, which is one that a test made.
+    by: str
+    error: str
+
+
+Entry: TypeAlias = Opened | Passed | Closed
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    #: Seconds since the epoch.
+    started: float
+    #: Version of the broker.
+    broker: str
+
+
+def pack_header(header: Header) -> bytes:
+    return _pack({"format": FORMAT, "version": VERSION, "started": header.started, "broker": header.broker})
+
+
+def pack_entry(entry: Entry) -> bytes:
+    if isinstance(entry, Passed):
+        return _pack([PACKET, entry.at, entry.connection, entry.from_client, entry.data, entry.masked])
+    if isinstance(entry, Closed):
+        return _pack([CLOSE, entry.at, entry.connection, entry.by, entry.error])
+    address, port = entry.peer if entry.peer is not None else ("", 0)
+    return _pack([OPEN, entry.at, entry.connection, entry.client_id, entry.version, address, port, entry.whole])
+
+
+def _pack(value: object) -> bytes:
+    return cast("bytes", _msgpack.packb(value))
+
+
+class Journal:
+    """A journal that is read, entry by entry."""
+
+    def __init__(self, path: Path | str) -> None:
+        """
+        Raises:
+            OSError: the file cannot be read.
+            JournalError: it is no journal, or one of a later version.
+        """
+        self._path = path
+        with open(path, "rb") as file:
+            self.header = self._header(_msgpack.Unpacker(file))
+
+    def _header(self, values: Iterator[Any]) -> Header:
+        try:
+            value = next(values)
+        except (StopIteration, ValueError, _msgpack.UnpackException):
+            value = None
+        match value:
+            case {"format": "trunkline journal", "version": int(version)} if version > VERSION:
+                raise JournalError(f"{self._path}: the journal has version {version}, known is {VERSION}")
+            case {"format": "trunkline journal", "started": float(started), "broker": str(broker)}:
+                return Header(started, broker)
+            case _:
+                raise JournalError(f"{self._path} is no journal of Trunkline")
+
+    def __iter__(self) -> Iterator[Entry]:
+        """What happened, in order. What was cut off at the end is not there.
+
+        Raises:
+            OSError: the file cannot be read.
+            JournalError: something in it is no entry.
+        """
+        with open(self._path, "rb") as file:
+            values: Iterator[Any] = _msgpack.Unpacker(file, max_buffer_size=_LARGEST)
+            next(values)
+            number = 0
+            while True:
+                number += 1
+                try:
+                    entry = _entry(next(values))
+                except StopIteration:
+                    return
+                except (ValueError, _msgpack.UnpackException):
+                    entry = None
+                if entry is None:
+                    raise JournalError(f"{self._path}: entry {number} is none that this version knows")
+                yield entry
+
+
+def _entry(value: object) -> Entry | None:
+    match value:
+        case [0, float(at), int(connection), str(client_id), int(version), str(address), int(port), bool(whole)]:
+            return Opened(at, connection, client_id, version, (address, port) if address else None, whole)
+        case [1, float(at), int(connection), bool(from_client), bytes(data), bool(masked)] if data:
+            return Passed(at, connection, from_client, data, masked)
+        case [2, float(at), int(connection), str(by), str(error)]:
+            return Closed(at, connection, by, error)
+        case _:
+            return None

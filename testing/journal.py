@@ -1,0 +1,119 @@
+"""Recording: what clients send, and what reaches them, into a journal."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline import __version__
+from trunkline.management.journal_file import Closed, Header, Opened, Passed, pack_entry, pack_header
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Auth, Connect, PacketType
+from trunkline.mqtt.versions import Version
+from trunkline.testing.packets import FROM
+
+if TYPE_CHECKING:
+    from io import FileIO
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from trunkline.management.journal_file import Entry
+    from trunkline.mqtt.properties import Properties
+    from trunkline.testing.links import Link, Links
+    from trunkline.testing.packets import Packet
+
+_logger = logging.getLogger("trunkline.testing")
+
+#: Stands in a journal where a secret was.
+MASK: Final = b"***"
+
+
+class Recording:
+    """A journal that is written, from its making until `stop`, or to the end of its block. Each entry is in the file as
+    soon as it has happened, so that a crash leaves all that came before it."""
+
+    def __init__(self, path: Path | str, links: Links, wall: float) -> None:
+        """`wall` is the broker's time in seconds since the epoch.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._links = links
+        self._file: FileIO | None = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
+        self._began = trio.current_time()
+        self._error: OSError | None = None
+        self._file.write(pack_header(Header(wall, __version__)))
+        for link in links:
+            self._write(Opened(0.0, link.number, link.client_id, link.version or 0, link.peer, whole=False))
+        links.recorders.append(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Write no more. Harmless when it has been stopped already.
+
+        Raises:
+            OSError: the file took no more at some time, and what came then is not in it.
+        """
+        if self._file is not None:
+            self._links.recorders.remove(self)
+            self._file.close()
+            self._file = None
+        if self._error is not None:
+            raise self._error
+
+    # What links tell
+
+    def opened(self, link: Link) -> None:
+        self._write(Opened(self._now, link.number, "", 0, link.peer, whole=True))
+
+    def passed(self, link: Link, packet: Packet) -> None:
+        data = packet.data
+        if packet.direction == FROM and packet.type in (PacketType.CONNECT, PacketType.AUTH):
+            data = without_secrets(packet)
+        self._write(Passed(self._now, link.number, packet.direction == FROM, data, data != packet.data))
+
+    def closed(self, link: Link, by: str, error: str) -> None:
+        self._write(Closed(self._now, link.number, by, error))
+
+    @property
+    def _now(self) -> float:
+        return trio.current_time() - self._began
+
+    def _write(self, entry: Entry) -> None:
+        if self._file is None or self._error is not None:
+            return
+        try:
+            self._file.write(pack_entry(entry))
+        except OSError as error:  # the broker goes on; `stop` says so
+            _logger.error("the journal %s ends here: %s", self._file.name, error)
+            self._error = error
+
+
+def without_secrets(packet: Packet) -> bytes:
+    """A CONNECT or AUTH with a mask for a password, and for the data of an authentication. Of one that cannot be decoded,
+    nothing but its first byte and the length that follows: nobody knows where a secret is in it."""
+    decoded, version = packet.decoded, packet.version
+    if isinstance(decoded, Connect):
+        masked = replace(decoded, properties=_masked(decoded.properties))
+        if decoded.password is not None:
+            masked.password = MASK
+        return encode(masked, decoded.version) if masked != decoded else packet.data
+    if isinstance(decoded, Auth):
+        properties = _masked(decoded.properties)
+        return encode(Auth(decoded.reason, properties), version or Version.V5) if properties else packet.data
+    return packet.data[:2]
+
+
+def _masked(properties: Properties) -> Properties:
+    return {**properties, "authentication_data": MASK} if "authentication_data" in properties else properties

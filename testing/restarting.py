@@ -1,0 +1,222 @@
+"""A broker that comes back: one node after the other, on the same port, with what is to be kept."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trunkline.actors.system import innermost
+from trunkline.broker.node import Node, open_node
+from trunkline.broker.session.export import export_session, restore_session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from trunkline.broker.config import Config
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.session.actor import SessionActor
+    from trunkline.hooks.chain import Hooks
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.packets import Will
+    from trunkline.router import Target
+    from trunkline.testing.links import Links
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSession:
+    values: dict[str, Any]
+    client: ClientInfo
+    #: What is to be published if the client stays away.
+    will: Will | None
+    #: In node time.
+    left_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What outlives a node, as plain values: nothing of it is still the old node's."""
+
+    #: The moment, in node time.
+    at: float
+    #: Of the broker's clock, so that it does not go back.
+    epoch: float
+    #: The newest message that was routed.
+    newest: int
+    sessions: list[KeptSession]
+    routes: list[dict[str, object]]
+    retained: list[dict[str, object]]
+
+    @classmethod
+    def of(cls, node: Node, *, sessions: bool, retained: bool) -> Kept:
+        now, epoch = trio.current_time(), node.services.epoch
+        actors = list(node.sessions) if sessions else []
+        return cls(
+            now,
+            epoch,
+            node.services.pubsub.newest,
+            [
+                KeptSession(
+                    export_session(actor.session, now, now + epoch),
+                    replace(actor.client, attributes=dict(actor.client.attributes)),
+                    actor.pending_will,
+                    now if actor.channel is not None else actor.left_at,
+                )
+                for actor in actors
+            ],
+            list(node.router.export()) if sessions else [],
+            list(node.retained.export(now)) if retained else [],
+        )
+
+    def bring_into(self, node: Node) -> None:
+        """Before clients can connect: whoever comes back finds the session."""
+        services = node.services
+        services.epoch = self.epoch
+        services.pubsub.take_over(self.retained, self.newest, self.at)
+        actors = [node.sessions.add(kept.client) for kept in self.sessions]
+        subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
+        node.router.load(self.routes, subscribers.get)
+        for actor, kept in zip(actors, self.sessions, strict=True):
+            member = partial(_member, node, actor.subscriber)
+            restore_session(
+                kept.values, actor.session, actor.subscriber, member, trio.current_time(), self.at + self.epoch
+            )
+            actor.go_on_away(kept.will, kept.left_at)
+
+
+def _member(node: Node, subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:
+    group = node.router.group(filter)
+    return None if group is None else group.member(subscriber)
+
+
+class Lives:
+    """The nodes of one broker."""
+
+    def __init__(
+        self,
+        config: Config,
+        hooks: Hooks | None,
+        grace: float,
+        links: Links,
+        prepare: Callable[[Node], None],
+        nursery: trio.Nursery,
+    ) -> None:
+        """`prepare` is called with each node before clients can connect to it."""
+        self._prepare = prepare
+        self._config = config
+        self._hooks = hooks
+        self._grace = grace
+        self._links = links
+        self._nursery = nursery
+        self._lock = trio.Lock()
+        #: The one that runs now, and what ends its life.
+        self.node: Node
+        self._over: trio.Event
+        self._gone: trio.Event
+
+    async def begin(self, kept: Kept | None = None) -> None:
+        """
+        Raises:
+            ListenError: an address cannot be listened on.
+            SecurityError: a password or access rule file cannot be used.
+        """
+        await self._nursery.start(self._live, kept)
+
+    async def _live(self, kept: Kept | None, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        def ready(node: Node) -> None:
+            self._links.attach(node)
+            self._prepare(node)
+            if kept is not None:
+                kept.bring_into(node)
+
+        over, gone = trio.Event(), trio.Event()
+        try:
+            async with open_node(self._config, self._hooks, self._grace, self._links.interpose, ready) as node:
+                self.node, self._over, self._gone = node, over, gone
+                self._hooks = node.hooks
+                task_status.started()
+                await over.wait()
+        finally:
+            gone.set()
+
+    async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
+        """Let the node end as a process that is killed, and a new one begin on the same port, with the same hooks and
+        configured plugins.
+
+        Sessions are kept as after an end of their connections: wills wait for their delay, and are published by the new
+        node. `graceful` says goodbye first (0x8B to 5.0 clients), publishes all wills, and calls the hooks of an end.
+
+        Raises:
+            ListenError: somebody else has taken the port.
+            SecurityError: a password or access rule file cannot be used any more.
+        """
+        async with self._lock:
+            node, kept = self.node, list[Kept]()
+
+            async def last_act() -> None:
+                self._links.freeze()
+                if graceful:
+                    await node.close_doors()
+                else:
+                    for listener in node.listeners:
+                        listener.close()
+                    await node.quiet()
+                kept.append(Kept.of(node, sessions=keep_sessions, retained=keep_retained))
+                if graceful:
+                    await node.say_goodbye()
+                else:
+                    vanish(node, self._links)
+
+            node.last_act = last_act
+            self._over.set()
+            await self._gone.wait()
+            self._config = at_same_port(self._config, node)
+            await self.begin(kept[0])
+
+
+def vanish(node: Node, links: Links) -> None:
+    """All connections end without a word, and no session hears of it: nothing that a dead process does not do."""
+    for actor in node.sessions:
+        _forget_connection(actor)
+    links.cut()
+
+
+def _forget_connection(actor: SessionActor) -> None:
+    actor.channel = None
+
+
+def at_same_port(config: Config, node: Node) -> Config:
+    """Ports that the system chose become fixed."""
+    fixed = [
+        listening.settings
+        if listening.settings.port
+        else listening.settings.model_copy(
+            update={
+                "url": f"{listening.settings.url.removesuffix(':0')}:{listening.address[1]}",
+                "name": listening.settings.label,
+            }
+        )
+        for listening in node.listeners
+    ]
+    return config.model_copy(update={"listeners": tuple(fixed)})
+
+
+@asynccontextmanager
+async def living(
+    config: Config, hooks: Hooks | None, grace: float, links: Links, prepare: Callable[[Node], None]
+) -> AsyncGenerator[Lives, None]:
+    """Run a broker that can be restarted, for the length of a block. See `open_node`; `prepare` is called for each node."""
+    try:
+        async with trio.open_nursery() as nursery:
+            lives = Lives(config, hooks, grace, links, prepare, nursery)
+            await lives.begin()
+            try:
+                yield lives
+            finally:
+                links.end()
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise innermost(group) from None
