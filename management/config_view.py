@@ -1,7 +1,9 @@
 """The configuration in force, as a person or a program reads it. What is secret is not shown."""
 
 import json
-from typing import cast
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, cast
 
 from trunkline.broker.config import Loaded
 from trunkline.broker.places import dotted
@@ -19,8 +21,13 @@ def as_json(loaded: Loaded) -> str:
 def as_toml(loaded: Loaded) -> str:
     """A configuration file that means the same, with the sources as comments."""
     # what is secret has a type that dumps as stars
-    dump = loaded.config.model_dump(mode="json")
-    source = _comment(loaded, "listeners")
+    return dump_as_toml(loaded.config.model_dump(mode="json"), loaded.sources)
+
+
+def dump_as_toml(dump: dict[str, Any], sources: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The same of a configuration that was dumped elsewhere."""
+    dump = dict(dump)
+    source = _comment(sources, "listeners")
     lines = [f"listeners = []{source}"] if not dump["listeners"] else []
     for listener in dump.pop("listeners"):
         lines += [f"[[listeners]]{source}", *(_line(key, value, "") for key, value in listener.items()), ""]
@@ -29,13 +36,13 @@ def as_toml(loaded: Loaded) -> str:
     sections += [(("plugins", name), values) for name, values in plugins.items()]
     for path, values in sections:
         lines.append(f"[{'.'.join(path)}]")
-        lines += [_line(key, value, _comment(loaded, *path, key)) for key, value in values.items()]
+        lines += [_line(key, value, _comment(sources, *path, key)) for key, value in values.items()]
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
-def _comment(loaded: Loaded, *path: str) -> str:
-    source = loaded.sources.get(dotted(path))
+def _comment(sources: Mapping[str, str], *path: str) -> str:
+    source = sources.get(dotted(path))
     return f"  # {json.dumps(source)[1:-1]}" if source else ""
 
 

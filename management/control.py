@@ -206,7 +206,7 @@ class Control:
             result = await operation.run(self._broker, arguments)
             await trio.lowlevel.checkpoint()
             if isinstance(result, Page):
-                answer = _pack_page(number, operation, cast("Page[Any]", result), arguments)
+                answer = _pack_page(number, operation, cast("Page[object]", result), arguments)
             else:
                 answer = pack({"id": number, "result": result})
         except OperationError as error:

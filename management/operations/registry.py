@@ -19,6 +19,7 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVar,
+    Union,
     cast,
     get_args,
     get_origin,
@@ -228,7 +229,7 @@ def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[
 
 
 def _without_none(kind: Any) -> Any:
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):  # the latter is what `Literal[…] | None` makes
         (kind,) = [each for each in get_args(kind) if each is not NoneType]
     return kind
 

@@ -1,0 +1,190 @@
+"""The commands of `trunkline ctl`, made of the operations: one for each, with arguments and options as it takes them."""
+
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+import click
+
+from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
+from trunkline.management.control_client import ControlClient, ControlError, NoBroker
+from trunkline.management.control_frames import MALFORMED
+from trunkline.management.control_place import PlaceError, find
+from trunkline.management.ctl import Target
+from trunkline.management.ctl_output import print_result, print_rows, print_toml
+from trunkline.management.operations import OPERATIONS
+from trunkline.management.operations.registry import Argument, BadRequest, Operation
+
+_GROUPS: Final = {
+    "alarms": "Conditions that an operator should know of.",
+    "bans": "Who may not connect; the plugin bans must run.",
+    "clients": "Clients that are connected.",
+    "config": "The configuration.",
+    "hooks": "Callbacks at hook points.",
+    "log": "The log.",
+    "plugins": "Plugins.",
+    "retained": "Retained messages.",
+    "routes": "Topic filters, and who gets what.",
+    "sessions": "Sessions, of clients that are connected or away.",
+    "subscriptions": "Subscriptions.",
+    "trace": "Where messages went.",
+}
+#: What an operation can do without, and a command takes by its place all the same.
+_BY_PLACE: Final = frozenset({"payload", "settings", "arguments", "level"})
+#: The flag for no, where it has a word of its own.
+_OPPOSITES: Final = {"connected": "disconnected"}
+#: Options that take one value each and may be repeated.
+_SINGULAR: Final = {"user_properties": "--user-property"}
+
+
+@cache
+def commands() -> dict[str, click.Command]:
+    """By name: groups, and what belongs to none."""
+    found: dict[str, click.Command] = {}
+    for operation in OPERATIONS.values():
+        group, _, name = operation.name.rpartition(".")
+        command = _command(name, operation)
+        if not group:
+            found[name] = command
+            continue
+        holder = found.setdefault(group, click.Group(group, help=_GROUPS[group]))
+        assert isinstance(holder, click.Group)
+        holder.add_command(command)
+    return found
+
+
+def _command(name: str, operation: Operation) -> click.Command:
+    # a cursor of several parts is nothing to type
+    parameters = [_parameter(each) for each in operation.arguments if (each.name, each.kind) != ("after", list[str])]
+    if operation.name == "retained.show":
+        text = "Write the payload as it is to this file, - for standard output, and nothing else."
+        parameters.append(
+            click.Option(["--payload", "to"], type=click.Path(allow_dash=True), metavar="FILE", help=text)
+        )
+    what = "an object a line" if operation.listing else "an object"
+    parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=f"Print JSON, {what}."))
+    return click.Command(name, callback=click.pass_obj(partial(_run, operation)), params=parameters, help=operation.doc)
+
+
+def _parameter(argument: Argument) -> click.Parameter:
+    name, kind, flag = argument.name, argument.kind, f"--{argument.name.replace('_', '-')}"
+    if name == "limit":
+        return click.Option([flag], type=click.IntRange(min=1), help="Print so many rows. [default: all]")
+    several = get_origin(kind) in (dict, list)
+    if argument.required or name in _BY_PLACE:
+        return click.Argument(
+            [name],
+            required=argument.required,
+            type=_type(kind),
+            callback=_CALLBACKS.get(_form(kind)),
+            nargs=-1 if several else 1,
+            metavar="[KEY=VALUE]..." if several else None,
+        )
+    if kind is bool:
+        both = f"{flag}/--{_OPPOSITES[name]}" if argument.default is None else flag
+        return click.Option([both], is_flag=True, default=argument.default, help=argument.doc)
+    return click.Option(
+        [_SINGULAR.get(name, flag), name],
+        type=_type(kind),
+        callback=_CALLBACKS.get(_form(kind)),
+        multiple=several,
+        metavar="KEY=VALUE" if _form(kind) is dict else None,
+        help=argument.doc,
+    )
+
+
+def _form(kind: Any) -> Any:
+    return get_origin(kind) or kind
+
+
+def _type(kind: Any) -> Any:
+    """How click reads a value; the rest is done by a callback."""
+    if _form(kind) is Literal:
+        return click.Choice([str(value) for value in get_args(kind)])
+    return kind if kind in (int, float) else str
+
+
+def _read_payload(context: click.Context, parameter: click.Parameter, value: str | None) -> bytes | None:
+    if value == "-":
+        return sys.stdin.buffer.read()
+    return None if value is None else os.fsencode(value)
+
+
+def _split(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+    table: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE", context, parameter)
+        table[key] = text
+    return table or None
+
+
+def _listed(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> list[str] | None:
+    return list(values) or None
+
+
+def _numbered(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+    return int(value) if value is not None and value.isdecimal() else value
+
+
+_CALLBACKS: Final[dict[Any, Callable[..., Any]]] = {
+    bytes: _read_payload,
+    dict: _split,
+    list: _listed,
+    Literal: _numbered,
+}
+
+
+# Running
+
+
+def _run(
+    operation: Operation, target: Target, as_json: bool, limit: int | None = None, to: str | None = None, **given: Any
+) -> None:
+    arguments = {name: value for name, value in given.items() if value is not None}
+    with _told(), ControlClient(_path(target)) as broker:
+        if operation.listing:
+            print_rows(operation.name, _pages(broker, operation, arguments, limit), as_json)
+            return
+        result = broker.call(operation.name, **arguments)
+    if to is not None:
+        with click.open_file(to, "wb") as file:
+            file.write(result["payload"])
+    elif operation.name == "config.show" and not as_json:
+        print_toml(result)
+    else:
+        print_result(operation.name, result, as_json)
+
+
+def _pages(
+    broker: ControlClient, operation: Operation, arguments: dict[str, Any], limit: int | None
+) -> Iterator[list[dict[str, Any]]]:
+    left = limit
+    if left is not None:
+        arguments["limit"] = left
+    for page in broker.pages(operation.name, **arguments):
+        yield page if left is None else page[:left]
+        if left is not None:
+            left -= len(page)
+            if left <= 0:
+                return
+
+
+def _path(target: Target) -> Path:
+    return find(target.node) if target.path is None else target.path
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """Ends the command with what is wrong."""
+    try:
+        yield
+    except (NoBroker, PlaceError) as error:
+        fail([error], NO_BROKER)
+    except ControlError as error:
+        fail([error], BAD_USAGE if error.code in (BadRequest.code, MALFORMED) else FAILED)

@@ -1,0 +1,167 @@
+"""What `trunkline ctl` prints: tables for people, JSON for programs.
+
+Clients choose what they are called and what they publish, so nothing of it can steer a terminal: what is not printable is
+escaped, and payloads that are no text are shown as hex, in JSON as base64.
+"""
+
+import json
+import sys
+from base64 import b64encode
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+import click
+
+from trunkline.management.config_view import dump_as_toml
+from trunkline.management.logs import printable
+
+#: The columns of tables that would be too wide with all that JSON has.
+COLUMNS: Final = {
+    "clients.list": "client_id username peer listener version connected_at subscriptions queued inflight",
+    "sessions.list": "client_id connected username created_at expiry_interval subscriptions queued inflight",
+    "subscriptions.list": "client_id filter qos no_local retain_as_published retain_handling identifier",
+    "retained.list": "topic size qos timestamp expires_in payload",
+    "metrics": "name value",
+    "alarms.list": "name since text",
+    "alarms.history": "name since until text",
+    "trace.list": "guid topic publisher qos published_at state reason receivers delivered acked dropped",
+    "trace.fate": "client_id state reason deliveries steps",
+}
+#: Fields that hold seconds since the epoch.
+_MOMENTS: Final = frozenset({"connected_at", "created_at", "started_at", "published_at", "timestamp", "since", "until"})
+_MOMENT: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) -> None:
+    """The rows of an operation. Each page is printed before the next one is asked for."""
+    empty = True
+    widths: list[int] = []
+    for page in pages:
+        if as_json:
+            click.echo("\n".join(json.dumps(_jsonable(row)) for row in page))
+        else:
+            columns = COLUMNS[name].split() if name in COLUMNS else list(page[0])
+            cells = [[_cell(column, row.get(column), row) for column in columns] for row in page]
+            if sys.stdout.isatty():
+                _print_table(columns, cells)
+            else:
+                _print_plain(columns, cells, widths, head=empty)
+        empty = False
+    if empty and not as_json:
+        click.echo("none", err=True)
+
+
+def print_result(name: str, result: Any, as_json: bool) -> None:
+    """What an operation gives that is no listing."""
+    if as_json:
+        click.echo(json.dumps(_jsonable(result)))
+    elif isinstance(result, list) and result and all(isinstance(row, dict) for row in cast("list[object]", result)):
+        print_rows(name, [cast("list[dict[str, Any]]", result)], as_json)
+    elif isinstance(result, dict):
+        _print_pairs(cast("dict[str, Any]", result))
+    else:
+        click.echo(_cell("", result, {}))
+
+
+def print_toml(config: dict[str, Any]) -> None:
+    click.echo(dump_as_toml(config))
+
+
+def _print_plain(columns: list[str], cells: list[list[str]], widths: list[int], head: bool) -> None:
+    """Columns side by side, as wide as the widest cell so far, and nothing cut off."""
+    lines = [columns, *cells] if head else cells
+    widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths[:] = map(max, zip(widest, widths or widest, strict=True))
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _print_table(columns: list[str], cells: list[list[str]]) -> None:
+    # imported here: it takes as long as all the rest
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for line in cells:
+        table.add_row(*map(Text, line))
+    Console().print(table)
+
+
+def _print_pairs(result: Mapping[str, Any]) -> None:
+    pairs = list(_pairs("", result, result))
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, text in pairs:
+        click.echo(f"{name.ljust(width)}  {text}".rstrip())
+
+
+def _pairs(path: str, value: Any, holder: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        table = cast("dict[str, Any]", value)
+        for name, inner in table.items():
+            yield from _pairs(f"{path}.{name}" if path else name, inner, table)
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in cast("list[object]", value)):
+        for number, inner in enumerate(cast("list[object]", value)):
+            yield from _pairs(f"{path}[{number}]", inner, holder)
+    else:
+        yield printable(path), _cell(path.rpartition(".")[2], value, holder)
+
+
+def _cell(name: str, value: Any, row: Mapping[str, Any]) -> str:
+    """A value on one line."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, bytes):
+        return _payload(value, row)
+    if isinstance(value, int | float) and name in _MOMENTS:
+        return datetime.fromtimestamp(value, UTC).strftime(_MOMENT)
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    if name == "steps":
+        steps = cast("list[dict[str, str]]", value)
+        return ", ".join(f"{step['word']} ({step['reason']})" if step["reason"] else step["word"] for step in steps)
+    if isinstance(value, list):
+        return ", ".join(_cell("", inner, row) for inner in cast("list[object]", value)) or "-"
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return ", ".join(f"{printable(key)}={_cell(key, inner, row)}" for key, inner in pairs) or "-"
+    return printable(str(value))
+
+
+def _payload(payload: bytes, row: Mapping[str, Any]) -> str:
+    cut = row.get("size", len(payload)) > len(payload)
+    text = _text(payload, cut)
+    shown = f"0x{payload.hex()}" if text is None else printable(text)
+    return f"{shown}…" if cut else shown
+
+
+def _text(payload: bytes, cut: bool) -> str | None:
+    """What the bytes say, if they are text; `cut` ones may end within a letter."""
+    try:
+        text = getincrementaldecoder("utf-8")().decode(payload, final=not cut)
+    except UnicodeDecodeError:
+        return None
+    return text if all(letter.isprintable() or letter in "\t\r\n" for letter in text) else None
+
+
+def _jsonable(value: Any, cut: bool = False) -> Any:
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        plain: dict[str, Any] = {}
+        for name, inner in table.items():
+            if isinstance(inner, bytes):
+                text = _text(inner, table.get("size", len(inner)) > len(inner))
+                plain[name] = b64encode(inner).decode() if text is None else text
+                plain[f"{name}_encoding"] = "base64" if text is None else "text"
+            else:
+                plain[name] = _jsonable(inner)
+        return plain
+    if isinstance(value, list):
+        return [_jsonable(inner) for inner in cast("list[object]", value)]
+    return value
