@@ -41,6 +41,10 @@ class Client(Protocol):
     def peer(self) -> str | None: ...
     @property
     def listener(self) -> str: ...
+    @property
+    def created_at(self) -> float:
+        """When the session began, in seconds since the epoch."""
+        ...
 
 
 class Host(Protocol):

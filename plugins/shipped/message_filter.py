@@ -1,0 +1,260 @@
+"""message-filter: subscriptions with conditions on user properties, `FILTER?key>5&room=kitchen`, as in EMQX 6.
+
+The session has the plain filter; what is withheld from it is decided when a message is about to be delivered. As long as
+nobody has conditions, deliveries are not looked at.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from operator import ge, gt, le, lt
+from typing import Final, TypeAlias
+
+from trunkline.broker.units import Whole
+from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import matches, parse_shared
+from trunkline.mqtt.versions import Version
+from trunkline.plugins import Context, Settings, hook, setting
+
+#: Behind what rewrites filters, before what takes prefixes off them.
+PRIORITY: Final = 2000
+#: Topics for which it is remembered which conditions count, for each client that has some.
+REMEMBERED: Final = 1000
+#: Conditions of one subscription, whatever the settings say.
+MOST: Final = 1000
+_CONDITION: Final = re.compile(r"([^=<>!]+)(!=|>=|<=|=|>|<)([^=<>]+)")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_ORDER: Final[dict[str, Callable[[float, float], bool]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+UserProperties: TypeAlias = Iterable[tuple[str, str]]
+#: One condition, made ready: do the values that a key has fulfil it?
+Condition: TypeAlias = tuple[str, Callable[[list[str]], bool]]
+#: All of which must hold. None at all hold for every message.
+Conditions: TypeAlias = tuple[Condition, ...]
+
+
+def parse(text: str, most: int = MOST) -> Conditions:
+    """What stands behind the question mark.
+
+    Raises:
+        ValueError: what is wrong, in words for the client.
+    """
+    parts = text.split("&")
+    if len(parts) > most:
+        raise ValueError(f"there are more than {most} conditions")
+    return tuple(map(_condition, parts))
+
+
+def _condition(text: str) -> Condition:
+    found = _CONDITION.fullmatch(text)
+    key, word, wanted = (part.strip() for part in found.groups()) if found else ("", "", "")
+    if not key or not wanted:
+        raise ValueError(f"{text[:50]!r} is no condition such as key=value or key>5")
+    if word == "=":
+        return key, lambda values: wanted in values
+    if word == "!=":
+        return key, lambda values: wanted not in values
+    compare, number = _ORDER[word], _number(wanted)
+    if number is None:
+        raise ValueError(f"{wanted[:50]!r} is no number")
+    return key, lambda values: any(other is not None and compare(other, number) for other in map(_number, values))
+
+
+def _number(text: str) -> float | None:
+    """Whole numbers stay whole, so that large ones are compared exactly."""
+    found = _NUMBER.fullmatch(text.strip()) if len(text) <= 50 else None
+    if found is None:
+        return None
+    return float(text) if found[2] or found[3] else int(text)
+
+
+def holds(conditions: Conditions, properties: UserProperties) -> bool:
+    """Does a message with these user properties fulfil all of them? One whose key it does not have is not fulfilled."""
+    values: dict[str, list[str]] = {}
+    for key, value in properties:
+        values.setdefault(key, []).append(value)
+    return all(key in values and fulfilled(values[key]) for key, fulfilled in conditions)
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What one client wants of the topic filters of which it does not want everything."""
+
+    #: By filter, then by the text of the conditions. The empty text is a subscription without conditions.
+    filters: dict[str, dict[str, Conditions]] = field(default_factory=dict[str, dict[str, Conditions]])
+    #: By topic: the conditions of which some must hold; None is no condition.
+    remembered: dict[str, list[Conditions] | None] = field(default_factory=dict[str, list[Conditions] | None])
+
+
+class FilterSettings(Settings):
+    max_filters: Whole = setting(100, "Subscriptions with conditions of one client.", "subscriptions", ge=1)
+    max_conditions: Whole = setting(16, "Conditions of one subscription.", "conditions", ge=1, le=MOST)
+    max_length: Whole = setting(1024, "Longest text of the conditions of one subscription.", "characters", ge=1)
+
+
+class MessageFilter:
+    def __init__(self, context: Context[FilterSettings]) -> None:
+        self._context = context
+        self._clients: dict[str, Wishes] = {}
+        #: The same in plain words, with the moment at which each session began.
+        self._kept: dict[str, tuple[float, dict[str, list[str]]]] = context.kept.setdefault("clients", {})
+        self._looks = False
+        self._withheld = context.counter("withheld", "Messages that were not what a subscriber wanted.")
+        self._refused = context.counter("refused", "Subscriptions whose conditions were refused.")
+        context.gauge("clients", "Clients that have conditions.", lambda: len(self._clients))
+        for client_id, (began, filters) in list(self._kept.items()):
+            self._restore(client_id, began, filters)
+
+    def _restore(self, client_id: str, began: float, filters: dict[str, list[str]]) -> None:
+        """What is still true of what was kept."""
+        client, subscribed = self._context.client(client_id), self._context.subscriptions(client_id)
+        if client is not None and client.created_at == began:
+            wishes = self._clients[client_id] = Wishes()
+            for filter, texts in filters.items():
+                if filter in subscribed:
+                    wishes.filters[filter] = {text: parse(text) if text else () for text in texts}
+        self._changed(client_id)
+
+    # What clients ask for
+
+    @hook("client.subscribe", priority=PRIORITY)
+    def subscribe(
+        self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
+    ) -> SubscriptionRequest | Deny | None:
+        filter, text = _split(client, request.filter)
+        wishes = self._clients.get(client.client_id)
+        if text is None:
+            if wishes is not None and filter in wishes.filters:
+                wishes.filters[filter][""] = ()
+                self._changed(client.client_id)
+            return None
+        if filter.startswith(("$share/", "$exclusive/")):
+            return self._refuse(Reason.TOPIC_FILTER_INVALID, f"no conditions go with {filter.split('/')[0]}")
+        try:
+            conditions = self._parse(text)
+        except ValueError as error:
+            return self._refuse(Reason.TOPIC_FILTER_INVALID, str(error))
+        if wishes is None:
+            wishes = self._clients[client.client_id] = Wishes()
+        known = wishes.filters.get(filter, {})
+        if text not in known and sum(map(len, wishes.filters.values())) >= self._context.settings.max_filters:
+            return self._refuse(Reason.QUOTA_EXCEEDED, "there are too many subscriptions with conditions")
+        if not known and filter in self._context.subscriptions(client.client_id):
+            known[""] = ()
+        known[text] = conditions
+        wishes.filters[filter] = known
+        self._changed(client.client_id)
+        return replace(request, filter=filter)
+
+    @hook("client.unsubscribe", priority=PRIORITY)
+    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
+        """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of it."""
+        filter, text = _split(client, filter)
+        wishes = self._clients.get(client.client_id)
+        known = wishes.filters.get(filter) if wishes is not None else None
+        if known is None:
+            return None
+        if (text or "") not in known:
+            return Deny(Reason.NO_SUBSCRIPTION_EXISTED)
+        if len(known) == 1:
+            return filter
+        del known[text or ""]
+        self._changed(client.client_id)
+        return Deny(Reason.SUCCESS)
+
+    def _parse(self, text: str) -> Conditions:
+        if len(text) > self._context.settings.max_length:
+            raise ValueError(f"the conditions are longer than {self._context.settings.max_length} characters")
+        return parse(text, self._context.settings.max_conditions)
+
+    def _refuse(self, reason: Reason, text: str) -> Deny:
+        self._refused.add()
+        return Deny(reason, text)
+
+    # What becomes of sessions
+
+    @hook("session.created")
+    def created(self, client: ClientInfo) -> None:
+        self._forget(client.client_id)
+
+    @hook("session.discarded")
+    @hook("session.terminated")
+    def ended(self, client: ClientInfo, *_: object) -> None:
+        if self._context.client(client.client_id) is None:  # else there is a new session already
+            self._forget(client.client_id)
+
+    @hook("session.resumed")
+    @hook("session.subscribed")
+    def subscribed(self, client: ClientInfo, *_: object) -> None:
+        if client.client_id in self._clients:
+            self._clients[client.client_id].remembered.clear()
+
+    @hook("session.unsubscribed")
+    def unsubscribed(self, client: ClientInfo, filter: str) -> None:
+        wishes = self._clients.get(client.client_id)
+        if wishes is not None:
+            wishes.filters.pop(filter, None)
+            self._changed(client.client_id)
+
+    def _forget(self, client_id: str) -> None:
+        if self._clients.pop(client_id, None) is not None:
+            self._changed(client_id)
+
+    def _changed(self, client_id: str) -> None:
+        """Keep it, and look at deliveries only if there is a reason."""
+        wishes, client = self._clients.get(client_id), self._context.client(client_id)
+        if wishes is not None and wishes.filters and client is not None:
+            wishes.remembered.clear()
+            self._kept[client_id] = (client.created_at, {name: list(texts) for name, texts in wishes.filters.items()})
+        else:
+            self._clients.pop(client_id, None)
+            self._kept.pop(client_id, None)
+        if self._looks != bool(self._clients):
+            self._looks = not self._looks
+            if self._looks:
+                self._context.hooks.add("message.deliver", self.deliver, priority=PRIORITY)
+            else:
+                self._context.hooks.remove("message.deliver", self.deliver)
+
+    # Messages
+
+    def deliver(self, client: ClientInfo, message: Message) -> Deny | None:
+        wishes = self._clients.get(client.client_id)
+        if wishes is None:
+            return None
+        try:
+            alternatives = wishes.remembered[message.topic]
+        except KeyError:
+            alternatives = self._remember(client.client_id, wishes, message.topic)
+        if alternatives is None:
+            return None
+        properties = message.properties.get("user_property", ())
+        if any(holds(conditions, properties) for conditions in alternatives):
+            return None
+        self._withheld.add()
+        return DROP
+
+    def _remember(self, client_id: str, wishes: Wishes, topic: str) -> list[Conditions] | None:
+        if len(wishes.remembered) >= REMEMBERED:
+            wishes.remembered.clear()
+        wishes.remembered[topic] = found = self._alternatives(client_id, wishes, topic)
+        return found
+
+    def _alternatives(self, client_id: str, wishes: Wishes, topic: str) -> list[Conditions] | None:
+        """The conditions of all subscriptions that a message of this topic comes by; None when one has none."""
+        found: list[Conditions] = []
+        for filter in self._context.subscriptions(client_id):
+            shared = parse_shared(filter)
+            if matches(filter if shared is None else shared[1], topic):
+                found += wishes.filters.get(filter, {"": ()}).values()
+        return None if () in found or not found else found
+
+
+def _split(client: ClientInfo, filter: str) -> tuple[str, str | None]:
+    """The filter, and the text of its conditions. For 3.x a question mark is a letter like any other."""
+    plain, mark, text = filter.partition("?")
+    return (plain, text) if mark and plain and client.version is Version.V5 else (filter, None)
