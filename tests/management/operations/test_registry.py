@@ -1,0 +1,167 @@
+"""What operations are made of: their arguments, checked, and their pages."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from tests.broker.room import room
+from tests.management.asking import ask, refused
+from trunkline.management.operations.registry import (
+    OPERATIONS,
+    Administered,
+    BadRequest,
+    Operation,
+    Page,
+    Refused,
+    operation,
+    page_at,
+    plain_row,
+)
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.plugins.errors import PluginError
+
+
+@pytest.fixture
+def probe() -> Iterator[Operation]:
+    """An operation that takes one of each, and gives back what it got."""
+
+    @operation("test.probe")
+    def probe(
+        broker: Administered,
+        text: Annotated[str, "Text."],
+        number: Annotated[int, "A number."] = 1,
+        half: Annotated[float, "Half."] = 0.5,
+        flag: Annotated[bool, "A flag."] = False,
+        data: Annotated[bytes, "Bytes."] = b"",
+        qos: Annotated[Literal[0, 1, 2] | None, "One of three."] = None,
+        names: Annotated[list[str] | None, "Names."] = None,
+        table: Annotated[dict[str, str] | None, "A table."] = None,
+    ) -> dict[str, object]:
+        """Say what came."""
+        return {"text": text, "number": number, "half": half, "qos": qos, "names": names}
+
+    yield OPERATIONS["test.probe"]
+    del OPERATIONS["test.probe"]
+
+
+def test_signature_and_docstring_are_all_there_is(probe: Operation) -> None:
+    assert probe.doc == "Say what came."
+    assert [argument.name for argument in probe.arguments if argument.required] == ["text"]
+    assert [argument.kind for argument in probe.arguments] == [
+        str,
+        int,
+        float,
+        bool,
+        bytes,
+        Literal[0, 1, 2],
+        list[str],
+        dict[str, str],
+    ]
+    assert probe.arguments[1].doc == "A number."
+    assert not probe.listing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"text": 1}, "text: 1: accepted is text"),
+        ({"text": None}, "text: None: accepted is text"),
+        ({"text": "a", "number": True}, "number: True: accepted is a whole number"),
+        ({"text": "a", "number": 1.0}, "number: 1.0: accepted is a whole number"),
+        ({"text": "a", "half": "1"}, "half: '1': accepted is a number"),
+        ({"text": "a", "flag": 1}, "flag: 1: accepted is true or false"),
+        ({"text": "a", "data": "text"}, "data: 'text': accepted is bytes"),
+        ({"text": "a", "qos": 3}, "qos: 3: accepted is 0 or 1 or 2"),
+        ({"text": "a", "qos": True}, "qos: True: accepted is 0 or 1 or 2"),
+        ({"text": "a", "names": "bob"}, "names: 'bob': accepted is a list of text"),
+        ({"text": "a", "names": [1]}, "names: [1]: accepted is a list of text"),
+        ({"text": "a", "table": {"a": 1}}, "table: {'a': 1}: accepted is a table of text"),
+        ({"txet": "a"}, "test.probe takes no argument 'txet'; did you mean text?"),
+        ({"zzz": "a"}, "test.probe takes no argument 'zzz'; it takes text, number"),
+        ({}, "test.probe needs text"),
+        ({"number": 2}, "test.probe needs text"),
+    ],
+)
+async def test_wrong_arguments(probe: Operation, arguments: dict[str, Any], text: str) -> None:
+    async with room() as here:
+        with pytest.raises(BadRequest) as caught:
+            await probe.run(here.node, arguments)
+    assert str(caught.value).startswith(text)
+
+
+async def test_right_arguments(probe: Operation) -> None:
+    async with room() as here:
+        assert await probe.run(
+            here.node, {"text": "a", "half": 1, "qos": 2, "names": ["b"], "table": {"c": "d"}, "data": b"e"}
+        ) == {"text": "a", "number": 1, "half": 1, "qos": 2, "names": ["b"]}
+        assert await probe.run(here.node, {"text": "a", "qos": None})
+
+
+async def test_unknown_operation() -> None:
+    async with room() as here:
+        assert await refused(here, BadRequest, "client.list") == "no operation 'client.list'; did you mean clients.list?"
+        assert "zzz" in await refused(here, BadRequest, "zzz")
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes", "text"),
+    [
+        (ProtocolError("no topic"), BadRequest, "no topic"),
+        (PluginError(["one", "two"]), Refused, "one; two"),
+    ],
+)
+async def test_errors_of_the_broker_become_answers(error: Exception, becomes: Any, text: str) -> None:
+    @operation("test.fails")
+    async def fail(broker: Administered) -> None:
+        raise error
+
+    try:
+        async with room() as here:
+            assert await refused(here, becomes, "test.fails") == text
+    finally:
+        del OPERATIONS["test.fails"]
+
+
+def test_every_operation_says_what_it_is() -> None:
+    for name, each in OPERATIONS.items():
+        assert each.doc.endswith("."), name
+        assert all(argument.doc.endswith(".") for argument in each.arguments), name
+        assert not each.listing or {"after", "limit"} <= {argument.name for argument in each.arguments}, name
+
+
+async def test_limits_of_pages() -> None:
+    async with room() as here:
+        for name, each in OPERATIONS.items():
+            if each.listing:
+                needed: dict[str, Any] = {a.name: "a" * 32 for a in each.arguments if a.required}
+                if name != "bans.list":
+                    assert "limit: 0" in await refused(here, BadRequest, name, limit=0, **needed), name
+
+
+def test_pages_of_a_short_list() -> None:
+    assert page_at("abcde", 0, 2) == Page(["a", "b"], 2)
+    assert page_at("abcde", 2, 3) == Page(["c", "d", "e"], None)
+    assert page_at("abcde", 7, 3) == Page([], None)
+    assert page_at(range(2000), 0, 2000) == Page(list(range(500)), 500)
+    with pytest.raises(BadRequest, match="after: -1"):
+        page_at("abcde", -1, 2)
+
+
+def test_a_shorter_page_goes_on_where_it_ends() -> None:
+    rows: list[dict[str, object]] = [{"client_id": f"c{n}", "filter": "t"} for n in range(4)]
+    page: Page[Any] = Page([type("Row", (), row)() for row in rows], ["c3", "t"])
+    by_key = OPERATIONS["subscriptions.list"]
+    assert by_key.first_of(page, 4, {}) is page
+    assert by_key.first_of(page, 2, {}).next == ["c1", "t"]
+    by_place = OPERATIONS["hooks.list"]
+    assert by_place.first_of(Page([1, 2, 3], None), 2, {}) == Page([1, 2], 2)
+    assert by_place.first_of(Page([1, 2, 3], None), 2, {"after": 5}) == Page([1, 2], 7)
+
+
+async def test_rows_as_dicts() -> None:
+    async with room() as here:
+        await here.client("a")
+        (row,) = (await ask(here, "clients.list")).rows
+        assert list(plain_row(row))[:2] == ["client_id", "connected"]
+        assert plain_row({"a": 1}) == {"a": 1}
