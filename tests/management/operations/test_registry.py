@@ -100,7 +100,9 @@ async def test_right_arguments(probe: Operation) -> None:
 
 async def test_unknown_operation() -> None:
     async with room() as here:
-        assert await refused(here, BadRequest, "client.list") == "no operation 'client.list'; did you mean clients.list?"
+        assert (
+            await refused(here, BadRequest, "client.list") == "no operation 'client.list'; did you mean clients.list?"
+        )
         assert "zzz" in await refused(here, BadRequest, "zzz")
 
 
