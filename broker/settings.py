@@ -298,6 +298,7 @@ class PluginSettings(Section):
     guards: ClassVar[tuple[str, ...]] = ()
 
     enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")
+    start_timeout: Duration = key(60.0, "A plugin whose start takes longer has failed.", "seconds", gt=0)
     restarts: Whole = key(5, "Crashes within `restarts_within` after which it is started again.", "restarts", ge=0)
     restarts_within: Duration = key(
         60.0, "The time in which crashes are counted. One more than `restarts` disables the plugin.", "seconds", gt=0

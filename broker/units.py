@@ -196,7 +196,9 @@ def _limits(metadata: list[Any]) -> str:
         return f", {least} or more"
     shortest = next((entry.min_length for entry in metadata if hasattr(entry, "min_length")), None)
     longest = next((entry.max_length for entry in metadata if hasattr(entry, "max_length")), None)
-    return "" if longest is None else f" of {shortest or 0} to {longest} characters"
+    if longest is None:
+        return "" if shortest is None else f" of {shortest} or more characters"
+    return f" of {shortest or 0} to {longest} characters"
 
 
 def from_text(field: FieldInfo, text: str) -> object:

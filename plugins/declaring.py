@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from trunkline.broker.settings import PluginSettings, Section, key
@@ -84,22 +86,22 @@ def settings_of(factory: Factory) -> type[Settings]:
     Raises:
         PluginError: it cannot be called with a context, or its annotation says something else.
     """
-    target = factory.__init__ if inspect.isclass(factory) else factory
     name = describe(factory)
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError) as error:
         raise PluginError([f"{name} is no plugin: {error}"]) from None
-    try:
-        hints = get_type_hints(target)
     except NameError as error:
-        raise PluginError([f"{name}: its annotations cannot be read: {error}"]) from None
-    except TypeError:  # an object that is called: it has none
-        hints = {}
+        raise _unreadable(name, error) from None
     needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not parameters or len(needed) > 1 or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
         raise PluginError([f"{name} is no plugin: it must be called with one argument, its Context"])
-    hint = hints.get(parameters[0].name, Context)
+    if parameters[0].annotation is inspect.Parameter.empty:
+        return Settings
+    try:
+        hint = _evaluated(factory, parameters[0].annotation)
+    except NameError as error:
+        raise _unreadable(name, error) from None
     if hint is Context:
         return Settings
     model = get_args(hint)[0] if get_origin(hint) is Context else None
@@ -108,3 +110,21 @@ def settings_of(factory: Factory) -> type[Settings]:
             [f"{name}: its argument is annotated {hint!r}; a plugin takes a Context[...] of its Settings"]
         )
     return model
+
+
+def _evaluated(factory: Factory, annotation: object) -> object:
+    """What an annotation means, which may be text. `Context` need not be there: many import it for type checkers only."""
+    function: Any = inspect.unwrap(factory)
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.isclass(function):
+        function = function.__init__
+    elif not inspect.isroutine(function):
+        function = type(function).__call__
+    names = {Context.__name__: Context, **getattr(function, "__globals__", {})}
+    return get_type_hints(SimpleNamespace(__annotations__={"context": annotation}), names)["context"]
+
+
+def _unreadable(name: str, error: NameError) -> PluginError:
+    hint = "the settings must be imported where the plugin runs, not for type checkers only, and stand in a module"
+    return PluginError([f"{name}: its annotations cannot be read: {error}; {hint}"])

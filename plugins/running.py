@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.actors import Actor
-from trunkline.hooks.registration import HookError, describe
+from trunkline.hooks.registration import HookError, describe, is_async
 from trunkline.plugins.context import Context, Counter, Gauge
 from trunkline.plugins.declaring import hooked_methods, point_for
 from trunkline.plugins.errors import PluginError
@@ -100,10 +100,18 @@ class Running(Actor["_Due | _Delivery"]):
         self.start_task(hold_nursery)
         await opened.wait()
         try:
-            await self._start()
+            with trio.move_on_after(self._settings.start_timeout) as limit:
+                await self._start()
+        except SystemExit as error:
+            self.terminate(None)
+            raise PluginError([f"{self.name}: it ended the process when it was to start: {error!r}"]) from error
         except BaseException:
             self.terminate(None)  # the runtime calls it only for what has started
             raise
+        if limit.cancelled_caught:
+            self.terminate(None)
+            text = f"{self.name}: it was not done with its start after {self._settings.start_timeout:g} s"
+            raise PluginError([f"{text}; what goes on for as long as it runs is for `run`, or a task in its nursery"])
 
     async def _start(self) -> None:
         context = Context(self.name, self._settings, self.logger, self._host, self)
@@ -118,6 +126,8 @@ class Running(Actor["_Due | _Delivery"]):
                 self.add_hook(mark.point, method, mark.priority, mark.filter, ())
             run = getattr(plugin, "run", None)
             if run is not None:
+                if not is_async(run):
+                    raise PluginError([f"{self.name}: {describe(run)} is plain; `run` is a task, and async"])
                 self.nursery.start_soon(run)
         self._plugin = plugin
 
@@ -197,10 +207,12 @@ class Running(Actor["_Due | _Delivery"]):
 
     def after(self, seconds: float, callback: Callable[..., object], args: tuple[object, ...]) -> Callable[[], None]:
         self._check_alive()
+        self._check_callback(callback, "a timer", *args)
         return self.send_after(seconds, _Due(callback, args)).cancel
 
     def subscribe(self, filter: str, callback: Callable[[Message], None], qos: int) -> Callable[[], None]:
         self._check_alive()
+        self._check_callback(callback, f"a subscription to {filter!r}", "message")
         cancel = self._host.subscribe(
             self.name, filter, qos, lambda message: self.ref.cast(_Delivery(callback, message))
         )
@@ -214,6 +226,8 @@ class Running(Actor["_Due | _Delivery"]):
         self._figures.gauges[name] = Gauge(name, text, read)
 
     def command(self, name: str, handler: Callable[..., object]) -> None:
+        if is_async(handler):
+            raise PluginError([f"{self.name}: {describe(handler)} is async; a command needs a plain function"])
         self.commands[name] = handler
 
     def call(self, command: str, arguments: dict[str, Any]) -> object:
@@ -232,6 +246,26 @@ class Running(Actor["_Due | _Delivery"]):
         except TypeError as error:
             raise ValueError(f"{self.name} {command}{inspect.signature(handler)}: {error}") from None
         return handler(**arguments)
+
+    def _check_callback(self, callback: Callable[..., object], what: str, *arguments: object) -> None:
+        """
+        Raises:
+            PluginError: it cannot be called like this. A mistake shows at the start, not when something comes.
+        """
+        if is_async(callback):
+            needed = f"{what} needs a plain function, which may start a task: context.nursery.start_soon(…)"
+            raise PluginError([f"{self.name}: {describe(callback)} is async; {needed}"])
+        try:
+            signature = inspect.signature(callback)
+        except ValueError:  # some callables written in C do not tell
+            return
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            count = f"{len(arguments)} argument" + ("" if len(arguments) == 1 else "s")
+            raise PluginError(
+                [f"{self.name}: {what} calls back with {count}, but {describe(callback)} takes {signature}: {error}"]
+            ) from None
 
     def _check_alive(self) -> None:
         if self._over:

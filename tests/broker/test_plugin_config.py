@@ -100,7 +100,10 @@ def test_settings_are_the_plugins_own(file: Path) -> None:
     ("text", "words"),
     [
         ("wrod = 'x'", "plugins.greeting.wrod: unknown key; did you mean word?"),
-        ("zzz = 1", "plugins.greeting.zzz: unknown key; known are enabled, restarts, restarts_within, word, wait, "),
+        (
+            "zzz = 1",
+            "plugins.greeting.zzz: unknown key; known are enabled, start_timeout, restarts, restarts_within, word, wait, ",
+        ),
         ("wait = 'soon'", 'plugins.greeting.wait: "soon": accepted is seconds, or text such as "15s", "2h"'),
         ("times = 9", "plugins.greeting.times: 9: accepted is a whole number, 1 to 5"),
         ("times = '3'", 'plugins.greeting.times: "3": accepted is a whole number, 1 to 5'),

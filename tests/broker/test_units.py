@@ -2,10 +2,12 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, Field
 
 from trunkline.broker.config import field_at
 from trunkline.broker.units import (
     NEVER,
+    Text,
     accepted,
     from_text,
     is_loopback,
@@ -120,6 +122,13 @@ def test_not_loopback(host: str) -> None:
 )
 def test_accepted(path: tuple[str, ...], words: str) -> None:
     assert accepted(field_at(path)) == words
+
+
+def test_accepted_is_text_of_some_length() -> None:
+    class Words(BaseModel):
+        word: Text = Field("hello", min_length=2)
+
+    assert accepted(Words.model_fields["word"]) == "text of 2 or more characters"
 
 
 @pytest.mark.parametrize(

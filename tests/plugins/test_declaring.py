@@ -81,6 +81,33 @@ def test_what_is_no_plugin(factory: Any, words: str) -> None:
         settings_of(factory)
 
 
+LATER = """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from trunkline.plugins import Settings
+if TYPE_CHECKING:
+    from trunkline.plugins import Context
+    from somewhere import Missing, Absent
+class Own(Settings): ...
+class Plugin:
+    def __init__(self, context: Context[Own], size: Missing = 3) -> None: ...
+    def __call__(self, context: Context[Own]) -> Missing: ...
+def function(context: Context["Own"]) -> Missing: ...
+def absent(context: Context[Absent]) -> None: ...
+"""
+
+
+def test_what_is_imported_for_type_checkers_only_need_not_be_there() -> None:
+    module: dict[str, Any] = {"__name__": "later"}
+    exec(LATER, module)  # noqa: S102
+    for factory in module["Plugin"], module["function"], partial(module["function"]), module["Plugin"](None):
+        assert settings_of(factory) is module["Own"]
+    with pytest.raises(
+        PluginError, match=r"later\.absent: .* name 'Absent' is not defined; the settings must be imported"
+    ):
+        settings_of(module["absent"])
+
+
 def test_marked_methods_come_in_the_order_of_the_class() -> None:
     plugin = Plugin(None)  # type: ignore[arg-type]
     found = [(method.__name__, mark.point, mark.priority) for method, mark in hooked_methods(plugin)]

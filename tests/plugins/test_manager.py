@@ -177,6 +177,48 @@ class OtherArguments:
     def greet(self, client: ClientInfo, password: bytes) -> None: ...
 
 
+class PlainRun:
+    def __init__(self, context: Context[Settings]) -> None: ...
+
+    def run(self) -> None: ...
+
+
+def exits(context: Context[Settings]) -> None:
+    raise SystemExit("no wire")
+
+
+async def never(context: Context[Settings]) -> None:
+    context.hooks.add("client.connected", lambda client: None)
+    await trio.sleep_forever()
+
+
+async def asynchronous(*_: object) -> None: ...
+
+
+def subscribes_asynchronously(context: Context[Settings]) -> None:
+    context.subscribe("a/#", asynchronous)  # type: ignore[arg-type]
+
+
+def subscribes_with_two_arguments(context: Context[Settings]) -> None:
+    def take(topic: str, payload: bytes) -> None: ...
+
+    context.subscribe("a/#", take)  # type: ignore[arg-type]
+
+
+def waits_asynchronously(context: Context[Settings]) -> None:
+    context.after(5, asynchronous)
+
+
+def waits_without_arguments(context: Context[Settings]) -> None:
+    def take(one: int, two: int) -> None: ...
+
+    context.after(5, take, 1)
+
+
+def commands_asynchronously(context: Context[Settings]) -> None:
+    context.command("wait", asynchronous)
+
+
 def not_settings(context: Context[int]) -> None: ...  # type: ignore[type-var]
 
 
@@ -190,12 +232,23 @@ def two_arguments(context: Context[Settings], other: int) -> None: ...
         (RaisesInStart, ["OSError: no such wire"]),
         (NoSuchPoint, ["NoSuchPoint.greet", "'client.conected'", "did you mean client.connected"]),
         (OtherArguments, ["OtherArguments.greet", "client.connected(client)", "password"]),
+        (PlainRun, ["PlainRun.run is plain", "async"]),
+        (exits, ["it ended the process", "no wire"]),
+        (never, ["not done with its start after 60 s", "`run`"]),
+        (subscribes_asynchronously, ["asynchronous is async; a subscription to 'a/#' needs a plain function"]),
+        (
+            subscribes_with_two_arguments,
+            ["'a/#' calls back with 1 argument", "take takes (topic: str, payload: bytes)"],
+        ),
+        (waits_asynchronously, ["asynchronous is async; a timer needs a plain function"]),
+        (waits_without_arguments, ["a timer calls back with 1 argument", "take takes (one: int, two: int)"]),
+        (commands_asynchronously, ["asynchronous is async; a command needs a plain function"]),
         (not_settings, ["not_settings", "Context[int]", "Settings"]),
         (two_arguments, ["two_arguments", "one argument, its Context"]),
     ],
 )
 async def test_what_cannot_start_stops_only_itself(
-    factory: Any, words: list[str], caplog: pytest.LogCaptureFixture
+    factory: Any, words: list[str], caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
     async with room() as here:
         with pytest.raises(PluginError) as raised:
