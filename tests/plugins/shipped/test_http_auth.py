@@ -116,7 +116,7 @@ async def test_what_comes_with_the_yes() -> None:
         "client_attrs": {"role": "reader"},
         "acl": [{"permission": "deny", "action": "publish", "topic": "t/%c"}],
     }
-    clients: list[ClientInfo] = []
+    clients = list[ClientInfo]()
     with serving(as_json(reply)) as server:
         async with room(plugins=login(server)) as here:
             here.broker.hooks.add("client.connected", clients.append)

@@ -1,0 +1,82 @@
+"""Keys that somebody publishes at a URL: fetched again and again, and kept when they cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trunkline.plugins.shipped.http_client import HttpFailure
+from trunkline.plugins.shipped.jwt_keys import KeyProblem, from_jwks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trunkline.plugins import Context
+    from trunkline.plugins.shipped.http_client import HttpClient
+    from trunkline.plugins.shipped.jwt_keys import KeySet
+
+
+class PublishedKeys:
+    """`run` is the only one who fetches; whoever needs keys that are not there waits for it."""
+
+    def __init__(
+        self,
+        context: Context[Any],
+        client: HttpClient,
+        url: str,
+        algorithms: Iterable[str],
+        *,
+        refresh: float,
+        floor: float,
+    ) -> None:
+        """`refresh` is the time between two fetches, `floor` the shortest time between them when one is asked for, both
+        in seconds."""
+        self._context = context
+        self._client = client
+        self._url = url
+        self._algorithms = tuple(algorithms)
+        self._refresh = refresh
+        self._floor = floor
+        #: The last ones that could be fetched.
+        self.keys: KeySet | None = None
+        self._fetched_at = float("-inf")
+        self._wanted = trio.Event()
+        self._fetched = trio.Event()
+        self._fetches = context.counter("jwks.fetched", "Sets of keys fetched.")
+        self._failures = context.counter("jwks.failed", "Fetches of keys that failed.")
+
+    async def run(self) -> None:
+        while True:
+            await self._fetch()
+            due = self._context.now + (self._refresh if self.keys is not None else self._floor)
+            with trio.move_on_at(due):
+                await self._wanted.wait()
+
+    async def newer(self) -> None:
+        """Wait for a fetch that is made because somebody asks; it is not made if the last one was a moment ago."""
+        if self._context.now < self._fetched_at + self._floor:
+            return
+        self._wanted.set()
+        await self._fetched.wait()
+
+    async def _fetch(self) -> None:
+        try:
+            answer = await self._client.request("GET", self._url)
+            if answer.status != 200:
+                raise HttpFailure(f"it answers with status {answer.status}")
+            keys = from_jwks(answer.body)
+            self.keys = keys.limited(self._algorithms) if self._algorithms else keys
+        except (HttpFailure, KeyProblem) as error:
+            self._failures.add()
+            kept = "the last ones stay in force" if self.keys is not None else "no token can be verified"
+            self._context.logger.warning("no keys from %s: %s; %s", self._url, error, kept)
+            self._context.raise_alarm("jwks", f"no keys from {self._url}: {error}; {kept}")
+        else:
+            self._fetches.add()
+            self._context.clear_alarm("jwks")
+        self._fetched_at = self._context.now
+        # whoever asked meanwhile has been answered
+        self._wanted = trio.Event()
+        done, self._fetched = self._fetched, trio.Event()
+        done.set()
