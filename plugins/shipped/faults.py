@@ -1,0 +1,180 @@
+"""faults: clients ask for what may go wrong, so that their own tests see how they take it.
+
+Every packet that goes to the broker can carry the request, as MQTT 5.0 user properties; the words are those of the Azure IoT
+Operations SDKs, whose test suites run against a broker that knows them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from trunkline.broker.units import Duration, Whole
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Connect, PacketType, SubscriptionRequest
+from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.reasons import REASONS, Reason
+from trunkline.plugins import Context, Settings, hook, setting
+
+#: Before everybody else: what is to go wrong does so whatever others think.
+PRIORITY: Final = 100_000
+PREFIX: Final = "fault:"
+DISCONNECT: Final = "fault:disconnect"
+DELAY: Final = "fault:delay"
+REQUEST_ID: Final = "fault:requestid"
+#: Which packet a word rejects, and whose reason codes it may name.
+REJECT: Final = {
+    PacketType.CONNECT: ("fault:rejectconnect", PacketType.CONNACK),
+    PacketType.PUBLISH: ("fault:rejectpublish", PacketType.PUBACK),
+    PacketType.SUBSCRIBE: ("fault:rejectsubscribe", PacketType.SUBACK),
+    PacketType.UNSUBSCRIBE: ("fault:rejectunsubscribe", PacketType.UNSUBACK),
+}
+LONGEST_ID: Final = 256
+_TEXT: Final = "the fault that was asked for"
+#: What a connection remembers: the answer to its CONNECT, and to the last packet that has several entries.
+_CONNECT: Final = "faults.connect"
+_PACKET: Final = "faults.packet"
+
+
+class FaultSettings(Settings):
+    max_delay: Duration = setting(3600.0, "Longest delay before a connection is ended.", "seconds")
+    max_request_ids: Whole = setting(
+        100_000, "Request ids that are remembered. When there are more, the oldest is forgotten.", ge=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    properties: Properties
+    answer: Deny | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Delayed:
+    due: float
+    stop: Callable[[], None]
+
+
+class Faults:
+    def __init__(self, context: Context[FaultSettings]) -> None:
+        self._context = context
+        #: Request ids that have had their fault, with the type of the packet, in the order in which they came.
+        self._seen: dict[tuple[PacketType, str], None] = context.kept.setdefault("seen", {})
+        #: The connections that are to be ended later.
+        self._delayed: dict[ClientInfo, _Delayed] = {}
+        self._injected = context.counter("injected", "Faults that clients asked for and got.")
+        self._ignored = context.counter("ignored", "Requests for faults that could not be understood or met.")
+        context.logger.warning("any client may have this broker fail: this is for tests, never for production")
+
+    # What clients send
+
+    @hook("client.connect", priority=PRIORITY)
+    def connect(self, client: ClientInfo, packet: Connect) -> None:
+        client.attributes[_CONNECT] = self._answer(PacketType.CONNECT, client, packet.properties)
+
+    @hook("client.authenticate", priority=PRIORITY)
+    @hook("client.enhanced_authenticate", priority=PRIORITY)
+    def authenticate(self, client: ClientInfo, _: object) -> Deny | None:
+        denial = client.attributes.get(_CONNECT)
+        return denial if isinstance(denial, Deny) else None
+
+    @hook("message.publish", priority=PRIORITY)
+    def publish(self, client: ClientInfo, message: Message) -> Deny | None:
+        return self._answer(PacketType.PUBLISH, client, message.properties)
+
+    @hook("client.subscribe", priority=PRIORITY)
+    def subscribe(self, client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> Deny | None:
+        return self._answer_once(PacketType.SUBSCRIBE, client, properties)
+
+    @hook("client.unsubscribe", priority=PRIORITY)
+    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> Deny | None:
+        return self._answer_once(PacketType.UNSUBSCRIBE, client, properties)
+
+    def _answer_once(self, packet: PacketType, client: ClientInfo, properties: Properties) -> Deny | None:
+        """All entries of a packet have one answer, though its request id is seen with the first."""
+        last = client.attributes.get(_PACKET)
+        if not isinstance(last, _Answered) or last.properties is not properties:
+            last = client.attributes[_PACKET] = _Answered(properties, self._answer(packet, client, properties))
+        return last.answer
+
+    def _answer(self, packet: PacketType, client: ClientInfo, properties: Properties) -> Deny | None:
+        if not properties:
+            return None
+        asked: dict[str, str] = {}
+        for name, value in properties.get("user_property", ()):
+            if name.startswith(PREFIX):
+                asked.setdefault(name, value)
+        try:
+            if not asked or self._had_its_fault(packet, asked.get(REQUEST_ID)):
+                return None
+            answer, done = self._fault(packet, client, asked)
+        except ValueError as error:
+            self._ignored.add()
+            self._context.logger.warning("no fault: %s", error, extra={"client": client.client_id})
+            return None
+        self._injected.add(done)
+        return answer
+
+    def _had_its_fault(self, packet: PacketType, request_id: str | None) -> bool:
+        if request_id is None:
+            return False
+        if len(request_id) > LONGEST_ID:
+            raise ValueError(f"its {REQUEST_ID} is longer than {LONGEST_ID} characters")
+        if (packet, request_id) in self._seen:
+            return True
+        if len(self._seen) >= self._context.settings.max_request_ids:
+            del self._seen[next(iter(self._seen))]
+        self._seen[packet, request_id] = None
+        return False
+
+    def _fault(self, packet: PacketType, client: ClientInfo, asked: dict[str, str]) -> tuple[Deny | None, int]:
+        """What becomes of the packet, and how many faults that is."""
+        reject, answered_by = REJECT[packet]
+        if packet is not PacketType.CONNECT and DISCONNECT in asked:
+            reason = _reason(DISCONNECT, asked[DISCONNECT], PacketType.DISCONNECT, 0)
+            if DELAY not in asked:
+                return Deny(reason, _TEXT, disconnect=True), 1
+            self._disconnect_later(client, asked[DELAY], reason)
+            return None, 1
+        if reject in asked:
+            return Deny(_reason(reject, asked[reject], answered_by, Reason.UNSPECIFIED_ERROR), _TEXT), 1
+        return None, 0
+
+    # Ending a connection later
+
+    def _disconnect_later(self, client: ClientInfo, text: str, reason: Reason) -> None:
+        seconds, most = _number(text), self._context.settings.max_delay
+        if not 0 <= seconds <= most:
+            raise ValueError(f"{DELAY} {text[:50]!r} is not a whole number of 0 to {most:g} seconds")
+        due = self._context.now + seconds
+        sooner = self._delayed.get(client)
+        if sooner is None or due < sooner.due:
+            self._stop_timer(client)
+            stop = self._context.after(seconds, self._context.kick, client.client_id, reason, _TEXT)
+            self._delayed[client] = _Delayed(due, stop)
+
+    @hook("client.disconnected")
+    def disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
+        """The next connection of the same client has asked for nothing."""
+        self._stop_timer(client)
+
+    def _stop_timer(self, client: ClientInfo) -> None:
+        delayed = self._delayed.pop(client, None)
+        if delayed is not None:
+            delayed.stop()
+
+
+def _reason(word: str, text: str, packet: PacketType, least: int) -> Reason:
+    """
+    Raises:
+        ValueError: no such packet has this reason code.
+    """
+    code = _number(text)
+    if code < least or code not in REASONS[packet, False]:
+        raise ValueError(f"{word} {text[:50]!r} is no reason code that a {packet.name} can have here")
+    return Reason(code)
+
+
+def _number(text: str) -> int:
+    """A small whole number; -1 for all else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
