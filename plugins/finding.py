@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 import sys
+import time
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Factory, Settings
 
 GROUP: Final = "trunkline.plugins"
+_logger = logging.getLogger("trunkline.plugins")
+#: Seconds that an import may take without a word in the log.
+_LONG_IMPORT: Final = 1.0
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -60,7 +65,7 @@ def shipped() -> list[str]:
 
 
 def load(name: str, *, fresh: bool = False) -> Factory:
-    """The plugin of this name. `fresh` imports its module anew, for code that has changed.
+    """The plugin of this name. `fresh` imports its module anew, for code that has changed; of a package, all modules.
 
     Raises:
         PluginError: there is none, there are two, or it cannot be imported.
@@ -79,16 +84,26 @@ def load(name: str, *, fresh: bool = False) -> Factory:
 
 
 def _imported(point: EntryPoint, fresh: bool) -> Factory:
+    former = {name: sys.modules.pop(name) for name in list(sys.modules) if fresh and _is_in(name, point.module)}
+    began = time.perf_counter()
     try:
-        if fresh and point.module in sys.modules:
-            importlib.reload(sys.modules[point.module])
         factory = point.load()
     except (Exception, SystemExit) as error:  # a module may raise anything, and it must not take the broker along
+        sys.modules.update(former)
         missing = f"; is its extra installed? {point.extras}" if point.extras else ""
         raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{missing}"]) from error
+    if (took := time.perf_counter() - began) > _LONG_IMPORT:
+        _logger.warning(
+            "the plugin %s took %.1f s to import; a broker that runs does nothing else then", point.name, took
+        )
     if not callable(factory):
         raise PluginError([f"{point.name}: {point.value} is {factory!r:.80}, which cannot be called"])
     return cast("Factory", factory)
+
+
+def _is_in(name: str, module: str) -> bool:
+    """Is it the module, or within the package that the module is?"""
+    return name == module or name.startswith(f"{module}.")
 
 
 def _words(error: BaseException) -> str:

@@ -58,6 +58,36 @@ def test_fresh_imports_the_module_anew(package: Package) -> None:
     assert load("some-plugin", fresh=True) is not first
 
 
+def test_fresh_imports_all_of_a_package_or_leaves_it_as_it_was(package: Package, tmp_path: Path) -> None:
+    package("whole", "", whole="whole.plugin:plugin")
+    (tmp_path / "whole").mkdir()
+    inner = tmp_path / "whole" / "inner.py"
+    inner.write_text("size = 1")
+    (tmp_path / "whole" / "__init__.py").write_text(f"from whole.inner import size\n{SOURCE}\n")
+    information = tmp_path / "whole-1.2.dist-info" / "entry_points.txt"
+    information.write_text("[trunkline.plugins]\nwhole = whole:plugin\n")
+    assert getattr(load("whole"), "__globals__")["size"] == 1  # noqa: B009
+    inner.write_text("size = 1000")
+    assert getattr(load("whole", fresh=True), "__globals__")["size"] == 1000  # noqa: B009
+    inner.write_text("oops")
+    with pytest.raises(PluginError, match="NameError: name 'oops'"):
+        load("whole", fresh=True)
+    assert sys.modules["whole"].size == 1000
+    assert sys.modules["whole.inner"].size == 1000
+    del sys.modules["whole.inner"]
+
+
+def test_an_import_that_takes_long_is_told(
+    package: Package, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    package("slow", SOURCE, slow="slow:plugin")
+    load("slow")
+    assert not caplog.text
+    monkeypatch.setattr("trunkline.plugins.finding._LONG_IMPORT", 0.0)
+    load("slow")
+    assert "the plugin slow took 0.0 s to import" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("source", "value", "words"),
     [
