@@ -16,18 +16,18 @@ from trunkline.management.operations.registry import OperationError, Page
 T = TypeVar("T")
 
 
-async def ask(here: Room, operation: str, **arguments: Any) -> Any:
+async def ask(here: Room, operation: str, /, **arguments: Any) -> Any:
     return await find(operation).run(here.node, arguments)
 
 
-async def refused(here: Room, kind: type[OperationError], operation: str, **arguments: Any) -> str:
+async def refused(here: Room, kind: type[OperationError], operation: str, /, **arguments: Any) -> str:
     """What it says instead of doing it."""
     with pytest.raises(kind) as caught:
         await ask(here, operation, **arguments)
     return str(caught.value)
 
 
-async def all_rows(here: Room, operation: str, **arguments: Any) -> list[Any]:
+async def all_rows(here: Room, operation: str, /, **arguments: Any) -> list[Any]:
     """Every row, page by page."""
     rows: list[Any] = []
     while True:
