@@ -37,6 +37,8 @@ class Subscription(Table):
 
 
 class AutoSubscribeSettings(Settings):
+    """Subscriptions that clients have from the moment they connect."""
+
     subscriptions: tuple[Subscription, ...] = setting((), "What each client gets.", max_length=MOST)
 
 

@@ -25,6 +25,8 @@ SWEEP_EVERY: Final = 60.0
 
 
 class ExclusiveSettings(Settings):
+    """Subscriptions to `$exclusive/FILTER` that one client has to itself."""
+
     max_subscriptions: Whole = setting(
         100_000, "Exclusive subscriptions at the same time. 0 is no bound.", "subscriptions", ge=0
     )

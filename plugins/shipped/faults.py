@@ -37,6 +37,8 @@ _PACKET: Final = "faults.packet"
 
 
 class FaultSettings(Settings):
+    """Faults that clients ask for by user properties. For tests, never for production."""
+
     max_delay: Duration = setting(3600.0, "Longest delay before a connection is ended.", "seconds")
     max_request_ids: Whole = setting(
         100_000, "Request ids that are remembered. When there are more, the oldest is forgotten.", ge=1

@@ -63,6 +63,8 @@ class Rule(Table):
 
 
 class RewriteSettings(Settings):
+    """Other topics than those that clients name, by rules."""
+
     rules: tuple[Rule, ...] = setting((), "The rules. The last one whose source matches counts.")
     check_access: Flag = setting(True, "Whether access rules are asked about the new topic of a message, too.")
     max_topic_length: Whole = setting(
