@@ -22,6 +22,7 @@ from trunkline.management.operations.registry import (
     page_at,
     page_size,
 )
+from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import settings_model
 from trunkline.plugins.manager import PluginRow
 
@@ -137,7 +138,7 @@ def lift(broker: Administered, kind: Kind, who: Who) -> object:
 
 
 def _ask(broker: Administered, command: str, **arguments: str) -> object:
-    row = next((row for row in broker.plugins.rows() if row.name == BANS), None)
-    if row is None or row.status != "running":
-        raise Refused(f"the plugin {BANS} keeps the bans, and it does not run: enable it first")
-    return call(broker, BANS, command, arguments)
+    try:
+        return call(broker, BANS, command, arguments)
+    except PluginError as error:
+        raise Refused(f"the plugin {BANS} keeps the bans, and it does not run: enable it first") from error
