@@ -29,6 +29,9 @@ class PluginReader:
         self._complain = complain
         self._values: dict[str, dict[str, object]] = {}
         self._models: dict[str, type[PluginSettings] | None] = {}
+        #: Plugins that cannot be had: why, and from where they are named. It does not matter when they are disabled.
+        self._missing: dict[str, tuple[str, list[str]]] = {}
+        self._disabled: dict[str, bool] = {}
         #: Where each key came from.
         self.sources: dict[tuple[str, ...], str] = {}
 
@@ -39,6 +42,8 @@ class PluginReader:
         for name, section in cast("Mapping[str, object]", content).items():
             model = self._model(name, source)
             if model is None:
+                if isinstance(section, Mapping) and "enabled" in section:
+                    self._disabled[name] = section["enabled"] is False
                 continue
             if not isinstance(section, Mapping):
                 self._complain(source, ("plugins", name), f"{shown(section)}: accepted is a table, [plugins.{name}]")
@@ -60,6 +65,8 @@ class PluginReader:
         name = plugin.replace("_", "-")
         model = self._model(name, source)
         if model is None:
+            if key == "enabled":
+                self._disabled[name] = from_text(PluginSettings.model_fields[key], text) is False
             return
         field = model.model_fields.get(key)
         if field is None:
@@ -81,12 +88,14 @@ class PluginReader:
             try:
                 self._models[name] = settings_model(name)
             except PluginError as error:
-                for problem in error.problems:
-                    self._complain(source, ("plugins", name), problem)
+                self._missing[name] = source, error.problems
         return self._models[name]
 
     def finish(self) -> dict[str, PluginSettings]:
         """The settings of all plugins that are right."""
+        for name, (source, problems) in self._missing.items():
+            for problem in problems if not self._disabled.get(name) else ():
+                self._complain(source, ("plugins", name), problem)
         checked: dict[str, PluginSettings] = {}
         for name, values in self._values.items():
             model = self._models[name]
@@ -140,7 +149,7 @@ def _based(annotation: Any, value: object, base: Path) -> object:
             key: _based(fields[key].annotation, entry, base) if key in fields else entry
             for key, entry in cast("Mapping[str, object]", value).items()
         }
-    return value
+    return cast("object", value)
 
 
 def _paths(value: object, within: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:

@@ -150,6 +150,27 @@ def test_mistakes_of_plugins_and_broker_come_together(file: Path) -> None:
         assert any(words in problem for problem in found), words
 
 
+@pytest.mark.parametrize(
+    ("text", "environ", "missed"),
+    [
+        ("", {}, True),
+        ("enabled = true", {}, True),
+        ("enabled = false\nkey = 1", {}, False),
+        ("enabled = false", {"TRUNKLINE_PLUGINS__ABSENT__ENABLED": "yes"}, True),
+        ("", {"TRUNKLINE_PLUGINS__ABSENT__ENABLED": "no", "TRUNKLINE_PLUGINS__ABSENT__KEY": "1"}, False),
+    ],
+)
+def test_one_that_cannot_be_had_is_missed_only_when_it_is_enabled(
+    file: Path, text: str, environ: dict[str, str], missed: bool
+) -> None:
+    file.write_text(f"[plugins.absent]\n{text}\n")
+    if missed:
+        (problem,) = problems(file, environ)
+        assert problem.startswith(f"{file}: plugins.absent: no plugin 'absent' is installed")
+    else:
+        assert not load(file, environ).plugins
+
+
 def test_what_is_no_table(file: Path) -> None:
     file.write_text("plugins = 3\n")
     assert "accepted is a table a plugin, [plugins.NAME]" in problems(file)[0]
