@@ -42,8 +42,9 @@ class Room:
 
 
 @asynccontextmanager
-async def room(**settings: Any) -> AsyncIterator[Room]:
-    async with testing.broker(**settings) as broker:
+async def room(*, history: int = 0, **settings: Any) -> AsyncIterator[Room]:
+    """Without a history, as a broker of its own: bursts stay bursts."""
+    async with testing.broker(history=history, **settings) as broker:
         opened = Room(broker)
         try:
             yield opened
