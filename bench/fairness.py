@@ -12,24 +12,10 @@ from functools import partial
 from typing import Final, Literal, get_args
 
 from bench import wire
-from bench.latency import (
-    PAYLOAD,
-    Account,
-    Spread,
-    Station,
-    Usage,
-    chosen,
-    clock,
-    conduct,
-    options,
-    pinned,
-    shown,
-    write_results,
-)
-from bench.load import RunFailed
+from bench.command import attempt, chosen, options, pinned, shown, write_results
 from bench.loop import CHUNK, IN, OUT, BrokenRun, Loop
-from bench.peers import NotStarted, Running, running
-from bench.wire import Refused
+from bench.paced import PAYLOAD, Account, Spread, Station, Usage, clock, conduct
+from bench.peers import Running, running
 
 Noise = Literal["nothing", "one subscriber", "fifty subscribers"]
 
@@ -195,13 +181,9 @@ def main() -> int:
     for _ in range(given.rounds):
         for noise in given.noise or get_args(Noise):
             for peer in peers:
-                try:
-                    with running(peer, core) as broker:
-                        outcome = fairness(broker, noise, pairs=given.pairs, seconds=given.seconds, cores=cores)
-                        results.setdefault((peer.name, noise), []).append(outcome)
-                except (RunFailed, NotStarted, Refused, OSError) as error:
-                    failures.append(f"{peer.name}, {noise}: {error}")
-                    print(failures[-1], file=sys.stderr, flush=True)
+                with attempt(failures, f"{peer.name}, {noise}"), running(peer, core) as broker:
+                    outcome = fairness(broker, noise, pairs=given.pairs, seconds=given.seconds, cores=cores)
+                    results.setdefault((peer.name, noise), []).append(outcome)
     print(HEADER, "-" * len(HEADER), *(line(name, rounds) for (name, _), rounds in results.items()), sep="\n")
     print("\nMilliseconds, of the quiet pairs, medians of the rounds. gen.: how late the generator itself was (p99).")
     print("memory: the most that the broker grew by.", *failures, sep="\n")

@@ -20,9 +20,9 @@ from multiprocessing import get_context
 from typing import Final, Literal, get_args
 
 from bench import router, wire
-from bench.latency import chosen, options, pinned, shown, write_results
+from bench.command import attempt, chosen, options, pinned, shown, write_results
 from bench.load import RunFailed, measure
-from bench.peers import NotStarted, Running, running
+from bench.peers import Running, running
 from bench.wire import Refused
 from bench.workloads import WORKLOADS
 from trunkline.router import Router
@@ -213,14 +213,10 @@ def main() -> int:
         for kind in kinds:
             counts = [count for count in COUNTS[kind] if count <= given.most]
             for peer in peers:
-                try:
-                    with running(peer, core) as broker:
-                        for step in growth(broker, kind, counts, seconds=given.seconds, cores=cores):
-                            steps.setdefault((peer.name, kind), {}).setdefault(step.count, []).append(step)
-                            print(f"{peer.name}: {step.count:,} {kind}", file=sys.stderr, flush=True)
-                except (RunFailed, NotStarted, Refused, OSError) as error:
-                    failures.append(f"{peer.name}, {kind}: {error}")
-                    print(failures[-1], file=sys.stderr, flush=True)
+                with attempt(failures, f"{peer.name}, {kind}"), running(peer, core) as broker:
+                    for step in growth(broker, kind, counts, seconds=given.seconds, cores=cores):
+                        steps.setdefault((peer.name, kind), {}).setdefault(step.count, []).append(step)
+                        print(f"{peer.name}: {step.count:,} {kind}", file=sys.stderr, flush=True)
     print(HEADER, "-" * len(HEADER), sep="\n")
     for (name, _), by_count in steps.items():
         for rounds in by_count.values():

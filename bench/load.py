@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.loop import BrokenRun
 from bench.parts import Part
@@ -73,22 +73,22 @@ def measure(
         children.append(child)
         pipes.append(ours)
     try:
-        _collect(pipes, 60)  # all are connected
+        collect(pipes, 60)  # all are connected
         pids = [child.pid or 0 for child in children]
         empty, cpu_empty, began = broker.memory(), broker.cpu_seconds(), time.perf_counter()
         slots.phase = PREPARE
-        _collect(pipes, PREPARATION)
+        collect(pipes, PREPARATION)
         if workload.held:
             _pause(pipes, SETTLING)
         bytes_each = (broker.memory() - empty) / workload.held if workload.held else None
         cpu_held = (broker.cpu_seconds() - cpu_empty) / (time.perf_counter() - began)
         if workload.kind == "idle":
             slots.phase = STOP  # which is beyond all others
-            _collect(pipes, 60)  # checked
-            _collect(pipes, 60)  # and ended
+            collect(pipes, 60)  # checked
+            collect(pipes, 60)  # and ended
             return Outcome(bytes_each or 0.0, 0, 0, cpu_held, 0.0, broker.memory(), bytes_each)
         slots.phase = CHECK
-        _collect(pipes, PREPARATION)
+        collect(pipes, PREPARATION)
         slots.phase = RUN
         _pause(pipes, warmup)
         cpu_before = [broker.cpu_seconds(), *map(cpu_seconds, pids)]
@@ -103,7 +103,7 @@ def measure(
         ]
         memory = broker.memory()
         slots.phase = STOP
-        accounts = _collect(
+        accounts = collect(
             pipes, PREPARATION
         )  # slow brokers take their time, and PATIENCE is for those that do nothing
     finally:
@@ -127,9 +127,9 @@ def measure(
     )
 
 
-def _collect(pipes: list[Connection], timeout: float) -> list[dict[str, int]]:
+def collect(pipes: list[Connection], timeout: float) -> list[dict[str, Any]]:
     """One answer of each, or the first error."""
-    answers: list[dict[str, int]] = []
+    answers: list[dict[str, Any]] = []
     open_pipes, deadline = set(pipes), time.monotonic() + timeout
     while open_pipes:
         ready = wait(open_pipes, max(0.0, deadline - time.monotonic()))
@@ -151,7 +151,7 @@ def _collect(pipes: list[Connection], timeout: float) -> list[dict[str, int]]:
 def _pause(pipes: list[Connection], seconds: float) -> None:
     """Sleeps, and wakes up for a generator that has something to say: during a run that is an error."""
     if wait(pipes, seconds):
-        _collect(pipes, 1)
+        collect(pipes, 1)
         raise RunFailed("a generator ended early")
 
 

@@ -14,26 +14,11 @@ from os import environ
 from typing import Final
 
 from bench import wire
+from bench.command import attempt, chosen, options, pinned, shown, write_results
 from bench.fairness import Flood
-from bench.latency import (
-    PAYLOAD,
-    Account,
-    PacedPublisher,
-    Spread,
-    StampedSubscriber,
-    Station,
-    Usage,
-    chosen,
-    clock,
-    conduct,
-    options,
-    pinned,
-    shown,
-    write_results,
-)
-from bench.load import RunFailed
 from bench.loop import CHUNK, IN, BrokenRun, Loop
-from bench.peers import NotStarted, Running, running
+from bench.paced import PAYLOAD, Account, PacedPublisher, Spread, StampedSubscriber, Station, Usage, clock, conduct
+from bench.peers import Running, running
 from bench.wire import Refused
 
 RATE: Final = 50_000  # messages a second to the two
@@ -376,7 +361,7 @@ def main() -> int:
     failures: list[str] = []
     for _ in range(given.rounds):
         for peer in peers:
-            try:
+            with attempt(failures, peer.name):
                 for qos in given.qos or (0, 1):
                     with running(peer, core) as broker:
                         run = stuck(broker, qos=qos, rate=given.rate, seconds=given.seconds, settle=1.2, cores=cores)
@@ -388,9 +373,6 @@ def main() -> int:
                         fill = min(2.0, given.seconds)
                         result = outrun(broker, rate, seconds=seconds, fill=fill, settle=1.2, cores=cores)
                     outran_runs.append((peer.name, result))
-            except (RunFailed, NotStarted, Refused, OSError) as error:
-                failures.append(f"{peer.name}: {error}")
-                print(failures[-1], file=sys.stderr, flush=True)
     print(
         "A publisher without a pace, and a subscriber that reads slowly: messages a second once the buffers are full.\n"
     )

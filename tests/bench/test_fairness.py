@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from bench import wire
 from bench.fairness import Counter, Flood
-from bench.latency import PAYLOAD, Account
 from bench.loop import BrokenRun, Loop
+from bench.paced import PAYLOAD, Account
 
 ROOT: Final = Path(__file__).parents[2]
 TOPIC: Final = "bench/flood/t"

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 from bench import wire
-from bench.latency import PAYLOAD, TIME, Account, Latencies, PacedPublisher, Spread, StampedSubscriber
 from bench.loop import BrokenRun, Loop
+from bench.paced import PAYLOAD, TIME, Account, Latencies, PacedPublisher, Spread, StampedSubscriber
 
 ROOT: Final = Path(__file__).parents[2]
 TOPIC: Final = "bench/000/t"
@@ -171,7 +171,7 @@ def test_a_change_of_order_is_found_out(ends: tuple[socket.socket, socket.socket
 
 def run(folder: Path, *words: str, patience: float = 15.0) -> tuple[int, dict[str, Any], str]:
     """In a process of its own: it forks its generators."""
-    command = f"import sys; from bench import latency; latency.PATIENCE = {patience}; sys.exit(latency.main())"
+    command = f"import sys; from bench import latency, paced; paced.PATIENCE = {patience}; sys.exit(latency.main())"
     output = folder / "out.json"
     done = subprocess.run(
         [sys.executable, "-c", command, "--unpinned", "--rounds", "1", "--json", str(output), *words],

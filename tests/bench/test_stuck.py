@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 from bench import wire
-from bench.latency import PAYLOAD, TIME, Account, Station
 from bench.loop import Loop
+from bench.paced import PAYLOAD, TIME, Account, Station
 from bench.stuck import TOPIC, Sleeper, SlowReader
 
 ROOT: Final = Path(__file__).parents[2]

@@ -1,0 +1,71 @@
+"""What the commands of the measurements share: options, results, and what becomes of a broker that fails."""
+
+import argparse
+import json
+import shlex
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.load import RunFailed, generator_cores
+from bench.peers import PEERS, NotStarted, Peer
+from bench.report import machine
+from bench.wire import Refused
+
+
+def options(module: str, text: str, seconds: float, rounds: int) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{module}", description=text)
+    names = ", ".join(PEERS)
+    parser.add_argument(
+        "--peer", "-p", action="append", help=f"{names}, or NAME=COMMAND; default: mosquitto, trunkline"
+    )
+    parser.add_argument("--seconds", type=float, default=seconds, help="measured time")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--unpinned", action="store_true", help="leave it to the system which core runs what")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def chosen(given: argparse.Namespace) -> list[Peer]:
+    peers = []
+    for text in given.peer or ["mosquitto", "trunkline"]:
+        name, separator, command = text.partition("=")
+        if not separator and name not in PEERS:
+            sys.exit(f"unknown peer {name!r}: {', '.join(PEERS)}, or NAME=COMMAND")
+        peer = Peer(name, shlex.split(command)) if separator else PEERS[name]
+        if reason := peer.missing():
+            print(f"without {name}: {reason}", file=sys.stderr)
+        else:
+            peers.append(peer)
+    return peers
+
+
+def pinned(given: argparse.Namespace) -> tuple[int | None, list[int]]:
+    return (None, []) if given.unpinned else generator_cores()
+
+
+def write_results(given: argparse.Namespace, results: object) -> None:
+    if given.json is not None:
+        document = {"machine": machine(), "command": sys.argv, "results": results}
+        given.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def shown(values: Iterable[float | None], digits: int = 2, *, span: bool = False) -> str:
+    """The median, and on demand from where to where the rounds went."""
+    seen = [value for value in values if value is not None]
+    if not seen:
+        return "-"
+    middle = f"{statistics.median(seen):,.{digits}f}"
+    return f"{middle} ({min(seen):,.{digits}f} … {max(seen):,.{digits}f})" if span and len(seen) > 1 else middle
+
+
+@contextmanager
+def attempt(failures: list[str], what: str) -> Iterator[None]:
+    """A run that fails is told, and remembered; the others go on."""
+    try:
+        yield
+    except (RunFailed, NotStarted, Refused, OSError) as error:
+        failures.append(f"{what}: {error}")
+        print(failures[-1], file=sys.stderr, flush=True)
