@@ -142,8 +142,9 @@ def from_jwks(data: bytes) -> KeySet:
         if fields.get("kty") not in ("RSA", "EC", "OKP") or fields.get("use", "sig") != "sig":
             continue
         try:
-            # the library takes a key with its private part for a private one
-            material = PyJWK({name: value for name, value in fields.items() if name != "d"}).key
+            # the library takes a key with its private part for a private one, and its `alg` for granted
+            public = {name: value for name, value in fields.items() if name not in ("d", "alg")}
+            material = PyJWK(public, "EdDSA" if fields["kty"] == "OKP" else None).key
             algorithms = _algorithms(material)
         except (PyJWTError, KeyProblem, ValueError, TypeError, KeyError, AttributeError):
             continue

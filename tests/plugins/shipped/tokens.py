@@ -21,9 +21,13 @@ KINDS = {
 }
 
 
-@cache
 def private_key(kind: str, number: int = 0) -> Any:
     """The same for the same number."""
+    return _made(kind, number)
+
+
+@cache
+def _made(kind: str, number: int) -> Any:
     if kind == "RSA":
         return rsa.generate_private_key(65537, 2048)
     if kind == "Ed25519":
