@@ -143,13 +143,14 @@ def _based(annotation: Any, value: object, base: Path) -> object:
     if isinstance(value, list):
         inside = next(iter(get_args(annotation)), None)
         return [_based(inside, entry, base) for entry in cast("list[object]", value)]
-    if isinstance(value, Mapping) and (model := _model_inside(annotation)) is not None:
+    model = _model_inside(annotation)
+    if model is not None and isinstance(value, Mapping):
         fields = model.model_fields
         return {
             key: _based(fields[key].annotation, entry, base) if key in fields else entry
             for key, entry in cast("Mapping[str, object]", value).items()
         }
-    return cast("object", value)
+    return value
 
 
 def _paths(value: object, within: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
