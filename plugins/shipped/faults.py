@@ -72,7 +72,9 @@ class Faults:
 
     @hook("client.connect", priority=PRIORITY)
     def connect(self, client: ClientInfo, packet: Connect) -> None:
-        client.attributes[_CONNECT] = self._answer(PacketType.CONNECT, client, packet.properties)
+        denial = self._answer(PacketType.CONNECT, client, packet.properties)
+        if denial is not None:
+            client.attributes[_CONNECT] = denial
 
     @hook("client.authenticate", priority=PRIORITY)
     @hook("client.enhanced_authenticate", priority=PRIORITY)
