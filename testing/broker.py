@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.testing.clock import BrokerClock
+from trunkline.testing.expecting import ANY, Expected
+from trunkline.testing.faults import Faults
+from trunkline.testing.messages import Seeing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import trio
 
@@ -20,10 +24,12 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
     from trunkline.testing.inside import Inside
+    from trunkline.testing.journal import Recording
+    from trunkline.testing.messages import Mark, Published
     from trunkline.testing.reach import Calls, Reach
 
 
-class Face:
+class Face(Seeing):
     """What a test sees of its broker without waiting: lists are as things stand when they are asked for."""
 
     def __init__(self, inside: Inside, calls: Calls) -> None:
@@ -102,6 +108,14 @@ class Face:
 
         return self._calls.call(publish)
 
+    def record(self, path: Path | str) -> Recording:
+        """Write all packets from now on into a journal, until `stop`, or to the end of a block: see docs/faults.md.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        return self._calls.call(self._inside.record, path, self._calls)
+
     def kick(self, client_id: str) -> bool:
         """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
         return self._calls.call(lambda: self._inside.node.kick(client_id))
@@ -114,6 +128,7 @@ class Broker(Face):
         super().__init__(inside, reach)
         self._reach = reach
         self.clock = BrokerClock(reach)
+        self.faults = Faults(inside.links, inside.node.hooks, reach)
         self.plugins = BrokerPlugins(inside, reach)
 
     @property
@@ -126,18 +141,54 @@ class Broker(Face):
         lives."""
         return self._inside.node.connect()
 
+    async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
+        """End as a process that is killed (or, if `graceful`, one that is told to stop) and come back on the same port.
+        Hooks, faults and recordings stay.
+
+        Raises:
+            ListenError: somebody else has taken the port.
+        """
+        await self._reach.run(self._inside.restart, keep_sessions, keep_retained, graceful)
+
     async def metrics(self) -> dict[str, int]:
         """All counters and gauges, by the names of docs/metrics.md."""
         return await self._reach.run(lambda: self._inside.node.figures())
 
     async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as in ThreadBroker
-        """Wait until a plain function says yes. It is asked again whenever something has happened in the broker, and may
-        look at everything that needs no await: `lambda: broker.clients`. `timeout` in seconds of the broker's clock.
+        """Wait until a plain function says yes. It is asked again whenever something has happened in the broker, and now
+        and then in any case; it may look at everything that needs no await: `lambda: broker.clients`. `timeout` in seconds
+        of the broker's clock.
 
         Raises:
             TimeoutError: it did not come true. The message has what there was instead.
         """
         await self._reach.run(self._inside.wait_until, condition, timeout)
+
+    async def wait_for(
+        self,
+        topic_filter: str = "#",
+        predicate: Callable[[Published], object] | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109 - as in ThreadBroker
+        *,
+        payload: Any = ANY,
+        qos: int | None = None,
+        retain: bool | None = None,
+        publisher: str | None = None,
+        to: str | None = None,
+        after: Published | Mark | None = None,
+    ) -> Published:
+        """The first message like this: one that was published already, or else the next one that is. So it does not
+        matter whether the code under test was quicker; to wait for another one, say `after=` the last.
+
+        As `assert_published`; `predicate` is asked again whenever something has become of the message, and with `to` it
+        must have been delivered to that client. `timeout` in seconds of the broker's clock.
+
+        Raises:
+            TimeoutError: none came. The message has what came instead.
+            ValueError: the topic filter is none.
+        """
+        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
+        return await self._reach.run(self._inside.history.wait_for, expected, timeout, after)
 
 
 class BrokerPlugins:

@@ -8,27 +8,51 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.config import Config
-from trunkline.broker.node import open_node
 from trunkline.management.views import client_row, retained_rows, subscription_rows
+from trunkline.testing.journal import Recording
+from trunkline.testing.links import Links
+from trunkline.testing.messages import HISTORY, History
+from trunkline.testing.restarting import living
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
+    from pathlib import Path
 
     from trunkline.broker.node import Node
     from trunkline.hooks.chain import Hooks
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.testing.reach import Calls
+    from trunkline.testing.restarting import Lives
 
 #: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets, and
 #: in this process nothing is gained by waiting until they have read it.
 GRACE: Final = 0.0
 #: Rows that are asked for at a time.
 _PAGE: Final = 1000
+#: Seconds after which a condition is asked for again although nothing has happened in the broker.
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.25
 
 
 class Inside:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, links: Links, history: int) -> None:
+        """Of messages as many are kept as `history` says."""
         #: The one that runs now.
         self.node = node
+        self.links = links
+        #: Set when it runs.
+        self.lives: Lives
+        self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
+
+    def record(self, path: Path | str, calls: Calls) -> Recording:
+        """
+        Raises:
+            OSError: the file cannot be written.
+        """
+        return Recording(path, self.links, self.node.host.wall, calls)
+
+    async def restart(self, keep_sessions: bool, keep_retained: bool, graceful: bool) -> None:
+        await self.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
 
     def sessions(self) -> list[ClientRow]:
         return [client_row(actor) for actor in self.node.sessions.page(limit=len(self.node.sessions))]
@@ -52,26 +76,45 @@ class Inside:
             rows += page
         return rows
 
+    def standing(self, client_id: str) -> str:
+        """How a client stands, as a sentence goes on behind its id."""
+        found = self.node.sessions.get(client_id)
+        if found is None:
+            return "has no session"
+        filters = [repr(filter) for filter in found.session.subscriptions]
+        return (
+            f"is {'connected' if found.channel is not None else 'away'}, "
+            f"and has subscribed to {', '.join(filters) or 'nothing'}"
+        )
+
     async def wait_until(self, condition: Callable[[], object], timeout: float) -> None:  # noqa: ASYNC109 - the same in code that does not await
         """
         Raises:
             TimeoutError: it did not come true. The message has what there was instead.
         """
-        with trio.move_on_after(timeout):
-            while not condition():
-                await self._stepped()
-            return
+        happened = trio.Event()
+
+        def note() -> None:
+            happened.set()
+            if waiting:
+                self.node.scheduler.at_end(note)
+
+        waiting, pause = True, _FIRST_PAUSE
+        self.node.scheduler.at_end(note)
+        try:
+            with trio.move_on_after(timeout):
+                while not condition():
+                    with trio.move_on_after(pause):
+                        await happened.wait()
+                    happened, pause = trio.Event(), min(2 * pause, _LONGEST_PAUSE)
+                return
+        finally:
+            waiting = False
         raise TimeoutError(
             f"this did not come true within {timeout:g} s: {condition}\n"
             f"clients: {', '.join(row.client_id for row in self.clients()) or 'none'}\n"
             f"subscriptions: {', '.join(f'{row.client_id} to {row.filter}' for row in self.subscriptions()) or 'none'}"
         )
-
-    async def _stepped(self) -> None:
-        """Wait until the actors have done something."""
-        stepped = trio.Event()
-        self.node.scheduler.at_end(stepped.set)
-        await stepped.wait()
 
 
 def configuration(settings: Mapping[str, Any]) -> Config:
@@ -84,13 +127,32 @@ def configuration(settings: Mapping[str, Any]) -> Config:
 
 
 @asynccontextmanager
-async def opened(settings: Mapping[str, Any], hooks: Hooks | None) -> AsyncGenerator[Inside, None]:
-    """Run a broker in this trio run for the length of a block.
+async def opened(
+    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
+) -> AsyncGenerator[Inside, None]:
+    """Run a broker in this trio run for the length of a block. Of messages as many are kept as `history` says.
 
     Raises:
         ConfigError: the settings are wrong.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
     """
-    async with open_node(configuration(settings), hooks, GRACE) as node:
-        yield Inside(node)
+    found: list[Inside] = []
+
+    links = Links()
+
+    def prepare(node: Node) -> None:
+        if found:
+            found[0].node = node  # another one, after a restart
+        else:
+            found.append(Inside(node, links, history))
+
+    try:
+        async with living(configuration(settings), hooks, GRACE, links, prepare) as lives:
+            found[0].lives = lives
+            yield found[0]
+    finally:
+        for recorder in list(links.recorders):
+            recorder.end()
+        for inside in found:
+            inside.history.close()

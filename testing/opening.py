@@ -14,19 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.testing.broker import Broker
 from trunkline.testing.inside import opened
+from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import Here, in_trio
 from trunkline.testing.threads import in_asyncio, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from pathlib import Path
     from types import TracebackType
 
     from trunkline.hooks.chain import Hooks
+    from trunkline.testing.broker import Face
     from trunkline.testing.threads import ThreadBroker
 
 
-def broker(*, hooks: Hooks | None = None, **settings: Any) -> Opening:
+def broker(
+    *, hooks: Hooks | None = None, history: int = HISTORY, record: Path | str | None = None, **settings: Any
+) -> Opening:
     """A broker on a port of its own, for the length of a block. `hooks` may have callbacks already.
 
     `async with broker() as b` gives a `Broker`. In trio it lives in the caller's own run, with the caller's clock; in
@@ -36,19 +41,27 @@ def broker(*, hooks: Hooks | None = None, **settings: Any) -> Opening:
     `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
     by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise.
 
+    `history` is how many messages are kept for `messages`, `wait_for` and the assertions. With 0 none are, and messages
+    that come together are handled together, as in a broker of its own. `record` is the path of a journal to be written
+    from the start.
+
     Opening it raises:
         ConfigError: the settings are wrong.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
     """
-    return Opening(hooks, settings)
+    return Opening(hooks, history, record, settings)
 
 
 class Opening:
     """A broker that runs for the length of a block: what `broker` gives."""
 
-    def __init__(self, hooks: Hooks | None, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, hooks: Hooks | None, history: int, record: Path | str | None, settings: Mapping[str, Any]
+    ) -> None:
         self._hooks = hooks
+        self._history = history
+        self._record = record
         self._settings = settings
         self._block: AbstractContextManager[ThreadBroker] | None = None
         self._async_block: AbstractAsyncContextManager[Broker] | None = None
@@ -61,8 +74,10 @@ class Opening:
         """
         if in_trio():
             raise RuntimeError("in trio, a broker is opened by `async with`")
-        self._block = in_thread(self._settings, self._hooks)
-        return self._block.__enter__()
+        self._block = in_thread(self._settings, self._hooks, self._history)
+        opened = self._block.__enter__()
+        self._record_from_the_start(opened)
+        return opened
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,10 +85,17 @@ class Opening:
         assert self._block is not None
         return self._block.__exit__(kind, error, trace)
 
+    def _record_from_the_start(self, opened: Face) -> None:
+        """Nobody knows the port yet, so nobody has connected."""
+        if self._record is not None:
+            opened.record(self._record)
+
     async def __aenter__(self) -> Broker:
         """In trio, in the caller's own run. In asyncio, in a thread of its own."""
-        self._async_block = (in_this_run if in_trio() else in_asyncio)(self._settings, self._hooks)
-        return await self._async_block.__aenter__()
+        self._async_block = (in_this_run if in_trio() else in_asyncio)(self._settings, self._hooks, self._history)
+        opened = await self._async_block.__aenter__()
+        self._record_from_the_start(opened)
+        return opened
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -83,6 +105,8 @@ class Opening:
 
 
 @asynccontextmanager
-async def in_this_run(settings: Mapping[str, Any], hooks: Hooks | None) -> AsyncGenerator[Broker, None]:
-    async with opened(settings, hooks) as inside:
+async def in_this_run(
+    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
+) -> AsyncGenerator[Broker, None]:
+    async with opened(settings, hooks, history) as inside:
         yield Broker(inside, Here())

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import trio
 
+from trunkline.actors.system import innermost
 from trunkline.hooks.chain import Hooks
 from trunkline.testing.broker import Broker, Face
 from trunkline.testing.clock import AdvancingClock, BlockingClock
+from trunkline.testing.expecting import ANY, Expected
+from trunkline.testing.faults import Faults
 from trunkline.testing.inside import opened
+from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import in_trio
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
     from trunkline.testing.inside import Inside
+    from trunkline.testing.messages import Mark, Published
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -35,9 +40,10 @@ Ts = TypeVarTuple("Ts")
 class BrokerThread:
     """The thread, from its start to its end. What it offers may be used from any other thread, and by several."""
 
-    def __init__(self, settings: Mapping[str, Any], hooks: Hooks | None) -> None:
+    def __init__(self, settings: Mapping[str, Any], hooks: Hooks | None, history: int) -> None:
         self._settings = settings
         self._hooks = hooks
+        self._history = history
         self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
         #: What the callers wait for.
         self._waiting: set[Future[Any]] = set()
@@ -66,6 +72,8 @@ class BrokerThread:
         error: BaseException | None = None
         try:
             trio.run(self._run, clock=AdvancingClock())
+        except BaseExceptionGroup as group:
+            error = innermost(group)
         except BaseException as raised:  # noqa: BLE001 - it is raised where the broker was opened
             error = raised
         for future in list(self._waiting):
@@ -82,7 +90,10 @@ class BrokerThread:
         self._token = trio.lowlevel.current_trio_token()
         with trio.CancelScope() as self._scope:
             self._entered.set()
-            async with opened(self._settings, self._hooks) as self.inside, trio.open_nursery() as self._nursery:
+            async with (
+                opened(self._settings, self._hooks, self._history) as self.inside,
+                trio.open_nursery() as self._nursery,
+            ):
                 self.started.set_result(None)
                 await trio.sleep_forever()
 
@@ -215,6 +226,7 @@ class ThreadBroker(Face):
         super().__init__(thread.inside, self._reach)
         self._thread = thread
         self.clock = BlockingClock(self._reach)
+        self.faults = Faults(thread.inside.links, thread.inside.node.hooks, self._reach)
         self.plugins = ThreadPlugins(thread.inside, self._reach)
 
     @property
@@ -226,6 +238,10 @@ class ThreadBroker(Face):
         """The same broker for code that awaits."""
         return AsyncThreadBroker(self._thread)
 
+    def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
+        """As `Broker.restart`."""
+        self._reach.run(self._inside.restart, keep_sessions, keep_retained, graceful)
+
     def metrics(self) -> dict[str, int]:
         """As `Broker.metrics`."""
         return self._reach.run(lambda: self._inside.node.figures())
@@ -233,6 +249,23 @@ class ThreadBroker(Face):
     def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
         """As `Broker.wait_until`."""
         self._reach.run(self._inside.wait_until, condition, timeout)
+
+    def wait_for(
+        self,
+        topic_filter: str = "#",
+        predicate: Callable[[Published], object] | None = None,
+        timeout: float = 5.0,
+        *,
+        payload: Any = ANY,
+        qos: int | None = None,
+        retain: bool | None = None,
+        publisher: str | None = None,
+        to: str | None = None,
+        after: Published | Mark | None = None,
+    ) -> Published:
+        """As `Broker.wait_for`. The predicate runs in the broker's thread."""
+        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
+        return self._reach.run(self._inside.history.wait_for, expected, timeout, after)
 
 
 class AsyncThreadBroker(Broker):
@@ -300,9 +333,11 @@ class HooksInThread(Hooks):
 
 
 @contextmanager
-def in_thread(settings: Mapping[str, Any], hooks: Hooks | None) -> Generator[ThreadBroker, None, None]:
+def in_thread(
+    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
+) -> Generator[ThreadBroker, None, None]:
     """For the length of a block that does not await."""
-    thread = BrokerThread(settings, hooks)
+    thread = BrokerThread(settings, hooks, history)
     thread.start()
     try:
         thread.started.result()
@@ -315,11 +350,13 @@ def in_thread(settings: Mapping[str, Any], hooks: Hooks | None) -> Generator[Thr
 
 
 @asynccontextmanager
-async def in_asyncio(settings: Mapping[str, Any], hooks: Hooks | None) -> AsyncGenerator[Broker, None]:
+async def in_asyncio(
+    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
+) -> AsyncGenerator[Broker, None]:
     """For the length of a block in asyncio. If the broker ends with an error, the block is cancelled and raises it."""
     import asyncio
 
-    thread = BrokerThread(settings, hooks)
+    thread = BrokerThread(settings, hooks, history)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     cancelled = False
