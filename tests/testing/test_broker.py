@@ -1,7 +1,4 @@
-"""A broker inside a test leaves nothing behind, whatever the test did."""
-
-import threading
-from collections.abc import Iterator
+"""What a test sees of its broker and does with it, in the test's own trio run."""
 
 import pytest
 import trio
@@ -11,43 +8,10 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.config import ConfigError
-from trunkline.hooks import Hooks
-
-
-def tasks(task: "trio.lowlevel.Task | None" = None) -> Iterator[str]:
-    """Every task of the run, but for trio's own."""
-    task = task or trio.lowlevel.current_root_task()
-    assert task is not None
-    yield task.name
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            yield from tasks(child)
-
-
-@pytest.mark.parametrize("how", ["returns", "raises", "is cancelled"])
-async def test_no_task_is_left_whatever_the_block_does(how: str) -> None:
-    before, threads = sorted(tasks()), threading.active_count()
-    wires: list[Wire] = []
-    with trio.CancelScope() as scope:
-        try:
-            async with testing.broker() as b:
-                for wire in (Wire(b.connect()), await Wire.open(b.host, b.port)):
-                    wires.append(wire)
-                    await wire.connect(f"left open {len(wires)}")
-                    await wire.subscribe("#")
-                assert len(list(tasks())) > len(before)
-                if how == "raises":
-                    raise LookupError("the test's own")
-                if how == "is cancelled":
-                    scope.cancel()
-                    await trio.sleep_forever()
-        except LookupError:
-            assert how == "raises"
-    assert scope.cancelled_caught == (how == "is cancelled")
-    assert sorted(tasks()) == before
-    assert threading.active_count() == threads
-    for wire in wires:
-        await wire.abort()
+from trunkline.hooks import ClientInfo, Hooks
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.plugins import Context, Settings, hook, setting
+from trunkline.plugins.errors import PluginError
 
 
 async def test_brokers_side_by_side_know_nothing_of_each_other() -> None:
@@ -91,3 +55,104 @@ async def test_the_tests_clock_is_the_brokers(autojump_clock: MockClock) -> None
         await wire.expect_disconnect(0x8D)
         assert trio.current_time() - began == pytest.approx(5400, abs=1)
         await wire.abort()
+
+
+async def test_clients_are_those_that_are_connected_and_sessions_those_that_may_come_back() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as here, Wire(b.connect(), version=4) as away:
+        await here.connect("here")
+        await away.connect("away", clean=False)
+        await away.abort()
+        await b.wait_until(lambda: len(b.clients) == 1)
+        assert [row.client_id for row in b.clients] == ["here"]
+        assert [(row.client_id, row.connected, row.version) for row in b.sessions] == [
+            ("away", False, "3.1.1"),
+            ("here", True, "5.0"),
+        ]
+
+
+async def test_subscriptions_and_retained_messages_are_listed() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        await wire.subscribe(("x/+", 1), ("y", 0))
+        assert [(row.filter, row.client_id, row.qos) for row in b.subscriptions] == [("x/+", "a", 1), ("y", "a", 0)]
+        b.publish("kept/1", "text", retain=True)
+        b.publish("kept/2", b"bytes", qos=1, retain=True, properties={"message_expiry_interval": 60})
+        b.publish("gone", b"", retain=True)
+        rows = [(row.topic, row.payload, row.qos, row.expires_in is None) for row in b.retained]
+        assert rows == [("kept/1", b"text", 0, True), ("kept/2", b"bytes", 1, False)]
+
+
+async def test_its_own_messages_go_to_subscribers() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        await wire.subscribe(("x", 1))
+        assert b.publish("x", "hello", qos=1, properties={"content_type": "text/plain"}) == 1
+        packet = await wire.take_publish("x", b"hello", qos=1)
+        assert packet.get(0x03) == "text/plain"
+        assert b.publish("y") == 0
+        with pytest.raises(ProtocolError):
+            b.publish("no/+/name")
+
+
+async def test_a_client_can_be_kicked() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        assert b.kick("a")
+        await wire.expect_disconnect(0x98)
+        await b.wait_until(lambda: not b.clients)
+        assert not b.kick("a")
+
+
+async def test_alarms_and_figures() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        assert (await b.metrics())["connections.count"] == 1
+        assert b.alarms == []
+        b.node.alarms.activate("hot", "it is")
+        assert [(alarm.name, alarm.text) for alarm in b.alarms] == [("hot", "it is")]
+
+
+async def test_its_address_as_one_text() -> None:
+    async with testing.broker() as b:
+        assert b.url == f"mqtt://127.0.0.1:{b.port}"
+    async with testing.broker(listeners=["tcp://[::1]:0"]) as b:
+        assert b.url == f"mqtt://[::1]:{b.port}"
+
+
+class Word(Settings):
+    word: str = setting("hello", "What is said.")
+
+
+class Greeter:
+    def __init__(self, context: Context[Word]) -> None:
+        self.context = context
+        context.command("shout", lambda times: context.settings.word * int(times))
+
+    @hook("client.connected")
+    def greet(self, client: ClientInfo) -> None:
+        self.context.publish(f"greetings/{client.client_id}", self.context.settings.word.encode(), retain=True)
+
+
+async def test_a_plugin_that_is_not_installed_can_be_run() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await b.plugins.enable("greeter", Word(word="hi"), Greeter)
+        await wire.connect("a")
+        assert [(row.topic, row.payload) for row in b.retained] == [("greetings/a", b"hi")]
+        assert b.plugins.call("greeter", "shout", times=2) == "hihi"
+        await b.plugins.reload("greeter", Word(word="ho"))
+        assert b.plugins.call("greeter", "shout", times=1) == "ho"
+        (row,) = [row for row in b.plugins.rows() if row.name == "greeter"]
+        assert (row.status, row.hooks) == ("running", 1)
+        await b.plugins.disable("greeter")
+        with pytest.raises(PluginError, match="does not run"):
+            b.plugins.call("greeter", "shout", times=1)
+
+
+async def test_plugins_are_among_the_settings() -> None:
+    with pytest.raises(ConfigError, match="no plugin 'nobodys' is installed"):
+        async with testing.broker(plugins={"nobodys": {}}):
+            raise AssertionError("it started")
+    rules = [{"source": "old/#", "pattern": "^old/(.+)$", "target": "new/$1"}]
+    async with testing.broker(plugins={"topic-rewrite": {"rules": rules}}) as b:
+        (row,) = [row for row in b.plugins.rows() if row.name == "topic-rewrite"]
+        assert row.status == "running", row.problem

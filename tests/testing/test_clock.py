@@ -1,0 +1,296 @@
+"""A broker's time is moved on, and everything that waits in it comes true in its order, at its time."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+
+import aiomqtt
+import pytest
+import trio
+from paho.mqtt import client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from trio.testing import MockClock
+
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.testing.clock import AdvancingClock, advance
+
+
+class Paho:
+    """A client of others', which knows nothing of the broker's time."""
+
+    def __init__(self, broker: testing.ThreadBroker, client_id: str, **settings: Any) -> None:
+        self.broker = broker
+        self.messages: SimpleQueue[tuple[str, bytes, bool]] = SimpleQueue()
+        self.closed: SimpleQueue[str] = SimpleQueue()
+        protocol = settings.pop("protocol", mqtt.MQTTv5)
+        arguments = {"clean_session": False} if protocol == mqtt.MQTTv311 else {}
+        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id, protocol=protocol, **arguments)
+        self.client.on_message = lambda client, data, m: self.messages.put((m.topic, m.payload, m.dup))
+        self.client.on_disconnect = lambda client, data, flags, reason, properties: self._closed(str(reason))
+        if "will" in settings:
+            self.client.will_set(*settings.pop("will"))
+        connected = threading.Event()
+        self.client.on_connect = lambda *_: connected.set()
+        expiry = settings.pop("expiry", None)
+        if expiry is not None:
+            settings["properties"] = Properties(PacketTypes.CONNECT)
+            settings["properties"].SessionExpiryInterval = expiry
+        self.client.connect(broker.host, broker.port, **settings)
+        self.client.loop_start()
+        assert connected.wait(5)
+
+    def _closed(self, reason: str) -> None:
+        self.client.disconnect()  # and not again
+        self.closed.put(reason)
+
+    def subscribe(self, filter: str, qos: int = 1) -> None:
+        self.client.subscribe(filter, qos)
+        self.broker.wait_until(lambda: filter in [row.filter for row in self.broker.subscriptions])
+
+    def leave(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@contextmanager
+def paho(broker: testing.ThreadBroker, client_id: str, **settings: Any) -> Iterator[Paho]:
+    client = Paho(broker, client_id, **settings)
+    try:
+        yield client
+    finally:
+        client.leave()
+
+
+# Real clients, a broker in a thread
+
+
+def test_keep_alive() -> None:
+    with testing.broker() as b, paho(b, "a", keepalive=60) as client:
+        b.clock.advance(89)
+        assert [row.client_id for row in b.clients] == ["a"]
+        b.clock.advance(2)
+        assert b.clients == []
+        assert client.closed.get(timeout=5) == "Keep alive timeout"
+
+
+def test_a_will_with_a_delay_and_the_end_of_its_session() -> None:
+    with testing.broker() as b, paho(b, "watcher", keepalive=0) as watcher:
+        watcher.subscribe("wills/#")
+        properties = Properties(PacketTypes.WILLMESSAGE)
+        properties.WillDelayInterval = 30
+        will = ("wills/a", b"gone", 1, False, properties)
+        with paho(b, "a", keepalive=60, expiry=300, will=will) as client:
+            b.clock.advance(100)  # silent since 90
+            assert client.closed.get(timeout=5) == "Keep alive timeout"
+            assert [row.client_id for row in b.sessions] == ["a", "watcher"]
+            b.clock.advance(15)
+            assert watcher.messages.empty()
+            b.clock.advance(10)  # 30 behind 90
+            assert watcher.messages.get(timeout=5) == ("wills/a", b"gone", False)
+            b.clock.advance(260)  # 385
+            assert [row.client_id for row in b.sessions] == ["a", "watcher"]
+            b.clock.advance(10)
+            assert [row.client_id for row in b.sessions] == ["watcher"]
+
+
+def test_one_step_over_all_of_it_sees_each_at_its_time() -> None:
+    with testing.broker() as b, paho(b, "watcher", keepalive=0) as watcher:
+        happened: list[tuple[str, int]] = []
+        start: list[float] = []
+
+        def note(what: str) -> None:
+            happened.append((what, round(trio.current_time() - start[0])))
+
+        b.hooks.add("client.disconnected", lambda client, reason, text: note(f"{client.client_id} lost"))
+        b.hooks.add("message.routed", lambda message, receivers: note(f"routed {message.topic}"))
+        b.hooks.add("session.terminated", lambda client, reason: note(f"{client.client_id} {reason}"))
+        watcher.subscribe("wills/#")
+        properties = Properties(PacketTypes.WILLMESSAGE)
+        properties.WillDelayInterval = 30
+        with paho(b, "a", keepalive=60, expiry=300, will=("wills/a", b"gone", 1, False, properties)):
+            b._thread.call(lambda: start.append(trio.current_time()))
+            b.clock.advance(3600)
+            assert watcher.messages.get(timeout=5) == ("wills/a", b"gone", False)
+            assert happened == [("a lost", 90), ("routed wills/a", 120), ("a expired", 390)]
+
+
+def test_session_expiry_and_the_expiry_of_a_message_that_waits() -> None:
+    with testing.broker() as b:
+        with paho(b, "a", expiry=1000, clean_start=False) as client:
+            client.subscribe("x")
+        b.wait_until(lambda: not b.clients)
+        b.publish("x", "short", qos=1, properties={"message_expiry_interval": 10})
+        b.publish("x", "long", qos=1, properties={"message_expiry_interval": 100})
+        b.clock.advance(50)
+        with paho(b, "a", expiry=1000, clean_start=False) as client:
+            assert client.messages.get(timeout=5)[1] == b"long"
+            assert client.messages.empty()
+        b.wait_until(lambda: not b.clients)
+        b.clock.advance(999)
+        assert len(b.sessions) == 1
+        b.clock.advance(2)
+        assert b.sessions == []
+
+
+def test_a_retained_message_expires() -> None:
+    with testing.broker() as b:
+        b.publish("x", "kept", retain=True, properties={"message_expiry_interval": 60})
+        b.clock.advance(59)
+        assert [row.expires_in for row in b.retained] == [pytest.approx(1, abs=0.5)]
+        b.clock.advance(2)
+        assert b.retained == []
+
+
+def test_retry() -> None:
+    def deaf(client: mqtt.Client, data: object, message: mqtt.MQTTMessage) -> None:
+        client_side.messages.put((message.topic, message.payload, message.dup))
+
+    with (
+        testing.broker(session={"retry_interval": 20}) as b,
+        paho(b, "a", protocol=mqtt.MQTTv311, keepalive=0) as client_side,
+    ):
+        client_side.client.on_message = deaf
+        client_side.client.manual_ack_set(True)
+        client_side.subscribe("x")
+        b.publish("x", "again and again", qos=1)
+        assert client_side.messages.get(timeout=5) == ("x", b"again and again", False)
+        b.clock.advance(19)
+        assert client_side.messages.empty()
+        b.clock.advance(22)  # it is looked at every 20 seconds
+        assert client_side.messages.get(timeout=5) == ("x", b"again and again", True)
+
+
+def test_flapping_window() -> None:
+    with testing.broker(flapping={"max_takeovers": 1, "window": 60, "jail": 600}) as b:
+        with paho(b, "twin"), paho(b, "twin"):
+            b.clock.advance(61)
+            with paho(b, "twin"):  # the first takeover is too long ago to count
+                refused = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "twin", protocol=mqtt.MQTTv5)
+                answer: SimpleQueue[str] = SimpleQueue()
+                refused.on_connect = lambda client, data, flags, reason, properties: answer.put(str(reason))
+                refused.connect(b.host, b.port)
+                refused.loop_start()
+                assert answer.get(timeout=5) == "Connection rate exceeded"
+                refused.disconnect()
+                refused.loop_stop()
+        b.clock.advance(601)
+        with paho(b, "twin"):
+            assert [row.client_id for row in b.clients] == ["twin"]
+
+
+def test_an_hour_takes_no_time() -> None:
+    with testing.broker(sys={"interval": 10}) as b:  # 360 times figures
+        began = perf_counter()
+        b.clock.advance(3600)
+        assert perf_counter() - began < 60
+        assert b.metrics()["messages.received"] == 0
+
+
+def test_time_runs_on_its_own_as_well() -> None:
+    with testing.broker() as b:
+
+        def seconds() -> float:
+            return b._thread.call(trio.current_time)
+
+        before = seconds()
+        b.clock.advance(100)
+        after = seconds()
+        assert 100 <= after - before < 160
+        b.wait_until(lambda: trio.current_time() > after + 0.001)
+
+
+def test_time_does_not_go_backwards() -> None:
+    with testing.broker() as b, pytest.raises(ValueError, match="backwards"):
+        b.clock.advance(-1)
+
+
+def test_from_asyncio() -> None:
+    async def test() -> None:
+        async with (
+            testing.broker() as b,
+            aiomqtt.Client(b.host, b.port, protocol=aiomqtt.ProtocolVersion.V5, keepalive=60) as client,
+        ):
+            await client.subscribe("x")
+            b.publish("x", "soon gone", retain=True, properties={"message_expiry_interval": 50})
+            assert (await anext(client.messages)).payload == b"soon gone"
+            await b.clock.advance(60)
+            assert b.retained == []
+            assert len(b.clients) == 1
+            await b.clock.advance(31)
+            assert b.clients == []
+            with pytest.raises(aiomqtt.MqttError):
+                await anext(client.messages)
+
+    asyncio.run(test())
+
+
+# In the test's own trio run
+
+
+async def test_in_trio_it_is_the_tests_clock_that_jumps(mock_clock: MockClock) -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire, Wire(b.connect()) as watcher:
+        await watcher.connect("watcher")
+        await watcher.subscribe(("wills/#", 1))
+        will = raw.Will("wills/a", b"gone", properties=raw.will_delay(30))
+        await wire.connect("a", keep_alive=60, properties=raw.session_expiry(300), will=will)
+        began = trio.current_time()
+        happened: list[tuple[str, float]] = []
+
+        def note(what: str) -> None:
+            happened.append((what, trio.current_time() - began))
+
+        b.hooks.add("client.disconnected", lambda client, reason, text: note("lost"))
+        b.hooks.add("message.routed", lambda message, receivers: note("routed"))
+        b.hooks.add("session.terminated", lambda client, reason: note(reason))
+        await b.clock.advance(3600)
+        assert trio.current_time() - began == pytest.approx(3600)
+        assert happened == [("lost", 90), ("routed", 120), ("expired", 390)]
+        await wire.expect_disconnect(0x8D)
+        await watcher.expect_publish("wills/a", b"gone")
+
+
+async def test_what_the_test_itself_waits_for_comes_true_in_between(mock_clock: MockClock) -> None:
+    async with testing.broker() as b, trio.open_nursery() as nursery:
+        began = trio.current_time()
+        times: list[float] = []
+
+        async def tick() -> None:
+            for _ in range(10):
+                await trio.sleep(7)
+                times.append(trio.current_time() - began)
+
+        nursery.start_soon(tick)
+        await b.clock.advance(45)
+        assert times == [7, 14, 21, 28, 35, 42]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_real_clock_cannot_be_moved_on() -> None:
+    async with testing.broker() as b:
+        with pytest.raises(RuntimeError, match=r"MockClock.*mock_clock or autojump_clock.*thread of its own"):
+            await b.clock.advance(1)
+
+
+def test_timers_of_one_instant_all_fire() -> None:
+    async def run() -> list[int]:
+        fired: list[int] = []
+
+        async def wait(number: int) -> None:
+            await trio.sleep_until(began + 5)
+            fired.append(number)
+
+        async with trio.open_nursery() as nursery:
+            began = trio.current_time()
+            for number in range(20):
+                nursery.start_soon(wait, number)
+            await advance(5)
+            return sorted(fired)
+
+    assert trio.run(run, clock=AdvancingClock()) == list(range(20))

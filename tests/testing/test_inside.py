@@ -1,0 +1,69 @@
+"""Looking into a broker that holds more than a page of everything, and waiting for what happens in it."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.testing.inside import configuration
+
+
+async def test_lists_are_whole_however_long_they_are() -> None:
+    async with testing.broker(mqtt={"max_packet_size": 10_000_000}) as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        await wire.subscribe(*[(f"f/{number}", 0) for number in range(2500)])
+        assert len({row.filter for row in b.subscriptions}) == len(b.subscriptions) == 2500
+        for number in range(2500):
+            b.publish(f"r/{number}", b"x", retain=True)
+        assert len({row.topic for row in b.retained}) == len(b.retained) == 2500
+
+
+async def test_waiting_ends_as_soon_as_it_comes_true(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire, trio.open_nursery() as nursery:
+        began = trio.current_time()
+
+        async def connect_later() -> None:
+            await trio.sleep(2)
+            await wire.connect("late")
+
+        nursery.start_soon(connect_later)
+        await b.wait_until(lambda: [row.client_id for row in b.clients] == ["late"])
+        assert trio.current_time() - began == pytest.approx(2, abs=0.1)
+
+
+async def test_what_did_not_come_true_is_told_with_what_there_was_instead(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        await wire.subscribe(("x", 0))
+        began = trio.current_time()
+
+        def two_clients() -> bool:
+            return len(b.clients) == 2
+
+        with pytest.raises(TimeoutError) as told:
+            await b.wait_until(two_clients, timeout=3)
+        assert trio.current_time() - began == pytest.approx(3, abs=0.1)
+        assert str(told.value).splitlines()[1:] == ["clients: a", "subscriptions: a to x"]
+        assert "two_clients" in str(told.value)
+        assert "within 3 s" in str(told.value)
+
+
+async def test_what_happens_elsewhere_is_seen_as_well(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b:
+        began = trio.current_time()
+        await b.wait_until(lambda: trio.current_time() > began + 3)
+        assert trio.current_time() - began == pytest.approx(3, abs=0.5)
+
+
+async def test_a_condition_that_raises_is_the_tests_own_error() -> None:
+    async with testing.broker() as b:
+        with pytest.raises(ZeroDivisionError):
+            await b.wait_until(lambda: 1 // 0)
+
+
+def test_a_test_broker_listens_where_nobody_is_and_publishes_no_figures() -> None:
+    config = configuration({})
+    assert [listener.url for listener in config.listeners] == ["tcp://127.0.0.1:0"]
+    assert config.sys.interval == 0
+    assert configuration({"sys": {"interval": 5}}).sys.interval == 5

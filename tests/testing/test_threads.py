@@ -1,0 +1,287 @@
+"""The broker in a thread: everything works as in a test's own trio run, from any thread and any loop."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import aiomqtt
+import pytest
+import trio
+from paho.mqtt import client as mqtt
+from paho.mqtt import publish
+
+from trunkline import testing
+from trunkline.hooks import ClientInfo
+from trunkline.plugins import Context, Settings, setting
+from trunkline.plugins.errors import PluginError
+from trunkline.testing.threads import BrokerThread
+
+
+@contextmanager
+def paho(broker: testing.ThreadBroker, client_id: str, *filters: str) -> Iterator[mqtt.Client]:
+    """A client whose loop runs in a thread of its own, connected and subscribed."""
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id, protocol=mqtt.MQTTv5)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    for filter in filters:
+        client.subscribe(filter, 1)
+    broker.wait_until(lambda: len([row for row in broker.subscriptions if row.client_id == client_id]) == len(filters))
+    try:
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+# For code that does not await
+
+
+def test_what_is_in_it_and_what_can_be_done_with_it() -> None:
+    with testing.broker() as b, paho(b, "a", "x/#") as client:
+        got: list[bytes] = []
+        arrived = threading.Event()
+        client.on_message = lambda client, data, message: (got.append(message.payload), arrived.set())
+        assert b.publish("x/1", "hello", qos=1, retain=True) == 1
+        assert arrived.wait(5)
+        assert got == [b"hello"]
+        assert [row.client_id for row in b.clients] == [row.client_id for row in b.sessions] == ["a"]
+        assert [row.filter for row in b.subscriptions] == ["x/#"]
+        assert [row.topic for row in b.retained] == ["x/1"]
+        assert b.metrics()["connections.count"] == 1
+        assert b.url == f"mqtt://{b.host}:{b.port}"
+        assert b.alarms == []
+        gone = threading.Event()
+        client.on_disconnect = lambda *_: (client.disconnect(), gone.set())  # and not again
+        assert b.kick("a")
+        assert not b.kick("nobody")
+        assert gone.wait(5)
+
+
+def test_hooks_run_in_the_brokers_thread_and_may_use_the_broker() -> None:
+    with testing.broker() as b:
+        threads: list[str] = []
+
+        def greet(client: ClientInfo) -> None:
+            threads.append(threading.current_thread().name)
+            b.publish("greetings", f"{len(b.clients)} clients", retain=True)
+
+        @b.hooks.on("client.disconnected")
+        def look(client: ClientInfo, reason: int, text: str) -> None:
+            threads.append(client.client_id)
+
+        assert b.hooks.add("client.connected", greet)
+        assert not b.hooks.add("client.connected", greet)
+        assert [entry.callback for entry in b.hooks.listing("client.connected")] == [greet]
+        with paho(b, "a"):
+            b.wait_until(lambda: b.retained)
+        b.wait_until(lambda: len(threads) == 2)
+        assert threads == ["trunkline broker", "a"]
+        assert b.retained[0].payload == b"1 clients"
+        assert b.hooks.remove("client.connected", greet)
+        assert not b.hooks.remove("client.connected", greet)
+
+
+def test_a_hook_cannot_wait_for_the_broker_that_it_holds_up() -> None:
+    with testing.broker() as b:
+        errors: list[Exception] = []
+
+        def wait(client: ClientInfo) -> None:
+            try:
+                b.wait_until(lambda: True)
+            except RuntimeError as error:
+                errors.append(error)
+
+        b.hooks.add("client.connected", wait)
+        with paho(b, "a"):
+            b.wait_until(lambda: errors)
+        assert "cannot wait" in str(errors[0])
+
+
+class Word(Settings):
+    word: str = setting("hello", "What is said.")
+
+
+def shouter(context: Context[Word]) -> None:
+    context.command("shout", lambda times: context.settings.word * int(times))
+
+
+def test_plugins() -> None:
+    with testing.broker() as b:
+        b.plugins.enable("shouter", Word(word="hi"), shouter)
+        assert b.plugins.call("shouter", "shout", times=2) == "hihi"
+        b.plugins.reload("shouter", Word(word="ho"))
+        assert b.plugins.call("shouter", "shout", times=2) == "hoho"
+        assert "running" in [row.status for row in b.plugins.rows() if row.name == "shouter"]
+        b.plugins.disable("shouter")
+        with pytest.raises(PluginError, match="does not run"):
+            b.plugins.call("shouter", "shout", times=2)
+        with pytest.raises(PluginError, match="no plugin 'missing' is installed"):
+            b.plugins.enable("missing")
+
+
+def test_several_threads_may_use_it_at_once() -> None:
+    with testing.broker() as b:
+
+        def use(number: int) -> None:
+            for _ in range(50):
+                b.publish(f"t/{number}", "x", retain=True)
+                assert b.retained
+                b.wait_until(lambda: True)
+
+        threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(b.retained) == 8
+
+
+def test_afterwards_it_says_that_it_has_been_stopped() -> None:
+    with testing.broker() as b:
+        pass
+    for use in (
+        lambda: b.port,
+        lambda: b.clients,
+        b.metrics,
+        lambda: b.publish("a"),
+        lambda: b.wait_until(lambda: True),
+    ):
+        with pytest.raises(RuntimeError, match="the broker has been stopped"):
+            use()
+
+
+def test_who_still_waits_when_it_stops_is_told() -> None:
+    errors: list[BaseException] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        try:
+            b.wait_until(lambda: waiting.set(), timeout=60)
+        except RuntimeError as error:
+            errors.append(error)
+
+    with testing.broker() as b:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert waiting.wait(5)
+    thread.join(5)
+    assert [str(error) for error in errors] == ["the broker has been stopped"]
+
+
+def crash(thread: BrokerThread) -> None:
+    """End the broker's run as a bug of its own would: an error in one of its tasks."""
+
+    async def fail() -> None:
+        raise LookupError("a bug")
+
+    thread.call(lambda: thread._nursery.start_soon(fail))
+
+
+def test_when_the_broker_dies_the_block_gets_the_error() -> None:
+    with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012 - the block is the matter
+        crash(b._thread)
+        b._thread.finished.exception(5)
+    with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012
+        crash(b._thread)
+        b.wait_until(lambda: False, timeout=60)
+    with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012
+        crash(b._thread)
+        raise ValueError("what the test made of it")
+
+
+# For asyncio
+
+
+@asynccontextmanager
+async def aio(broker: testing.Broker, *filters: str) -> AsyncIterator[aiomqtt.Client]:
+    async with aiomqtt.Client(broker.host, broker.port, identifier="a", protocol=aiomqtt.ProtocolVersion.V5) as client:
+        for filter in filters:
+            await client.subscribe(filter, 1)
+        yield client
+
+
+def test_the_same_from_asyncio() -> None:
+    async def test() -> None:
+        async with testing.broker() as b, aio(b, "x/#") as client:
+            assert b.publish("x/1", "hello", qos=1, retain=True) == 1
+            assert (await anext(client.messages)).payload == b"hello"
+            assert [row.client_id for row in b.clients] == ["a"]
+            assert (await b.metrics())["connections.count"] == 1
+            await b.plugins.enable("shouter", Word(word="hi"), shouter)
+            assert b.plugins.call("shouter", "shout", times=2) == "hihi"
+            with pytest.raises(RuntimeError, match="host"):
+                b.connect()
+            seen: list[str] = []
+            b.hooks.add("client.disconnected", lambda client, reason, text: seen.append(client.client_id))
+            assert b.kick("a")
+            await b.wait_until(lambda: seen == ["a"])
+            with pytest.raises(TimeoutError, match="clients: none"):
+                await b.wait_until(lambda: b.clients, timeout=0.01)
+            with pytest.raises(aiomqtt.MqttError):
+                await anext(client.messages)
+
+    asyncio.run(test())
+
+
+def test_waiting_can_be_cancelled() -> None:
+    async def test() -> None:
+        async with testing.broker() as b:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await b.wait_until(lambda: False, timeout=60)
+            waiting = asyncio.create_task(b.wait_until(lambda: False, timeout=60))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await b.clock.advance(0)  # all is done that there was to do
+            thread: BrokerThread = b._thread  # type: ignore[attr-defined]
+            assert not thread.call(lambda: thread._nursery.child_tasks)
+
+    asyncio.run(test())
+
+
+def test_when_the_broker_dies_the_block_is_cancelled_and_raises_the_error() -> None:
+    async def waits() -> None:
+        async with testing.broker() as b:
+            crash(b._thread)  # type: ignore[attr-defined]
+            await asyncio.sleep(60)
+
+    async def returns() -> None:
+        async with testing.broker() as b:
+            crash(b._thread)  # type: ignore[attr-defined]
+            b._thread.finished.exception(5)  # type: ignore[attr-defined]
+
+    async def goes_on() -> None:
+        for block in (waits, returns):
+            with pytest.raises(LookupError, match="a bug"):
+                await block()
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+            await asyncio.sleep(0)
+
+    asyncio.run(goes_on())
+
+
+def test_a_broker_in_a_thread_can_be_awaited_from_trio() -> None:
+    async def test() -> None:
+        broker = b.awaitable
+        await broker.wait_until(lambda: not b.clients)
+        with trio.move_on_after(0.01) as scope:
+            await broker.wait_until(lambda: False, timeout=60)
+        assert scope.cancelled_caught
+        assert broker.publish("a", "x") == 0
+        with pytest.raises(TimeoutError):
+            await broker.wait_until(lambda: False, timeout=0.01)
+
+    with testing.broker() as b:
+        trio.run(test)
+
+
+def test_brokers_side_by_side_know_nothing_of_each_other() -> None:
+    with testing.broker() as one, testing.broker() as two:
+        publish.single("kept", "here", retain=True, hostname=one.host, port=one.port)
+        one.wait_until(lambda: one.retained)
+        assert two.retained == []
