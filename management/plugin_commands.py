@@ -1,9 +1,11 @@
 """The command group `trunkline plugins`. What a command needs is imported when it runs: plugins may bring much along."""
 
+import json
 import shutil
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -11,7 +13,7 @@ import click
 from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, config_option, fail
 
 _now_option = click.option("--now", is_flag=True, help="Tell the running broker too.")
-_json_option = click.option("--json", "as_data", is_flag=True, help="Print JSON.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -22,25 +24,29 @@ def plugins() -> None:
 @plugins.command("list")
 @config_option
 @_json_option
-def list_installed(path: Path | None, as_data: bool) -> None:
+def list_installed(path: Path | None, as_json: bool) -> None:
     """List the plugins that are installed, and whether the configuration enables them."""
-    from trunkline.management.plugin_listing import as_json, as_table, installed_rows
+    from trunkline.management.ctl_output import print_rows
+    from trunkline.management.plugin_listing import as_table, installed_rows
 
     with _problems_told(path):
         rows = installed_rows(path)
-    click.echo(as_json(rows) if as_data else as_table(rows))
+    print_rows("installed", [[asdict(row) if as_json else as_table(row) for row in rows]], as_json)
 
 
 @plugins.command()
 @click.argument("name")
 @_json_option
-def show(name: str, as_data: bool) -> None:
+def show(name: str, as_json: bool) -> None:
     """Say what the plugin NAME does, and what its settings and its hooks are."""
-    from trunkline.management.plugin_listing import as_json, as_page, plugin_page
+    from trunkline.management.plugin_listing import as_page, plugin_page
 
     with _problems_told(None):
         page = plugin_page(name)
-    click.echo(as_json(page) if as_data else as_page(page, min(shutil.get_terminal_size().columns, 120)))
+    if as_json:
+        click.echo(json.dumps(asdict(page)))
+    else:
+        click.echo(as_page(page, min(shutil.get_terminal_size().columns, 120)))
 
 
 @plugins.command()

@@ -91,7 +91,7 @@ def installed_rows(path: Path | None) -> list[InstalledRow]:
         problem, does = problems.get(name), ""
         try:
             factory = load(name)
-            does = " ".join(_text(factory, offered[name].value).partition("\n\n")[0].split())
+            does = " ".join(_text(factory, offered[name].value).partition("\n\n")[0].split()).removeprefix(f"{name}: ")
             settings_of(factory)
         except PluginError as error:
             problem = problem or "; ".join(error.problems)
@@ -162,17 +162,11 @@ def _setting(key: str, field: FieldInfo) -> SettingRow:
     return SettingRow(key, plain, unit, accepted(field), field.description or "")
 
 
-def as_json(rows: list[InstalledRow] | PluginPage) -> str:
-    return json.dumps([asdict(row) for row in rows] if isinstance(rows, list) else asdict(rows), indent=2)
-
-
-def as_table(rows: list[InstalledRow]) -> str:
-    cells = [("NAME", "PACKAGE", "ENABLED", "WHAT IT DOES")]
-    for row in rows:
-        said = row.does if row.problem is None else f"cannot run: {row.problem}"
-        cells.append((row.name, f"{row.package} {row.version}", "yes" if row.enabled else "no", said))
-    widths = [max(len(line[column]) for line in cells) for column in range(3)]
-    return "\n".join("  ".join([*map(str.ljust, line, widths), line[3]]).rstrip() for line in cells)
+def as_table(row: InstalledRow) -> dict[str, object]:
+    """What a table has of a row: in place of what it does, what is wrong with it."""
+    cells: dict[str, object] = asdict(row)
+    problem = cells.pop("problem")
+    return cells if problem is None else cells | {"does": f"cannot run: {problem}"}
 
 
 def as_page(page: PluginPage, width: int) -> str:

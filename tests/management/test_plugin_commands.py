@@ -34,20 +34,31 @@ def test_list(file: Path) -> None:
     file.write_text("[plugins.bell]\n")
     result = run("list", "--config", file)
     assert result.exit_code == 0
-    assert "bell             bells 1.2        yes      Rings when a client connects.\n" in result.stdout
+    assert "bell             bells      1.2      yes      Rings when a client connects.\n" in result.stdout
     assert "bells: here" not in result.stdout
 
 
 def test_list_as_data_has_nothing_else_in_it(file: Path) -> None:
     file.write_text("[plugins.bell]\n")
     result = run("list", "--json", config=file)
-    assert {row["name"] for row in json.loads(result.stdout) if row["enabled"]} == {"bell"}
+    (row,) = [row for row in map(json.loads, result.stdout.splitlines()) if row["enabled"]]
+    assert row == {
+        "name": "bell",
+        "package": "bells",
+        "version": "1.2",
+        "enabled": True,
+        "does": "Rings when a client connects.",
+        "problem": None,
+    }
     assert "bells: here" in result.stderr
 
 
 def test_show() -> None:
     assert "  times = 1 times\n" in run("show", "bell").stdout
-    assert json.loads(run("show", "bell", "--json").stdout)["where"] == "bells:Bell"
+    page = json.loads(run("show", "bell", "--json").stdout)
+    assert page["where"] == "bells:Bell"
+    assert page["settings"][-1]["default"] == []
+    assert page["hooks"][0] == {"point": "client.connected", "method": "ring", "priority": 5}
     result = run("show", "bel")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "trunkline: no plugin 'bel' is installed; did you mean bell?\n"
