@@ -1,13 +1,15 @@
 """What a plugin can do with the broker."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.hooks import DROP, Deny
+from trunkline.hooks import DROP, TAKEN, Deny
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
@@ -175,3 +177,70 @@ async def test_alarms_carry_the_plugins_name() -> None:
         assert [(alarm.name, alarm.text) for alarm in here.node.alarms.active] == [("tool.down", "the service is down")]
         context.clear_alarm("down")
         assert here.node.alarms.active == []
+
+
+async def test_publishing_as_a_client_is_like_its_publishing_now(autojump_clock: MockClock) -> None:
+    taken: list[tuple[ClientInfo, Message]] = []
+    seen: list[tuple[str, str, int]] = []
+
+    def take(client: ClientInfo, message: Message) -> Deny | None:
+        seen.append((client.client_id, message.topic, message.guid))
+        if len(seen) == 1:
+            taken.append((client, message))
+            return TAKEN
+        return Deny() if len(seen) == 3 else None
+
+    async with room() as here:
+        dropped: list[str] = []
+        here.broker.hooks.add("message.publish", take)
+        here.broker.hooks.add("message.dropped", lambda client, message, word: dropped.append(word))
+        context = await context_in(here)
+        client, watcher = await here.client("a"), await here.client("w")
+        await watcher.subscribe("t")
+        answer = await client.publish("t", b"x", qos=1, properties=raw.message_expiry(5))
+        assert answer is not None
+        assert answer.reason == 0
+        await client.disconnect()
+        await trio.sleep(10)
+        assert context.publish_as(*taken[0]) == 1
+        packet = await watcher.take_publish("t", b"x", qos=1)
+        assert packet.get(raw.MESSAGE_EXPIRY) == 5
+        assert isinstance(context.publish_as(*taken[0]), Deny)
+        await watcher.subscribe("other")
+        assert [entry[:2] for entry in seen] == [("a", "t")] * 3
+        assert len({guid for *_, guid in seen}) == 3
+        assert dropped == ["hook"]
+        who, message = taken[0]
+        assert context.publish_as(who, replace(message, topic="nobody")) == 0
+        assert dropped == ["hook", "no_subscribers"]
+
+
+async def test_the_subscriptions_of_a_client() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        assert context.subscriptions("a") == {}
+        client = await here.client("a")
+        await client.subscribe(("t", 1), ("u/#", 0))
+        assert {filter: options.qos for filter, options in context.subscriptions("a").items()} == {"t": 1, "u/#": 0}
+
+
+async def test_what_is_kept_is_there_in_the_next_run() -> None:
+    async with room() as here:
+        given: list[Context[Settings]] = []
+        plugins = here.node.plugins
+        await plugins.enable("tool", None, given.append)
+        given[0].kept["count"] = 1
+        given[0].after(0, lambda: 1 / 0)  # a crash
+        await wait_all_tasks_blocked()
+        given[1].kept["count"] += 1
+        await plugins.disable("tool")
+        await plugins.enable("tool", None, given.append)
+        assert given[2].kept == {"count": 2}
+        assert (await context_in(here, "other")).kept == {}
+
+
+async def test_no_plugin_may_have_clients_publish_for_the_broker() -> None:
+    async with room() as here:
+        context = await context_in(here)
+        assert not context.may(ClientInfo("a"), "publish", "$SYS/broker/version")
+        assert context.may(ClientInfo("a"), "subscribe", "$SYS/broker/version")

@@ -166,12 +166,32 @@ async def test_the_rules_are_asked_about_the_topic_behind_the_delay() -> None:
         answers = [(await client.publish(f"$delayed/5/{topic}", qos=1)).reason for topic in ("mine", "theirs")]  # type: ignore[union-attr]
         assert answers == [0, 0x87]
         assert set(asked) == {"mine", "theirs"}
+        await client.publish("$delayed/5", qos=1)  # nothing behind it: the name itself is what is asked about
+        assert asked[-1] == "$delayed/5"
     async with delaying(check_access=False) as here:
         here.broker.hooks.add(
             "client.check_acl", lambda client, action, topic, qos, retain: ALLOW if topic[0] == "$" else Deny()
         )
         client = await here.client("a")
         assert (await client.publish("$delayed/5/theirs", qos=1)).reason == 0  # type: ignore[union-attr]
+
+
+async def test_topics_may_be_rewritten_into_delayed_ones(autojump_clock: MockClock) -> None:
+    rule = {"source": "later/#", "pattern": "^later/(.+)", "target": "$delayed/20/$1"}
+    plugins = {"topic-rewrite": {"rules": [rule], "check_access": False}, "delayed-publish": {}}
+    async with room(plugins=plugins) as here:
+        here.broker.hooks.add(
+            "client.check_acl",
+            lambda client, action, topic, qos, retain: Deny() if topic == "theirs" else None,
+            priority=1,
+        )
+        client = await here.client("a")
+        await client.subscribe("#")
+        assert (await client.publish("later/theirs", qos=1)).reason == 0x87  # type: ignore[union-attr]
+        assert (await client.publish("later/mine", b"x", qos=1)).reason == 0  # type: ignore[union-attr]
+        began = trio.current_time()
+        await client.take_publish("mine", b"x", qos=1)
+        assert trio.current_time() == pytest.approx(began + 20)
 
 
 async def test_hooks_see_the_message_when_it_is_published(autojump_clock: MockClock) -> None:

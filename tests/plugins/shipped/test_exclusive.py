@@ -46,7 +46,7 @@ async def test_one_at_a_time() -> None:
         await a.take_publish("t/1", b"x", qos=2)
         await b.take_publish("t/1", b"x", qos=1)
         assert await a.subscribe(("$exclusive/t/1", 0)) == [0]  # its own, renewed
-        assert await unsubscribe(b, "$exclusive/t/1") == [0x11]
+        assert await unsubscribe(b, "$exclusive/t/1", "t/1") == [0x11, 0]
         assert owners(here) == {"t/1": "a"}
         assert await unsubscribe(a, "$exclusive/t/1") == [0]
         assert owners(here) == {}
