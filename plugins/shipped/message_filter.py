@@ -1,4 +1,4 @@
-"""message-filter: subscriptions with conditions on user properties, `FILTER?key>5&room=kitchen`, as in EMQX 6.
+"""message-filter: subscriptions with conditions on user properties, `FILTER?key>5&room=kitchen`, as in EMQX 6.2.
 
 The session has the plain filter; what is withheld from it is decided when a message is about to be delivered. As long as
 nobody has conditions, deliveries are not looked at.
@@ -24,6 +24,8 @@ from trunkline.plugins import Context, Settings, hook, setting
 PRIORITY: Final = 2000
 #: Topics for which it is remembered which conditions count, for each client that has some.
 REMEMBERED: Final = 1000
+#: Longer topics are looked up each time.
+SHORT: Final = 256
 #: Conditions of one subscription, whatever the settings say.
 MOST: Final = 1000
 _CONDITION: Final = re.compile(r"([^=<>!]+)(!=|>=|<=|=|>|<)([^=<>]+)")
@@ -241,9 +243,11 @@ class MessageFilter:
         return DROP
 
     def _remember(self, client_id: str, wishes: Wishes, topic: str) -> list[Conditions] | None:
-        if len(wishes.remembered) >= REMEMBERED:
-            wishes.remembered.clear()
-        wishes.remembered[topic] = found = self._alternatives(client_id, wishes, topic)
+        found = self._alternatives(client_id, wishes, topic)
+        if len(topic) <= SHORT:
+            if len(wishes.remembered) >= REMEMBERED:
+                wishes.remembered.clear()
+            wishes.remembered[topic] = found
         return found
 
     def _alternatives(self, client_id: str, wishes: Wishes, topic: str) -> list[Conditions] | None:

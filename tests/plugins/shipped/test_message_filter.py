@@ -304,10 +304,13 @@ async def test_they_outlive_a_crash_and_a_pause(caplog: pytest.LogCaptureFixture
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_many_topics() -> None:
+async def test_many_and_long_topics() -> None:
     async with filtering() as here:
         client, publisher = await here.client("a"), await here.client("p")
         await client.subscribe(("t/#?v>5", 0))
+        for value in ("1", "9"):
+            await send(publisher, "t/" + "x" * 300, value.encode(), ("v", value))
+        await client.expect_publish("t/" + "x" * 300, b"9")
         for number in range(1100):
             await send(publisher, f"t/{number}", b"", ("v", str(number % 10)))
         await publisher.ping()
