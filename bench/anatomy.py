@@ -285,7 +285,7 @@ def passes(_client: object, message: object) -> object:
 
 async def examine_all(rounds: int) -> list[Case]:
     cases: list[Case] = []
-    async with testing.broker(session={"max_inflight": 1000}) as broker:
+    async with testing.broker(history=0, session={"max_inflight": 1000}) as broker:
         bench = Bench(broker)
         for made in (
             await single(bench, "QoS 0, one packet a read", 0),

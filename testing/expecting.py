@@ -162,7 +162,8 @@ def came_instead(expected: Expected, messages: Sequence[Published]) -> str:
     lines = [
         f"{message}: {'; '.join(expected.differences(message))}" for message in nearest(expected, messages)[:SHOWN]
     ]
-    return _list(f"the nearest of {len(messages)} that were published:", lines, len(messages))
+    nearest_of = f"the nearest of {len(messages)} messages that were" if len(messages) > SHOWN else "what was"
+    return _list(f"{nearest_of} published instead:", lines, len(messages))
 
 
 def came(messages: Sequence[Published]) -> str:

@@ -22,7 +22,7 @@ async def test_every_case_is_counted() -> None:
 async def test_a_publish_costs_the_same_beside_any_number_of_sessions_and_subscriptions(burst: bool) -> None:
     counted = []
     for others in (0, 300):
-        async with testing.broker() as broker:
+        async with testing.broker(history=0) as broker:
             bench = Bench(broker)
             for number in range(others):
                 await bench.line(f"other-{number}", [f"other/{number}/{place}" for place in ("exact", "+", "#")])

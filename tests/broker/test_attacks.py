@@ -17,7 +17,7 @@ from trunkline import testing
 @asynccontextmanager
 async def besieged(caplog: pytest.LogCaptureFixture, **settings: dict[str, object]) -> AsyncIterator[testing.Broker]:
     settings.setdefault("mqtt", {}).setdefault("linger", 0)
-    async with testing.broker(**settings) as b:
+    async with testing.broker(history=0, **settings) as b:
         yield b
         async with await Wire.open(b.host, b.port) as fresh:
             await fresh.connect("fresh")
