@@ -31,13 +31,14 @@ from trunkline.testing.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from typing import Unpack
 
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.reasons import Reason
     from trunkline.testing.links import Links
     from trunkline.testing.packets import Direction
+    from trunkline.testing.reach import Blocking, Reach
 
 __all__ = ["Fault", "Faults", "Which"]
 
@@ -51,17 +52,18 @@ class Faults:
     All methods that make a fault raise ValueError when what they are given cannot be; the message names what can.
     """
 
-    def __init__(self, links: Links, hooks: Hooks) -> None:
+    def __init__(self, links: Links, hooks: Hooks, reach: Reach | Blocking) -> None:
         self._links = links
         self._hooks = hooks
-        self._faults: list[Fault] = []
+        self._reach = reach
 
-    def __iter__(self) -> Any:
-        return iter(list(self._faults))
+    def __iter__(self) -> Iterator[Fault]:
+        """Those that are not removed."""
+        return iter(list(self._links.faults))
 
     def clear(self) -> None:
         """Remove all."""
-        for fault in list(self._faults):
+        for fault in self:
             fault.remove()
 
     # Packets
@@ -111,7 +113,7 @@ class Faults:
         packet = before if before is not None else after
         if packet is not None:
             selection = Selection(packet, client, direction, topic, where)
-            fault = Cut(f"cut {'before' if before is not None else 'after'}", self._remove, selection, times, skip)
+            fault = Cut(f"cut {'before' if before is not None else 'after'}", self, selection, times, skip)
             fault.before = before is not None
             return self._add(fault)
         if topic is not None or where is not None or skip:
@@ -119,15 +121,15 @@ class Faults:
         if after_bytes is None:
             if direction is not None:
                 raise ValueError("direction= goes with before=, after= or after_bytes=: a connection is cut as a whole")
-            return self._add(CutNow(f"cut {who}", self._remove, client))
+            return self._add(CutNow(f"cut {who}", self, client))
         size = int(_positive("after_bytes", after_bytes))
         text = f"cut {who} after {size} bytes"
-        return self._add(CutAfterBytes(text, self._remove, client, directions(direction), size, times))
+        return self._add(CutAfterBytes(text, self, client, directions(direction), size, times))
 
     def stop_reading(self, *, client: str | None = None, direction: Direction = FROM) -> Fault:
         """The broker reads no more of what comes `from` the client; or, `to` it, the client takes no more. Removing the
         fault lets them go on."""
-        fault = Hold(f"stop reading {direction} {'all' if client is None else repr(client)}", self._remove, client)
+        fault = Hold(f"stop reading {direction} {'all' if client is None else repr(client)}", self, client)
         fault.stops = frozenset(directions(direction))
         return self._add(fault)
 
@@ -135,14 +137,14 @@ class Faults:
         """Bytes come one at a time, `seconds` apart."""
         if seconds < 0:
             raise ValueError(f"seconds={seconds:g}: no byte comes before the last one")
-        fault = Hold(f"drip {'all' if client is None else repr(client)}", self._remove, client)
+        fault = Hold(f"drip {'all' if client is None else repr(client)}", self, client)
         fault.drips = dict.fromkeys(directions(direction), seconds)
         return self._add(fault)
 
     def silence(self, *, client: str | None = None) -> Fault:
         """A half-open connection: neither side hears the other any more, nor that it has closed. When the fault is removed,
         they hear all that they have missed."""
-        fault = Hold(f"silence {'all' if client is None else repr(client)}", self._remove, client)
+        fault = Hold(f"silence {'all' if client is None else repr(client)}", self, client)
         fault.stops = frozenset((FROM, TO))
         fault.hides_end = True
         return self._add(fault)
@@ -154,7 +156,7 @@ class Faults:
     ) -> Fault:
         """Clients are not let in. 3.x clients get the return code that stands for the reason."""
         why = refusing(reason, PacketType.CONNACK)
-        return self._add(RefuseConnect(f"refuse connects: {why.name}", self._remove, why, client, None, times, after))
+        return self._add(RefuseConnect(f"refuse connects: {why.name}", self, why, client, None, times, after))
 
     def refuse_subscribe(
         self,
@@ -168,9 +170,7 @@ class Faults:
         """Subscriptions are not granted: to `filter`, and to what it takes if it has wildcards; without one, to
         anything."""
         why = refusing(reason, PacketType.SUBACK)
-        return self._add(
-            RefuseSubscribe(f"refuse subscribes: {why.name}", self._remove, why, client, filter, times, after)
-        )
+        return self._add(RefuseSubscribe(f"refuse subscribes: {why.name}", self, why, client, filter, times, after))
 
     def refuse_publish(
         self,
@@ -183,23 +183,34 @@ class Faults:
     ) -> Fault:
         """Messages go nowhere, and their publisher is told why: by a 5.0 PUBACK or PUBREC. `topic` may have wildcards."""
         why = refusing(reason, PacketType.PUBACK)
-        return self._add(RefusePublish(f"refuse publishes: {why.name}", self._remove, why, client, topic, times, after))
+        return self._add(RefusePublish(f"refuse publishes: {why.name}", self, why, client, topic, times, after))
 
     def _packets(self, kind: type[P], text: str, packet: str | PacketType, which: Which) -> P:
         known = {"client", "direction", "topic", "where"}
         selection = Selection(packet, **{name: value for name, value in which.items() if name in known})  # type: ignore[arg-type]
         rest = {name: value for name, value in which.items() if name not in known}
-        return kind(text, self._remove, selection, **rest)  # type: ignore[arg-type]
+        return kind(text, self, selection, **rest)  # type: ignore[arg-type]
 
     def _add(self, fault: F) -> F:
-        fault.begin(self._links, self._hooks)
-        self._faults.append(fault)
+        self._reach.call(self._begin, fault)
         return fault
 
-    def _remove(self, fault: Fault) -> None:
-        if fault in self._faults:
-            self._faults.remove(fault)
+    def _begin(self, fault: Fault) -> None:
+        self._links.faults.append(fault)
+        fault.begin(self._links, self._hooks)
+
+    def remove(self, fault: Fault) -> None:
+        """As `fault.remove()`."""
+        self._reach.call(self._end, fault)
+
+    def _end(self, fault: Fault) -> None:
+        if fault in self._links.faults:
+            self._links.faults.remove(fault)
             fault.end(self._links, self._hooks)
+
+    def run(self, function: Callable[..., Awaitable[None]], *args: object) -> Any:
+        """For a fault that is waited for."""
+        return self._reach.run(function, *args)
 
 
 def _positive(name: str, value: float) -> float:

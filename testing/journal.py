@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.links import Link, Links
     from trunkline.testing.packets import Packet
+    from trunkline.testing.reach import Calls
 
 _logger = logging.getLogger("trunkline.testing")
 
@@ -36,12 +37,13 @@ class Recording:
     """A journal that is written, from its making until `stop`, or to the end of its block. Each entry is in the file as
     soon as it has happened, so that a crash leaves all that came before it."""
 
-    def __init__(self, path: Path | str, links: Links, wall: float) -> None:
-        """`wall` is the broker's time in seconds since the epoch.
+    def __init__(self, path: Path | str, links: Links, wall: float, calls: Calls) -> None:
+        """To be made where the broker lives. `wall` is its time in seconds since the epoch.
 
         Raises:
             OSError: the file cannot be written.
         """
+        self._calls = calls
         self._links = links
         self._file: FileIO | None = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
         self._began = trio.current_time()
@@ -65,12 +67,16 @@ class Recording:
         Raises:
             OSError: the file took no more at some time, and what came then is not in it.
         """
+        self._calls.call(self.end)
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """As `stop`, where the broker lives, and without the error."""
         if self._file is not None:
             self._links.recorders.remove(self)
             self._file.close()
             self._file = None
-        if self._error is not None:
-            raise self._error
 
     # What links tell
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Receiver, StartTask, Transport
     from trunkline.broker.node import Node
     from trunkline.mqtt.versions import Version
+    from trunkline.testing.rules import Fault
 
 #: Bytes from a client that may wait here before nothing more is read from it.
 _MOST_HELD: Final = 1_048_576
@@ -77,6 +78,9 @@ class Recorder(Protocol):
     def opened(self, link: Link) -> None: ...
     def passed(self, link: Link, packet: Packet) -> None: ...
     def closed(self, link: Link, by: str, error: str) -> None: ...
+    def end(self) -> None:
+        """Nothing will come any more."""
+        ...
 
 
 class Finish:
@@ -94,6 +98,8 @@ class Links:
         self.meters: list[Meter] = []
         self.conditions: list[Condition] = []
         self.recorders: list[Recorder] = []
+        #: All that are not removed.
+        self.faults: list[Fault] = []
         self._links: dict[int, Link] = {}
         self._count = 0
         self._limit = MAX_PACKET_SIZE
@@ -133,6 +139,7 @@ class Links:
 
     def end(self) -> None:
         """Nothing is wanted any more: what the broker has done with, and was kept, is closed."""
+        self.faults.clear()
         self.rules.clear()
         self.meters.clear()
         self.conditions.clear()

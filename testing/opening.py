@@ -9,6 +9,7 @@ with trunkline.testing.broker() as b:           # without either: in a thread
 
 from __future__ import annotations
 
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ def broker(
         ConfigError: the settings are wrong.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
+        OSError: the journal cannot be written.
     """
     return Opening(hooks, history, record, settings)
 
@@ -76,7 +78,11 @@ class Opening:
             raise RuntimeError("in trio, a broker is opened by `async with`")
         self._block = in_thread(self._settings, self._hooks, self._history)
         opened = self._block.__enter__()
-        self._record_from_the_start(opened)
+        try:
+            self._record_from_the_start(opened)
+        except BaseException:
+            self._block.__exit__(*sys.exc_info())
+            raise
         return opened
 
     def __exit__(
@@ -94,7 +100,11 @@ class Opening:
         """In trio, in the caller's own run. In asyncio, in a thread of its own."""
         self._async_block = (in_this_run if in_trio() else in_asyncio)(self._settings, self._hooks, self._history)
         opened = await self._async_block.__aenter__()
-        self._record_from_the_start(opened)
+        try:
+            self._record_from_the_start(opened)
+        except BaseException:
+            await self._async_block.__aexit__(*sys.exc_info())
+            raise
         return opened
 
     async def __aexit__(

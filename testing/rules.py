@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 import trio
 
@@ -16,7 +16,7 @@ from trunkline.mqtt.topics import matches, parse_shared, validate_filter
 from trunkline.testing.packets import FROM, PACKETS, TO, Direction, Packet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -53,16 +53,26 @@ class Which(TypedDict, total=False):
     after: int
 
 
+class Owner(Protocol):
+    """The faults of a broker, as one of them sees them."""
+
+    def remove(self, fault: Fault) -> None: ...
+    def run(self, function: Callable[..., Awaitable[None]], *args: object) -> Any:
+        """Have an async function run where the broker lives: to be awaited by code that awaits, or done when it
+        returns."""
+        ...
+
+
 class Fault:
     """Something that goes wrong on purpose, until it is removed. As a context manager, until the block ends."""
 
-    def __init__(self, text: str, remove: Callable[[Fault], None], times: int | None = None, after: int = 0) -> None:
+    def __init__(self, text: str, owner: Owner, times: int | None = None, after: int = 0) -> None:
         if times is not None and times < 1:
             raise ValueError(f"times={times}: a fault happens once at least")
         if after < 0:
             raise ValueError(f"{after} packets cannot be let pass first")
         self._text = text
-        self._remove = remove
+        self._owner = owner
         self._times = times
         self._to_pass = after
         self._hit = trio.Event()
@@ -81,7 +91,7 @@ class Fault:
 
     def remove(self) -> None:
         """Everything is as it should be again. What the fault holds back goes on. Harmless when it is removed already."""
-        self._remove(self)
+        self._owner.remove(self)
 
     def __enter__(self) -> Self:
         return self
@@ -93,20 +103,24 @@ class Fault:
         if self.error is not None and error is None:
             raise self.error
 
-    async def triggered(self, times: int = 1, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - part of the face of a test
-        """Wait until it has happened `times` times, for `timeout` seconds of the broker's clock at most.
+    def triggered(self, times: int = 1, timeout: float = 5.0) -> Any:
+        """Wait until it has happened `times` times, for `timeout` seconds of the broker's clock at most. To be awaited; of a
+        broker that is used without `await`, it blocks.
 
         Raises:
             TimeoutError: it has not. The message says what was waited for.
             Exception: what the fault's predicate raised.
         """
-        with trio.move_on_after(timeout):
+        return self._owner.run(self._triggered, times, timeout)
+
+    async def _triggered(self, times: int, seconds: float) -> None:
+        with trio.move_on_after(seconds):
             while self.hits < times and self.error is None:
                 await self._hit.wait()
         if self.error is not None:
             raise self.error
         if self.hits < times:
-            raise TimeoutError(f"{self._text}: happened {self.hits} times in {timeout:g} s, {times} were waited for")
+            raise TimeoutError(f"{self._text}: happened {self.hits} times in {seconds:g} s, {times} were waited for")
 
     def happens(self) -> bool:
         """Something is there that the fault is for: does it happen now? If so, it is counted."""
@@ -197,12 +211,12 @@ class PacketFault(Fault):
     def __init__(
         self,
         text: str,
-        remove: Callable[[Fault], None],
+        owner: Owner,
         selection: Selection,
         times: int | None = None,
         after: int = 0,
     ) -> None:
-        super().__init__(f"{text} {selection}", remove, times, after)
+        super().__init__(f"{text} {selection}", owner, times, after)
         self.selection = selection
 
     def begin(self, links: Links, hooks: Hooks) -> None:
@@ -256,12 +270,12 @@ class Reorder(PacketFault):
     def __init__(
         self,
         text: str,
-        remove: Callable[[Fault], None],
+        owner: Owner,
         selection: Selection,
         times: int | None = None,
         after: int = 0,
     ) -> None:
-        super().__init__(text, remove, selection, times, after)
+        super().__init__(text, owner, selection, times, after)
         #: What is held, and how many are still to pass before it.
         self._held: dict[Way, tuple[bytes, int]] = {}
 
@@ -315,8 +329,8 @@ class Cut(PacketFault):
 class CutNow(Fault):
     """Resets the connections that there are."""
 
-    def __init__(self, text: str, remove: Callable[[Fault], None], client: str | None) -> None:
-        super().__init__(text, remove)
+    def __init__(self, text: str, owner: Owner, client: str | None) -> None:
+        super().__init__(text, owner)
         self._client = client
 
     def begin(self, links: Links, hooks: Hooks) -> None:
@@ -332,13 +346,13 @@ class CutAfterBytes(Fault):
     def __init__(
         self,
         text: str,
-        remove: Callable[[Fault], None],
+        owner: Owner,
         client: str | None,
         way: Sequence[Direction],
         size: int,
         times: int,
     ) -> None:
-        super().__init__(text, remove, times)
+        super().__init__(text, owner, times)
         self._client = client
         self._directions = way
         self._size = size
@@ -368,8 +382,8 @@ class CutAfterBytes(Fault):
 class Hold(Fault):
     """A state of connections: in some directions nothing goes on, or single bytes."""
 
-    def __init__(self, text: str, remove: Callable[[Fault], None], client: str | None) -> None:
-        super().__init__(text, remove)
+    def __init__(self, text: str, owner: Owner, client: str | None) -> None:
+        super().__init__(text, owner)
         self._client = client
         self.stops: frozenset[Direction] = frozenset()
         self.drips: dict[Direction, float] = {}
@@ -402,14 +416,14 @@ class Refusal(Fault):
     def __init__(
         self,
         text: str,
-        remove: Callable[[Fault], None],
+        owner: Owner,
         reason: Reason,
         client: str | None,
         filter: str | None,
         times: int | None = None,
         after: int = 0,
     ) -> None:
-        super().__init__(text, remove, times, after)
+        super().__init__(text, owner, times, after)
         self._deny = Deny(reason, "refused by a fault of the test")
         self._client = client
         self._filter = filter
