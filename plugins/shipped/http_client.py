@@ -128,9 +128,16 @@ class HttpClient:
         )
 
     async def request(
-        self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        status_only: bool = False,
     ) -> Answer:
-        """
+        """`status_only`: what the answer says is of no interest, nor how much it is.
+
         Raises:
             HttpFailure: no answer that can be used.
         """
@@ -138,24 +145,30 @@ class HttpClient:
         try:
             with trio.fail_after(self._request_timeout):
                 try:
-                    return await self._request(method, url, content, headers)
+                    return await self._request(method, url, content, headers, status_only)
                 except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
                     # as a rule, a connection that the service had closed while nobody used it
-                    return await self._request(method, url, content, headers)
+                    return await self._request(method, url, content, headers, status_only)
         except trio.TooSlowError:
             raise HttpFailure(f"no answer within {self._request_timeout:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise HttpFailure(_words(error) if isinstance(error, httpx.TransportError) else "a bad URL") from None
 
-    async def _request(self, method: str, url: str, content: bytes | None, headers: Mapping[str, str] | None) -> Answer:
+    async def _request(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str] | None, status_only: bool
+    ) -> Answer:
         request = self._httpx.Request(
             method, url, headers={**self._headers, **(headers or {})}, content=content, extensions=self._extensions
         )
         response = await self._transport.handle_async_request(request)
         try:
-            if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise HttpFailure("the answer is compressed, which nobody asked for")
             body = await self._read(response)
+            if status_only:
+                body = b""
+            elif response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise HttpFailure("the answer is compressed, which nobody asked for")
+            elif body is None:
+                raise HttpFailure(f"the answer is longer than {self._max_size} bytes")
         finally:
             await response.aclose()
         return Answer(
@@ -165,7 +178,8 @@ class HttpClient:
             _seconds(response.headers.get("retry-after", "")),
         )
 
-    async def _read(self, response: "httpx.Response") -> bytes:
+    async def _read(self, response: "httpx.Response") -> bytes | None:
+        """None: it is too long."""
         body, too_long = bytearray(), False
         try:
             async for chunk in response.aiter_raw():
@@ -178,9 +192,7 @@ class HttpClient:
         except self._httpx.ReadError:
             if not too_long:
                 raise
-        if too_long:
-            raise HttpFailure(f"the answer is longer than {self._max_size} bytes")
-        return bytes(body)
+        return None if too_long else bytes(body)
 
     async def aclose(self) -> None:
         await self._transport.aclose()

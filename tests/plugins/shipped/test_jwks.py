@@ -17,7 +17,7 @@ from trunkline.plugins.shipped.jwks import PublishedKeys
 
 @asynccontextmanager
 async def published(server: Server, here: Room, *algorithms: str) -> AsyncIterator[PublishedKeys]:
-    given: list[Context[Settings]] = []
+    given = list[Context[Settings]]()
     await here.node.plugins.enable("keys", None, given.append)
     client = HttpClient(HttpSettings(request_timeout=5))
     keys = PublishedKeys(given[0], client, server.url("/keys"), algorithms, refresh=300, floor=10)

@@ -1,0 +1,55 @@
+"""Things that wait to be sent: so many, and so many bytes. When there is no room the oldest go."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import trio
+
+
+class Outbox:
+    def __init__(self, max_items: int, max_bytes: int) -> None:
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._items = deque[bytes]()
+        self._bytes = 0
+        #: Somebody waits for so many.
+        self._awaited = 1
+        self._there = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def byte_size(self) -> int:
+        return self._bytes
+
+    def put(self, item: bytes) -> int:
+        """Returns how many were thrown away for it: of one that is too large for all the room, all that wait and itself."""
+        self._items.append(item)
+        self._bytes += len(item)
+        dropped = 0
+        while len(self._items) > self._max_items or self._bytes > self._max_bytes:
+            self._bytes -= len(self._items.popleft())
+            dropped += 1
+        if len(self._items) >= self._awaited:
+            self._there.set()
+        return dropped
+
+    async def wait(self, count: int = 1) -> None:
+        """Until there are so many."""
+        while len(self._items) < count:
+            self._awaited, self._there = count, trio.Event()
+            await self._there.wait()
+
+    def take(self, max_items: int, max_bytes: int) -> list[bytes]:
+        """The oldest: at least one, if there is one, then as many as fit."""
+        taken = list[bytes]()
+        size = 0
+        while self._items and len(taken) < max_items:
+            size += len(self._items[0])
+            if taken and size > max_bytes:
+                break
+            taken.append(self._items.popleft())
+            self._bytes -= len(taken[-1])
+        return taken

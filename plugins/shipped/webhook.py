@@ -1,0 +1,236 @@
+"""Tells an HTTP service what happens in the broker: events as JSON, in batches, in order.
+
+What was told may be told again, never in another order: a batch goes out until it is taken, and the ones behind it wait.
+What waits is bounded; when the service is down for too long the oldest events are lost, and counted.
+"""
+
+import hashlib
+import hmac
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final, Self
+
+import trio
+from pydantic import SecretStr, model_validator
+
+from trunkline.broker.units import Duration, Secret, Size, Text, TopicFilter, Whole
+from trunkline.hooks.points import POINTS, Decide, Point, Transform, find
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.topics import matches
+from trunkline.plugins import Context, setting
+from trunkline.plugins.shipped.http_client import HttpClient, HttpFailure, HttpSettings, Url
+from trunkline.plugins.shipped.outbox import Outbox
+from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter, PayloadForm
+
+#: Where others change a value, look at what they made of it; where they decide, look before that ends the chain.
+_LAST: Final = -1_000_000
+_FIRST: Final = 1_000
+#: Failures in a row that are an alarm.
+_ALARMING: Final = 3
+#: Statuses of the 400s that may be others next time.
+_PASSING: Final = frozenset({408, 425, 429})
+
+
+class WebhookSettings(HttpSettings):
+    """Events that an HTTP service is told of."""
+
+    url: Url = setting(..., "Where events are sent, by POST.", min_length=1)
+    events: tuple[Text, ...] = setting(
+        ("client.connected", "client.disconnected"), "Hook points by name; `*` at the end stands for the rest."
+    )
+    topics: tuple[TopicFilter, ...] = setting(("#",), "Of events with a message: the topics that are told of.")
+    payload: PayloadForm = setting(
+        "auto", "Payloads as text where they are UTF-8 and in Base64 where not, always in Base64, or not at all."
+    )
+    max_payload_size: Size = setting(64 * 1024, "Longer payloads are not sent, but their size is.", "bytes")
+    leave_out: tuple[Text, ...] = setting((), "Fields that are not sent, such as `username` and `peerhost`.")
+    secret: Secret = setting(
+        SecretStr(""), "Signs each request: `X-Trunkline-Signature` has the HMAC-SHA256 of the body. Empty: none."
+    )
+    batch_size: Whole = setting(100, "Most events of a request.", "events", ge=1)
+    batch_bytes: Size = setting(
+        1024 * 1024, "Bytes of events after which a request gets no more of them.", "bytes", ge=1
+    )
+    batch_time: Duration = setting(1.0, "How long an event may wait for others to go with it.", "seconds")
+    max_queue: Whole = setting(10_000, "Events that wait to be sent; then the oldest are lost.", "events", ge=1)
+    max_queue_bytes: Size = setting(16 * 1024 * 1024, "The same in bytes.", "bytes", ge=1024)
+    retry_min: Duration = setting(
+        0.5, "How long to wait after a failure; twice as long after each further one.", "seconds", gt=0
+    )
+    retry_max: Duration = setting(60.0, "The longest wait.", "seconds", gt=0)
+    flush_time: Duration = setting(3.0, "How long what still waits may take when the plugin stops.", "seconds", le=4.5)
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for name in self.events:
+            try:
+                _points(name)
+            except LookupError as error:
+                raise ValueError(f"events: {error.args[0]}") from None
+        for name in self.leave_out:
+            if name not in FIELDS:
+                raise ValueError(f"leave_out: no event has a field {name!r}; there are {', '.join(sorted(FIELDS))}")
+        return self
+
+
+def _points(name: str) -> list[Point]:
+    """
+    Raises:
+        LookupError: no point is called so.
+    """
+    if not name.endswith("*"):
+        return [find(name)]
+    found = [point for point in POINTS if point.name.startswith(name[:-1])]
+    if not found:
+        raise LookupError(f"no hook point begins with {name[:-1]!r}")
+    return found
+
+
+class Webhook:
+    def __init__(self, context: Context[WebhookSettings]) -> None:
+        settings = context.settings
+        self._context = context
+        self._settings = settings
+        self._client = HttpClient(settings)
+        self._writer = EventWriter(settings.payload, settings.max_payload_size, frozenset(settings.leave_out))
+        self._outbox = Outbox(settings.max_queue, settings.max_queue_bytes)
+        #: Taken from the outbox, and not known to have arrived.
+        self._batch = list[bytes]()
+        self._run_id = secrets.token_hex(8)
+        self._batches = 0
+        self._sent = context.counter("sent", "Events that the service has taken.")
+        self._dropped = context.counter(
+            "dropped", "Events lost because too many waited, or because the plugin stopped."
+        )
+        self._refused = context.counter("refused", "Events that the service did not want.")
+        self._failures = context.counter("failures", "Requests that failed, and were or will be made again.")
+        context.gauge("queued", "Events that wait.", self._queued)
+        context.gauge("queued_bytes", "Bytes of them.", self._queued_bytes)
+
+    def start(self) -> None:
+        for point in dict.fromkeys(point for name in self._settings.events for point in _points(name)):
+            priority = _FIRST if isinstance(point, Decide) else _LAST if isinstance(point, Transform) else 0
+            self._context.hooks.add(point, self._observer(point), priority=priority)
+
+    def _queued(self) -> int:
+        return len(self._outbox) + len(self._batch)
+
+    def _queued_bytes(self) -> int:
+        return self._outbox.byte_size + sum(len(event) for event in self._batch)
+
+    def _observer(self, point: Point) -> Callable[..., None]:
+        place = point.arguments.index("message") if "message" in point.arguments else None
+        everything = "#" in self._settings.topics
+
+        def observe(*values: object) -> None:
+            if place is not None:
+                message = values[place]
+                assert isinstance(message, Message)
+                if not (everything and message.topic[0] != "$") and not self._is_told(message.topic):
+                    return
+            self._put(self._writer.write(point, values, self._context.node, self._context.wall))
+
+        return observe
+
+    def _is_told(self, topic: str) -> bool:
+        return any(matches(filter, topic) for filter in self._settings.topics)
+
+    def _put(self, event: bytes) -> None:
+        dropped = self._outbox.put(event)
+        if dropped:
+            if not self._dropped.value:
+                self._context.logger.error("more events wait than may: the oldest are lost")
+            self._dropped.add(dropped)
+            self._context.raise_alarm("dropping", "more events wait than may: the oldest are lost")
+
+    # Sending
+
+    async def run(self) -> None:
+        while True:
+            await self._outbox.wait()
+            with trio.move_on_after(self._settings.batch_time):
+                await self._outbox.wait(min(self._settings.batch_size, self._settings.max_queue))
+            self._take()
+            await self._deliver()
+
+    def _take(self) -> None:
+        self._batch = self._outbox.take(self._settings.batch_size, self._settings.batch_bytes)
+        self._batches += 1
+
+    async def _deliver(self) -> None:
+        """Until the service has taken the batch, or has said that it does not want it."""
+        delay, failures = self._settings.retry_min, 0
+        while True:
+            try:
+                wanted = await self._post(self._batch)
+                break
+            except _Failed as failure:
+                failures += 1
+                self._failures.add()
+                if failures == _ALARMING:
+                    self._context.logger.error("events are not taken: %s", failure)
+                    self._context.raise_alarm("down", f"events are not taken: {failure}")
+                # apart from others who found the same service down at the same moment
+                await trio.sleep(max(delay * random.uniform(0.5, 1.0), min(failure.wait, self._settings.retry_max)))
+                delay = min(2 * delay, self._settings.retry_max)
+        self._done(wanted)
+
+    def _done(self, wanted: bool) -> None:
+        (self._sent if wanted else self._refused).add(len(self._batch))
+        self._batch = list[bytes]()
+        self._context.clear_alarm("down")
+        if not len(self._outbox):
+            self._context.clear_alarm("dropping")
+
+    async def _post(self, batch: Sequence[bytes]) -> bool:
+        """Whether the service wanted it.
+
+        Raises:
+            _Failed: nobody knows.
+        """
+        body = b"[" + b",".join(batch) + b"]"
+        headers = {"Content-Type": "application/json", "X-Trunkline-Delivery": f"{self._run_id}-{self._batches}"}
+        secret = self._settings.secret.get_secret_value()
+        if secret:
+            signature = hmac.digest(secret.encode(), body, hashlib.sha256).hex()
+            headers["X-Trunkline-Signature"] = f"sha256={signature}"
+        try:
+            answer = await self._client.request("POST", self._settings.url, body, headers, status_only=True)
+        except HttpFailure as failure:
+            raise _Failed(str(failure)) from None
+        if 200 <= answer.status < 300:
+            return True
+        if 400 <= answer.status < 500 and answer.status not in _PASSING:
+            self._context.logger.error(
+                "%d events are not wanted: the service answers with status %d", len(batch), answer.status
+            )
+            return False
+        raise _Failed(f"the service answers with status {answer.status}", answer.retry_after or 0.0)
+
+    async def stop(self) -> None:
+        """What still waits goes out, as far as the time reaches. A service that fails now is not asked again."""
+        with trio.move_on_after(self._settings.flush_time):
+            try:
+                while self._batch or len(self._outbox):
+                    if not self._batch:
+                        self._take()
+                    self._done(await self._post(self._batch))
+            except _Failed as failure:
+                self._context.logger.warning("events are not taken: %s", failure)
+        lost = self._queued()
+        if lost:
+            self._dropped.add(lost)
+            self._context.logger.warning("%d events were not sent", lost)
+        self._context.clear_alarm("down")
+        self._context.clear_alarm("dropping")
+        await self._client.aclose()
+
+
+class _Failed(Exception):
+    """Nobody knows whether the service has got the events."""
+
+    def __init__(self, text: str, wait: float = 0.0) -> None:
+        super().__init__(text)
+        #: Seconds that the service wants to be left alone for.
+        self.wait = wait
