@@ -24,6 +24,8 @@ TESTED_IN: dict[str, str] = {
     "plugins/running.py": "plugins/test_manager.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
+    "testing/links.py": "testing/test_faults.py",
+    "testing/rules.py": "testing/test_faults.py",
 }
 PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "plugins", "router", "testing"]
 
