@@ -1,0 +1,347 @@
+"""`trunkline ctl` as a process, with a broker that is one too; and in this process for what needs no broker of its own."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from paho.mqtt import client as mqtt
+
+from tests.management.test_control_client import HELLO, server
+from trunkline.management.control_frames import frame, pack
+from trunkline.management.control_place import Port, write_port
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
+
+Run = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+def environment(runtime: Path, **more: str) -> dict[str, str]:
+    own = {key: value for key, value in os.environ.items() if not key.startswith("TRUNKLINE_")}
+    return {**own, "XDG_RUNTIME_DIR": str(runtime), **more}
+
+
+class Broker:
+    """A broker in a process of its own."""
+
+    def __init__(self, runtime: Path, *arguments: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trunkline", "serve", "--listen", "tcp://127.0.0.1:0", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(runtime, **environ),
+        )
+        self.lines: list[str] = []
+        self.port = int(self.wait_for(r"listening on 127\.0\.0\.1 port (\d+)")[1])
+        self.wait_for("serving")
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"ended without saying so: {self.lines}")
+
+    def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(signum)
+        self.lines += self.process.communicate(timeout=20)[1].splitlines()
+        return self.process.returncode
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def broker(runtime: Path) -> Iterator[Broker]:
+    started = Broker(runtime, TRUNKLINE_SYS__INTERVAL="0")
+    yield started
+    assert started.end() == 0
+    assert not list((runtime / "trunkline").iterdir())
+
+
+@pytest.fixture
+def ctl(runtime: Path) -> Run:
+    def run(*arguments: str, text: bytes = b"", code: int = 0, **environ: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "trunkline", "ctl", *arguments]
+        done = subprocess.run(
+            command, input=text, capture_output=True, env=environment(runtime, **environ), timeout=60, check=False
+        )
+        assert done.returncode == code, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    return done.stdout.decode().splitlines()
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[mqtt.Client]:
+    """A real client, with a session that stays."""
+    opened = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "sensor-1", protocol=mqtt.MQTTv311, clean_session=False)
+    subscribed: list[object] = []
+    opened.on_connect = lambda *_: opened.subscribe("t/#", qos=1)
+    opened.on_subscribe = lambda *_: subscribed.append(1)
+    opened.connect("127.0.0.1", broker.port)
+    while not subscribed:
+        opened.loop(1)
+    thread = threading.Thread(target=opened.loop_forever)
+    thread.start()
+    yield opened
+    opened.disconnect()
+    thread.join(30)
+
+
+# The main line
+
+
+def test_a_client_is_listed_shown_kicked_and_its_session_ended(client: mqtt.Client, ctl: Run) -> None:
+    client.reconnect_delay_set(60, 60)
+    head, row = lines(ctl("clients", "list"))
+    assert head.split()[:2] == ["client_id", "username"]
+    assert row.split()[:2] == ["sensor-1", "-"]
+    (shown,) = [json.loads(line) for line in lines(ctl("clients", "list", "--json"))]
+    assert (shown["client_id"], shown["version"], shown["subscriptions"]) == ("sensor-1", "3.1.1", 1)
+    assert "connected        yes" in lines(ctl("sessions", "show", "sensor-1"))
+    assert lines(ctl("subscriptions", "list", "--client-id", "sensor-1"))[1].split()[:3] == ["sensor-1", "t/#", "1"]
+    assert lines(ctl("routes", "lookup", "t/1"))[1].split()[0] == "sensor-1"
+    assert lines(ctl("clients", "kick", "sensor-1")) == ["kicked        sensor-1", "session_kept  yes"]
+    done = ctl("clients", "kick", "sensor-1", code=1)
+    assert done.stderr == b"trunkline: the client 'sensor-1' is not connected; its session is kept\n"
+    done = ctl("clients", "show", "sensor-11", code=1)
+    assert done.stderr == b"trunkline: no client 'sensor-11'; did you mean sensor-1?\n"
+    assert lines(ctl("sessions", "list", "--disconnected"))[1].split()[0] == "sensor-1"
+    ctl("sessions", "end", "sensor-1")
+    done = ctl("sessions", "list")
+    assert (done.stdout, done.stderr) == (b"", b"none\n")
+
+
+def test_retained_messages_from_standard_input_and_back_to_a_file(broker: Broker, ctl: Run, tmp_path: Path) -> None:
+    payload = bytes(range(256))
+    ctl("retained", "set", "data/raw", "-", "--qos", "1", text=payload)
+    ctl("retained", "set", "data/text", "grüß\tdich")
+    assert ctl("retained", "show", "data/raw", "--payload", "-").stdout == payload
+    ctl("retained", "show", "data/raw", "--payload", str(tmp_path / "out"))
+    assert (tmp_path / "out").read_bytes() == payload
+    raw, text = [json.loads(line) for line in lines(ctl("retained", "list", "--filter", "data/#", "--json"))]
+    assert (raw["size"], raw["payload_encoding"]) == (256, "base64")
+    assert (text["payload"], text["payload_encoding"]) == ("grüß\tdich", "text")
+    table = lines(ctl("retained", "list", "--filter", "data/#"))
+    assert table[1].endswith(f"0x{payload[:128].hex()}…")
+    assert table[2].endswith(r"grüß\tdich")
+    assert lines(ctl("retained", "delete", "data/#")) == ["deleted  2"]
+    done = ctl("retained", "show", "data/raw", code=1)
+    assert b"no message is retained at 'data/raw'" in done.stderr
+
+
+def test_publish(broker: Broker, ctl: Run, client: mqtt.Client) -> None:
+    got: list[bytes] = []
+    client.on_message = lambda *arguments: got.append(arguments[2].payload)
+    sent = ctl("publish", "t/1", "hello", "--qos", "1", "--json")
+    assert json.loads(sent.stdout) == {"topic": "t/1", "receivers": 1}
+    ctl("publish", "t/1", "-", "--user-property", "a=b", text=b"\xff\x00")
+    ctl("publish", "t/1")
+    while len(got) < 3:
+        ctl("status")
+    assert got == [b"hello", b"\xff\x00", b""]
+
+
+def test_thousands_of_rows_are_all_fetched_or_as_many_as_asked_for(broker: Broker, ctl: Run) -> None:
+    publisher = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    publisher.connect("127.0.0.1", broker.port)
+    for number in range(2_600):
+        last = publisher.publish(f"many/{number:04}/" + "x" * 200, b"1", qos=1, retain=True)
+    while not last.is_published():
+        publisher.loop(1)
+    publisher.disconnect()
+    topics = [json.loads(line)["topic"] for line in lines(ctl("retained", "list", "--filter", "many/#", "--json"))]
+    assert len(topics) == len(set(topics)) == 2_600
+    table = lines(ctl("retained", "list", "--filter", "many/#"))
+    assert len(table) == 2_601
+    assert all("x" * 200 in line for line in table[1:])  # nothing is cut off
+    for limit in (1, 499, 500, 501, 1300):
+        assert len(lines(ctl("retained", "list", "--limit", str(limit), "--json"))) == limit
+    begun = [
+        json.loads(line)["topic"]
+        for line in lines(ctl("retained", "list", "--after", topics[9], "--limit", "2", "--json"))
+    ]
+    assert begun == topics[10:12]
+    ctl("retained", "delete", "#")
+
+
+def test_a_reader_that_has_enough(broker: Broker, ctl: Run, runtime: Path) -> None:
+    """As `trunkline ctl … | head -1`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trunkline", "ctl", "metrics"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(runtime),
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+    process.wait(30)
+
+
+def test_plugins_bans_and_the_rest(broker: Broker, ctl: Run) -> None:
+    assert any(line.startswith("bans  ") for line in lines(ctl("plugins", "list")))
+    done = ctl("plugins", "enable", "bans", "max_bans=none", code=2)
+    assert b'argument: plugins.bans.max_bans: "none": accepted is a whole number, 1 or more' in done.stderr
+    done = ctl("bans", "list", code=1)
+    assert b"the plugin bans keeps the bans, and it does not run" in done.stderr
+    assert lines(ctl("plugins", "enable", "bans", "max_bans=3")) == ["enabled  bans"]
+    ctl("bans", "add", "username", "bob", "--seconds", "60", "--reason", "rude")
+    assert lines(ctl("bans", "list"))[1].split()[:2] == ["username", "bob"]
+    assert lines(ctl("plugins", "call", "bans", "show", "kind=username", "who=bob"))[1].split()[:2] == [
+        "username",
+        "bob",
+    ]
+    assert b"no ban of username ann" in ctl("bans", "remove", "username", "ann", code=1).stderr
+    ctl("bans", "remove", "username", "bob")
+    assert any(" bans" in line for line in lines(ctl("hooks", "list")))
+    ctl("plugins", "reload", "bans")
+    ctl("plugins", "disable", "bans")
+    assert "max_qos = 2" in lines(ctl("config", "show"))
+    assert json.loads(ctl("config", "show", "--json").stdout)["mqtt"]["max_qos"] == 2
+    assert lines(ctl("log", "level", "debug")) == ["level  debug"]
+    assert lines(ctl("reload")) == ["reloaded            yes", "restart_needed_for  -"]
+    assert lines(ctl("log", "level")) == ["level  info"]
+    assert lines(ctl("metrics", "--prefix", "packets.connect.received"))[0].split() == ["name", "value"]
+    assert json.loads(ctl("status", "--json").stdout)["pid"] == broker.process.pid
+
+
+def test_a_trace(broker: Broker, ctl: Run, client: mqtt.Client) -> None:
+    assert lines(ctl("trace", "start", "--client", "sensor-1", "--topic", "u/#"))[:2] == [
+        "on        yes",
+        "clients   sensor-1",
+    ]
+    ctl("publish", "t/1", "hello", "--qos", "1")
+    ctl("publish", "other", "hello")
+    (row,) = [json.loads(line) for line in lines(ctl("trace", "list", "--json"))]
+    assert row["topic"] == "t/1"
+    while "completed" not in (fate := lines(ctl("trace", "fate", row["guid"]))[1]):
+        pass
+    assert fate.split()[0] == "sensor-1"
+    assert "routed, delivered, acked, completed" in fate
+    assert lines(ctl("trace", "stop"))[0] == "on        no"
+
+
+# What goes wrong
+
+
+def test_no_broker(ctl: Run, runtime: Path, tmp_path: Path, broker: Broker) -> None:
+    done = ctl("--node", "plant", "status", code=3)
+    text = done.stderr.decode()
+    assert text.startswith("trunkline: no broker 'plant' runs here: there is neither ")
+    assert str(runtime / "trunkline" / "plant.sock") in text
+    assert "; there is trunkline: name it with --node" in text
+    done = ctl("--socket", str(tmp_path / "none"), "status", code=3)
+    assert done.stderr.decode() == f"trunkline: no broker: {tmp_path / 'none'}: No such file or directory\n"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead"))
+    done = ctl("--socket", str(tmp_path / "dead"), "status", code=3)
+    assert done.stderr.decode() == f"trunkline: no broker at {tmp_path / 'dead'}: Connection refused\n"
+    (tmp_path / "file").touch(mode=0o600)
+    assert b"it holds no port and token" in ctl("--socket", str(tmp_path / "file"), "status", code=3).stderr
+
+
+def test_a_broker_that_goes_while_it_is_asked(ctl: Run, tmp_path: Path) -> None:
+    with server(tmp_path / "x", frame(pack(HELLO))):
+        done = ctl("--socket", str(tmp_path / "x"), "status", code=3)
+    assert b"is gone: it closed the connection" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["clients", "lsit"], "No such command 'lsit'"),
+        (["clients", "list", "--limit", "0"], "0 is not in the range x>=1"),
+        (["publish"], "Missing argument 'TOPIC'"),
+        (["publish", "t", "x", "--qos", "3"], "'3' is not one of '0', '1', '2'"),
+        (["publish", "t/+", "x"], "trunkline: topic name 't/+' holds a wildcard"),
+        (["publish", "t", "x", "--expiry", "-1"], "trunkline: expiry: -1: accepted is"),
+        (["publish", "t", "x", "--user-property", "a"], "'a' is not KEY=VALUE"),
+        (["plugins", "call", "bans", "list", "=x"], "'=x' is not KEY=VALUE"),
+        (["log", "level", "loud"], "'loud' is not one of 'debug', 'info', 'warning', 'error'"),
+        (["trace", "fate", "7"], "trunkline: "),
+    ],
+)
+def test_mistakes(arguments: list[str], text: str, ctl: Run, broker: Broker) -> None:
+    assert text in ctl(*arguments, code=2).stderr.decode()
+
+
+def test_variables_name_the_broker(runtime: Path, ctl: Run, tmp_path: Path) -> None:
+    other = Broker(runtime, TRUNKLINE_NODE__NAME="plant", TRUNKLINE_CONTROL__TRANSPORT="tcp")
+    third = Broker(runtime, TRUNKLINE_CONTROL__PATH=str(tmp_path / "own.sock"))
+    try:
+        assert (runtime / "trunkline" / "plant.port").exists()
+        for arguments, environ, pid in (
+            (["--node", "plant"], {}, other.process.pid),
+            ([], {"TRUNKLINE_NODE__NAME": "plant"}, other.process.pid),
+            (["--socket", str(tmp_path / "own.sock")], {}, third.process.pid),
+            ([], {"TRUNKLINE_CONTROL__PATH": str(tmp_path / "own.sock")}, third.process.pid),
+        ):
+            assert json.loads(ctl(*arguments, "status", "--json", **environ).stdout)["pid"] == pid
+    finally:
+        assert (other.end(), third.end()) == (0, 0)
+
+
+def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run) -> None:
+    first = Broker(tmp_path)
+    first.end(signal.SIGKILL)
+    assert (tmp_path / "trunkline" / "trunkline.sock").exists()
+    second = Broker(tmp_path)
+    try:
+        pid = json.loads(ctl("status", "--json", XDG_RUNTIME_DIR=str(tmp_path)).stdout)["pid"]
+        assert pid == second.process.pid
+        third = Broker(tmp_path)  # it goes without one, and says why
+        try:
+            assert any(f"runs as process {pid}" in line for line in third.lines)
+        finally:
+            third.end()
+        asked = [sys.executable, "-m", "trunkline", "--listen", "tcp://127.0.0.1:0"]
+        fourth = subprocess.run(
+            asked,
+            env=environment(tmp_path, TRUNKLINE_CONTROL__ENABLED="true"),
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert fourth.returncode == 1
+        assert fourth.stderr.decode().splitlines()[-1].endswith(f"that runs as process {pid}")
+    finally:
+        second.end()
+
+
+def test_help_needs_no_broker(ctl: Run) -> None:
+    text = ctl("--help").stdout.decode()
+    assert "trace" in text
+    assert "--username" in ctl("clients", "list", "--help").stdout.decode()
+    assert "--payload" in ctl("retained", "show", "--help").stdout.decode()
+
+
+def test_the_lazy_group_costs_other_commands_nothing() -> None:
+    code = "import sys, trunkline.management.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "trunkline.management.ctl" in loaded
+    assert not {"trunkline.management.operations", "trunkline.management.ctl_commands", "msgpack"} & set(loaded)
+
+
+def test_a_port_file_that_others_can_read(ctl: Run, tmp_path: Path) -> None:
+    write_port(tmp_path / "x", Port(1, "t"))
+    (tmp_path / "x").chmod(0o644)
+    assert b"its token is no secret" in ctl("--socket", str(tmp_path / "x"), "status", code=3).stderr
