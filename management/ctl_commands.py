@@ -153,8 +153,11 @@ def _run(
             return
         result = broker.call(operation.name, **arguments)
     if to is not None:
-        with click.open_file(to, "wb") as file:
-            file.write(result["payload"])
+        try:
+            with click.open_file(to, "wb") as file:
+                file.write(result["payload"])
+        except OSError as error:
+            fail([f"{to}: {error.strerror or error}"], FAILED)
     elif operation.name == "config.show" and not as_json:
         print_toml(result)
     else:

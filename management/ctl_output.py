@@ -113,7 +113,7 @@ def _pairs(path: str, value: Any, holder: Mapping[str, Any]) -> Iterator[tuple[s
 
 def _cell(name: str, value: Any, row: Mapping[str, Any]) -> str:
     """A value on one line."""
-    if value is None or value == "":
+    if value is None or value in ("", b""):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

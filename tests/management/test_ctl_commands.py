@@ -1,0 +1,173 @@
+"""The commands of `trunkline ctl` are the operations, each with all that it takes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from trunkline.management import ctl_commands
+from trunkline.management.cli import cli
+from trunkline.management.control_client import ControlError, NoBroker
+from trunkline.management.ctl_commands import commands
+from trunkline.management.operations import OPERATIONS
+
+
+class FakeClient:
+    """Notes what is asked, and answers a page of five rows as often as it is asked for."""
+
+    asked: ClassVar[list[tuple[str, dict[str, Any]]]]
+    answer: ClassVar[Any]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        self.asked.append((operation, arguments))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def pages(self, operation: str, **arguments: Any) -> Iterator[list[dict[str, Any]]]:
+        for _ in range(3):
+            self.asked.append((operation, dict(arguments)))
+            yield [{"a": number} for number in range(5)]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
+    class Own(FakeClient):
+        asked: ClassVar[list[tuple[str, dict[str, Any]]]] = []
+        answer: ClassVar[Any] = {}
+
+    monkeypatch.setattr(ctl_commands, "ControlClient", Own)
+    return Own
+
+
+def invoke(*arguments: str, text: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(cli, ["ctl", "--socket", "somewhere", *arguments], input=text)
+
+
+def leaves() -> Iterator[tuple[str, click.Command]]:
+    for name, command in commands().items():
+        if isinstance(command, click.Group):
+            for inner, leaf in command.commands.items():
+                yield f"{name}.{inner}", leaf
+        else:
+            yield name, command
+
+
+def test_every_operation_is_a_command_with_its_own_words() -> None:
+    found = dict(leaves())
+    assert set(found) == set(OPERATIONS)
+    for name, command in found.items():
+        operation = OPERATIONS[name]
+        assert command.help == operation.doc
+        taken = {parameter.name for parameter in command.params}
+        cursors = {each.name for each in operation.arguments if each.name == "after" and each.kind == list[str]}
+        assert {argument.name for argument in operation.arguments} - cursors <= taken, name
+        for argument in operation.arguments:
+            for parameter in command.params:
+                if parameter.name == argument.name:
+                    assert parameter.required == argument.required, (name, argument.name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["status"], {}),
+        (["clients", "show", "a"], {"client_id": "a"}),
+        (["clients", "subscribe", "a", "t/#", "--qos", "1"], {"client_id": "a", "filter": "t/#", "qos": 1}),
+        (["clients", "subscribe", "a", "t/#"], {"client_id": "a", "filter": "t/#"}),
+        (["publish", "t"], {"topic": "t", "retain": False}),
+        (["publish", "t", "x", "--retain"], {"topic": "t", "payload": b"x", "retain": True}),
+        (["publish", "t", "-"], {"topic": "t", "payload": b"in\n", "retain": False}),
+        (["publish", "t", "", "--expiry", "5"], {"topic": "t", "payload": b"", "retain": False, "expiry": 5}),
+        (
+            ["publish", "t", "--user-property", "a=b", "--user-property", "c=d=e"],
+            {"topic": "t", "retain": False, "user_properties": {"a": "b", "c": "d=e"}},
+        ),
+        (["plugins", "enable", "x"], {"name": "x"}),
+        (["plugins", "enable", "x", "a=1", "b="], {"name": "x", "settings": {"a": "1", "b": ""}}),
+        (["plugins", "call", "x", "y", "a=1"], {"name": "x", "command": "y", "arguments": {"a": "1"}}),
+        (["bans", "add", "address", "::1", "--seconds", "1.5"], {"kind": "address", "who": "::1", "seconds": 1.5}),
+        (["log", "level"], {}),
+        (["log", "level", "info"], {"level": "info"}),
+        (["trace", "start", "--topic", "a", "--topic", "b"], {"topic": ["a", "b"]}),
+        (["trace", "start"], {}),
+    ],
+)
+def test_what_is_asked(arguments: list[str], asked: dict[str, Any], fake: type[FakeClient]) -> None:
+    result = invoke(*arguments, text="in\n")
+    assert result.exit_code == 0, result.output
+    ((_, given),) = fake.asked
+    assert given == asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["clients", "list"], {}),
+        (["clients", "list", "--prefix", "a", "--after", "b"], {"prefix": "a", "after": "b"}),
+        (["sessions", "list", "--connected"], {"connected": True}),
+        (["sessions", "list", "--disconnected"], {"connected": False}),
+        (["subscriptions", "list", "--client-id", "a"], {"client_id": "a"}),
+        (["hooks", "list", "--after", "3"], {"after": 3}),
+    ],
+)
+def test_listings(arguments: list[str], asked: dict[str, Any], fake: type[FakeClient]) -> None:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    assert [given for _, given in fake.asked] == [asked] * 3
+    assert len(result.output.splitlines()) == 15
+
+
+@pytest.mark.parametrize(("limit", "pages"), [(1, 1), (4, 1), (5, 1), (6, 2), (15, 3), (99, 3)])
+def test_a_limit_ends_the_asking(limit: int, pages: int, fake: type[FakeClient]) -> None:
+    result = invoke("clients", "list", "--limit", str(limit), "--json")
+    assert [given for _, given in fake.asked] == [{"limit": limit}] * pages
+    assert len(result.output.splitlines()) == min(limit, 15)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ControlError("not_found", "not there"), 1),
+        (ControlError("refused", "no"), 1),
+        (ControlError("failed", "crashed"), 1),
+        (ControlError("too_large", "much"), 1),
+        (ControlError("unwelcome", "full"), 1),
+        (ControlError("bad_request", "what?"), 2),
+        (NoBroker("gone"), 3),
+    ],
+)
+def test_exit_codes(error: Exception, code: int, fake: type[FakeClient]) -> None:
+    fake.answer = error
+    result = invoke("status")
+    assert (result.exit_code, result.output) == (code, f"trunkline: {error}\n")
+
+
+def test_a_payload_to_a_file_and_to_standard_output(fake: type[FakeClient], tmp_path: Path) -> None:
+    fake.answer = {"payload": b"\x00\xff", "topic": "t"}
+    assert invoke("retained", "show", "t", "--payload", "-").stdout_bytes == b"\x00\xff"
+    assert invoke("retained", "show", "t", "--payload", str(tmp_path / "x")).stdout_bytes == b""
+    assert (tmp_path / "x").read_bytes() == b"\x00\xff"
+    result = invoke("retained", "show", "t", "--payload", str(tmp_path / "no" / "x"))
+    assert result.exit_code == 1
+    assert "No such file" in result.output
+
+
+def test_the_usual_place_is_looked_at(fake: type[FakeClient], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    result = CliRunner().invoke(cli, ["ctl", "--node", "nobodys", "status"])
+    assert (result.exit_code, "no broker 'nobodys' runs here" in result.output) == (3, True)
+    (tmp_path / "trunkline").mkdir()
+    (tmp_path / "trunkline" / "nobodys.sock").touch()
+    assert CliRunner().invoke(cli, ["ctl", "--node", "nobodys", "status"]).exit_code == 0
