@@ -15,7 +15,7 @@ import trio
 from pydantic import SecretStr, model_validator
 
 from trunkline.broker.units import Duration, Secret, Size, Text, TopicFilter, Whole
-from trunkline.hooks.points import POINTS, Decide, Point, Transform, find
+from trunkline.hooks.points import POINTS, Point, find
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
 from trunkline.plugins import Context, setting
@@ -24,8 +24,7 @@ from trunkline.plugins.shipped.outbox import Outbox
 from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter, PayloadForm
 
 #: Where others change a value, look at what they made of it; where they decide, look before that ends the chain.
-_LAST: Final = -1_000_000
-_FIRST: Final = 1_000
+_PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000}
 #: Failures in a row that are an alarm.
 _ALARMING: Final = 3
 #: Statuses of the 400s that may be others next time.
@@ -110,8 +109,7 @@ class Webhook:
 
     def start(self) -> None:
         for point in dict.fromkeys(point for name in self._settings.events for point in _points(name)):
-            priority = _FIRST if isinstance(point, Decide) else _LAST if isinstance(point, Transform) else 0
-            self._context.hooks.add(point, self._observer(point), priority=priority)
+            self._context.hooks.add(point, self._observer(point), priority=_PRIORITIES.get(point.kind, 0))
 
     def _queued(self) -> int:
         return len(self._outbox) + len(self._batch)

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import socket
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -170,7 +171,7 @@ async def test_the_waits_grow_and_are_not_all_alike(monkeypatch: pytest.MonkeyPa
         wire = await here.client("c")
         await trio.sleep(120)
         await wire.ping()
-    waits = [after - before for before, after in zip(moments, moments[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(moments)]
     for wait, most in zip(waits, (1, 2, 4, 8, 16, 16, 16), strict=False):
         assert most / 2 <= wait <= most
     assert waits[7] == pytest.approx(16, abs=0.01)  # asked for 20, and 16 is the most

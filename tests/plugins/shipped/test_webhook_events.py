@@ -43,7 +43,10 @@ VALUES: dict[str, object] = {
 }
 
 
-def told(point: str | Point, writer: EventWriter = EventWriter(), **changed: object) -> dict[str, Any]:
+PLAIN = EventWriter()
+
+
+def told(point: str | Point, writer: EventWriter = PLAIN, **changed: object) -> dict[str, Any]:
     found = find(point) if isinstance(point, str) else point
     values = tuple({**VALUES, **changed}[name] for name in found.arguments)
     content = json.loads(writer.write(found, values, "node1", 2000.75))
