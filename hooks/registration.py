@@ -84,9 +84,9 @@ def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...])
     try:
         signature.bind(*point.arguments, *args)
     except TypeError as error:
+        count = f"{len(point.arguments)} argument" + ("" if len(point.arguments) == 1 else "s")
         raise HookError(
-            f"{point} calls back with these {len(point.arguments)} arguments{extra}, "
-            f"but {describe(callback)} takes {signature}: {error}"
+            f"{point} calls back with {count}{extra}, but {describe(callback)} takes {signature}: {error}"
         ) from None
     for position, name in enumerate(signature.parameters):
         if name in point.arguments and position < len(point.arguments) and point.arguments[position] != name:

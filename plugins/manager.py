@@ -135,7 +135,7 @@ class Plugins:
             PluginError: it runs already, is not installed, or cannot start. The broker goes on without it.
         """
         async with self._lock:
-            await self._enable(name, settings, factory, fresh=False)
+            await self._enable(name, settings, factory)
 
     async def disable(self, name: str) -> None:
         """Stop a plugin: its hooks go at once, its tasks are cancelled and awaited.
@@ -147,15 +147,18 @@ class Plugins:
             await self._stop(self._entry(name))
 
     async def reload(self, name: str, settings: Settings | None = None) -> None:
-        """Stop a plugin, import its module anew and start it, with other settings if some are given.
+        """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given.
 
         Raises:
-            PluginError: there is none of this name, or it cannot start again; then it is stopped.
+            PluginError: there is none of this name, or it cannot be imported, and everything goes on as it was; or it
+                cannot start again, and is stopped.
         """
         async with self._lock:
             entry = self._entry(name)
+            if entry.factory is None:
+                settings_of(load(name, fresh=True))
             await self._stop(entry)
-            await self._enable(name, settings or entry.settings, entry.factory, fresh=True)
+            await self._enable(name, settings or entry.settings, entry.factory)
 
     def call(self, name: str, command: str, arguments: dict[str, Any]) -> object:
         """Run a command that a plugin offers.
@@ -218,7 +221,7 @@ class Plugins:
             raise PluginError([f"no plugin {name!r} was started; started were {known}"])
         return entry
 
-    async def _enable(self, name: str, settings: Settings | None, factory: Factory | None, *, fresh: bool) -> None:
+    async def _enable(self, name: str, settings: Settings | None, factory: Factory | None) -> None:
         check_name(name)
         entry = self._entries.setdefault(name, _Entry(name))
         if entry.status in (Status.RUNNING, Status.STARTING):
@@ -229,7 +232,7 @@ class Plugins:
         self._unguard(entry)
         try:
             entry.factory = factory
-            made = factory or load(name, fresh=fresh)
+            made = factory or load(name)
             model = settings_of(made)
             if settings is None:
                 settings = model()

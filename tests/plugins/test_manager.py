@@ -1,7 +1,9 @@
 """The life of a plugin: it starts, crashes, comes back, gives up, and leaves nothing behind."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -344,6 +346,31 @@ async def test_reload_keeps_the_settings_or_takes_new_ones() -> None:
         await plugins.reload("diary", Notes(word="two"))
         assert [book.pages[0] for book in books] == ["made diary one", "made diary one", "made diary two"]
         assert books[1].pages[-1] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("import not_there", "No module named 'not_there'"), ("def plugin(): ...", "must be called with one argument")],
+)
+async def test_reload_of_what_cannot_be_imported_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    file, information = tmp_path / "late.py", tmp_path / "late-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[trunkline.plugins]\nlate = late:plugin\n")
+    file.write_text("def plugin(context): context.hooks.add('client.connected', lambda client: None)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "late", raising=False)
+    async with room() as here:
+        await here.node.plugins.enable("late")
+        before = row(here, "late")
+        file.write_text(source)
+        with pytest.raises(PluginError, match=words):
+            await here.node.plugins.reload("late")
+        assert row(here, "late") == before
+        assert len(here.node.hooks.listing("client.connected")) == 1
+    monkeypatch.delitem(sys.modules, "late", raising=False)
 
 
 async def test_requests_that_make_no_sense() -> None:
