@@ -103,3 +103,17 @@ def test_warnings_are_logged(written: Callable[[], str]) -> None:
     text = written()
     assert " WARNING py.warnings: " in text
     assert "old way" in text
+
+
+def test_the_level_until_the_next_configuration(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(level="warning"))
+    assert logs.level() == "warning"
+    logs.set_level("debug")
+    assert logs.level() == "debug"
+    logger.debug("small")
+    logging.getLogger("elsewhere").info("not ours")
+    logs.set_level("error")
+    logger.warning("large")
+    logs.configure(LogSettings(level="warning"))
+    assert logs.level() == "warning"
+    assert [line.rpartition(" ")[2] for line in written().splitlines()] == ["small"]
