@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from trunkline.actors import Actor
+from trunkline.actors import Actor, Shutdown
 from trunkline.broker.access import Undecided
 from trunkline.broker.pubsub import BurstTo, RemoveRoutes, Subscribed, Subscriber, Unsubscribed
 from trunkline.broker.session import mail, reauthentication, will
@@ -544,7 +544,7 @@ class SessionActor(Actor["mail.ToSession"]):
                 self.channel.cast(mail.Close(b""))
             self._on_end(self)
             self._services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
-        if reason is not None:
+        if reason is not None and not isinstance(reason, Shutdown):  # nothing else will tell of what is lost
             self._give_up()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {

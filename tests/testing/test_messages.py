@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from tests.wire import Wire
 from trunkline import testing
 from trunkline.hooks import ClientInfo, Deny, Hooks
 from trunkline.testing.messages import HISTORY, Published
@@ -316,3 +317,27 @@ async def test_messages_are_kept_when_the_broker_restarts() -> None:
         here.broker.publish("t", "after")
         assert [message.payload for message in here.broker.messages] == [b"before", b"after"]
         assert here.broker.messages[0].time < here.broker.messages[1].time
+
+
+async def test_the_fate_of_a_message_goes_on_when_the_broker_restarts() -> None:
+    async with watched() as here:
+        a = await here.stay("a")
+        await a.subscribe("t")
+        here.broker.publish("t", "1", qos=1)
+        await a.expect_publish("t", b"1", qos=1)
+        await a.disconnect()
+        here.broker.publish("t", "2", qos=1)
+        await trio.testing.wait_all_tasks_blocked()
+        await here.broker.restart()
+        before, later = here.broker.messages
+        assert (str(before.fate("a")), str(later.fate("a"))) == ("routed, delivered", "routed, queued")
+        again = Wire(here.broker.connect())
+        await again.connect("a", clean=False, properties=raw.session_expiry(1000))
+        await again.take_publish("t", b"1", qos=1)
+        await again.take_publish("t", b"2", qos=1)
+        await again.ping()
+        assert str(before.fate("a")) == "routed, delivered, delivered, acked, completed"
+        assert str(later.fate("a")) == "routed, queued, delivered, acked, completed"
+        await again.abort()
+        await here.broker.restart(keep_sessions=False)
+        assert len(here.broker.messages) == 2
