@@ -12,6 +12,7 @@ from trunkline.broker.config import Config, ConfigError, Loaded, Override, load_
 from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
 from trunkline.management.config_view import as_json, as_toml
 from trunkline.management.ctl import ctl
+from trunkline.management.journal_commands import journal
 from trunkline.management.plugin_commands import plugins
 
 #: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its argument,
@@ -36,6 +37,7 @@ def cli() -> None:
 
 cli.add_command(plugins)
 cli.add_command(ctl)
+cli.add_command(journal)
 
 
 @cli.command()

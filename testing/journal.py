@@ -45,10 +45,15 @@ class Recording:
         """
         self._calls = calls
         self._links = links
-        self._file: FileIO | None = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
+        file = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
+        try:
+            file.write(pack_header(Header(wall, __version__)))
+        except BaseException:
+            file.close()
+            raise
+        self._file: FileIO | None = file
         self._began = trio.current_time()
         self._error: OSError | None = None
-        self._file.write(pack_header(Header(wall, __version__)))
         for link in links:
             self._write(Opened(0.0, link.number, link.client_id, link.version or 0, link.peer, whole=False))
         links.recorders.append(self)
