@@ -76,6 +76,12 @@ def test_hook(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_plugin() -> None:
+    command = [sys.executable, "examples/plugin.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "too many: 1\n"
+
+
 def test_virtual_time() -> None:
     command = [sys.executable, "examples/virtual_time.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)

@@ -23,6 +23,7 @@ TESTED_IN: dict[str, str] = {
     "hooks/registration.py": "hooks/test_chain.py",
     "plugins/running.py": "plugins/test_manager.py",
     "management/journal_commands.py": "management/test_journal_view.py",
+    "plugins/errors.py": "plugins/test_finding.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
     "testing/links.py": "testing/test_faults.py",

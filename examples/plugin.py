@@ -1,0 +1,54 @@
+"""A plugin with settings, a hook, a task and a figure of its own, tried in a broker in this process."""
+
+from collections import Counter
+from functools import partial
+
+import trio
+from paho.mqtt import publish
+
+import trunkline.testing
+from trunkline.broker.units import Duration, Whole
+from trunkline.hooks import ClientInfo, Deny
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
+from trunkline.plugins import Context, Settings, hook, setting
+
+
+class QuietSettings(Settings):
+    limit: Whole = setting(100, "What a client may publish within `period`.", "messages", ge=1)
+    period: Duration = setting(60.0, "The time in which messages are counted.", "seconds", gt=0)
+
+
+class Quiet:
+    """Refuses messages of clients that talk too much."""
+
+    def __init__(self, context: Context[QuietSettings]) -> None:
+        self.settings = context.settings
+        self.counts = Counter[str]()
+        self.refused = context.counter("refused", "Messages that were too many.")
+
+    @hook("message.publish")
+    def count(self, client: ClientInfo, message: Message) -> Deny | None:
+        self.counts[client.client_id] += 1
+        if self.counts[client.client_id] <= self.settings.limit:
+            return None
+        self.refused.add()
+        return Deny(Reason.QUOTA_EXCEEDED, "please be quiet")
+
+    async def run(self) -> None:
+        while True:
+            await trio.sleep(self.settings.period)
+            self.counts.clear()
+
+
+async def main() -> None:
+    async with trunkline.testing.broker() as broker:
+        await broker.plugins.enable("quiet", QuietSettings(limit=2), Quiet)
+        messages = [("news", word, 1, False) for word in ("one", "two", "three")]
+        send = partial(publish.multiple, messages, hostname=broker.host, port=broker.port)
+        await trio.to_thread.run_sync(send)
+        print("too many:", (await broker.metrics())["plugins.quiet.refused"])
+
+
+if __name__ == "__main__":
+    trio.run(main)
