@@ -28,7 +28,7 @@ def test_a_configuration_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ConfigError) as raised:
-        Config.from_mapping({"plugins": {plugin: {}}})
+        Config.from_mapping({"plugins": {plugin: {"url": "http://h/"} if plugin == "webhook" else {}}})
     assert f"settings: plugins.{plugin}: needs {library}: pip install trunkline[{extra}]" in str(raised.value)
 
 
