@@ -542,6 +542,14 @@ async def test_of_a_traced_subscriber_only_its_own_fates_are_kept() -> None:
         assert life(here, "b") == "did not go there"
 
 
+async def test_what_is_not_traced_is_not_kept_when_it_is_dropped_either() -> None:
+    async with traced(topics=("other",)) as here:
+        here.node.hooks.add("message.publish", lambda client, message: DROP)
+        p = await here.client("p")
+        await p.publish("t", b"x", qos=1)
+        assert len(here.node.fates) == 0
+
+
 async def test_nothing_is_registered_while_nobody_traces() -> None:
     async with room() as here:
 
