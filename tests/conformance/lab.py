@@ -163,7 +163,7 @@ async def laboratory(**settings: dict[str, object]) -> AsyncIterator[Lab]:
         from trunkline import testing
 
         with nothing_crashes():
-            async with testing.broker(**settings) as broker, _lab(broker.host, broker.port) as lab:
+            async with testing.broker(history=0, **settings) as broker, _lab(broker.host, broker.port) as lab:
                 yield lab
 
 

@@ -50,7 +50,7 @@ async def room(**settings: dict[str, object]) -> AsyncIterator[Room]:
     from trunkline import testing
 
     with nothing_crashes():
-        async with testing.broker(**settings) as broker:
+        async with testing.broker(history=0, **settings) as broker:
             opened = Room(broker)
             try:
                 yield opened

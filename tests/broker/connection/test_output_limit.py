@@ -10,7 +10,7 @@ from trunkline.broker.connection.connection import OUTPUT_LIMIT
 
 
 async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) -> None:
-    async with testing.broker() as b:
+    async with testing.broker(history=0) as b:
         # what is sent here waits until it is read: the smallest socket that there could be
         theirs, ours = lockstep_stream_pair()
         b.node._inside.admit_stream(theirs)  # pyright: ignore[reportPrivateUsage]

@@ -94,6 +94,8 @@ async def outcome(seed: int, version: int, window: int, *, hooked: bool, acknowl
         here.broker.hooks.add("client.check_acl", refuse)
         if hooked:
             listen(here, heard)
+        else:
+            assert not here.broker.hooks.message_routed, "somebody wants to see every message by itself"
         wires = {name: await here.client(name, version) for name, (_, _, version) in subscribers.items()}
         for name, (topic_filter, qos, _) in subscribers.items():
             await wires[name].subscribe((topic_filter, qos))
