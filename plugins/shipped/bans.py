@@ -1,8 +1,8 @@
 """Keeps clients out: by client id, user name, address or network, for a time or for good. Whoever is connected and banned
 is disconnected.
 
-A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). All of it is kept in memory:
-it holds until the plugin stops; what the configuration bans is there again at the next start.
+A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the broker's
+memory: they outlive the plugin, and end with the broker.
 """
 
 from collections import OrderedDict, deque
@@ -21,7 +21,7 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.exchange import Exchange
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, Settings, Table, hook, setting
-from trunkline.plugins.shipped.ban_list import Ban, BanList, ListFull, normal_form
+from trunkline.plugins.shipped.ban_list import Ban, BanList, Kind, ListFull, normal_form
 
 #: Before any password is looked at.
 FIRST: Final = 10_000
@@ -79,6 +79,10 @@ class Bans:
     def __init__(self, context: Context[BansSettings]) -> None:
         self._context = context
         self._list = BanList(context.settings.max_bans)
+        #: The bans that others than the configuration made, as plain values: an earlier run may have left some.
+        self._kept: dict[tuple[Kind, str], tuple[Kind, str, str, str, float, float]] = context.kept.setdefault(
+            "bans", {}
+        )
         self._timers = dict[Ban, Callable[[], None]]()
         self._flapping = context.settings.flapping_detect
         self._departures: OrderedDict[str, deque[float]] = OrderedDict()
@@ -92,9 +96,19 @@ class Bans:
         context.command("remove", self.remove)
 
     def start(self) -> None:
+        now = self._context.wall
         for entry in self._context.settings.bans:
             kind, who = normal_form(entry.kind, entry.who)
-            self._ban(Ban(kind, who, entry.reason, "config", self._context.wall))
+            self._ban(Ban(kind, who, entry.reason, "config", now))
+        earlier = list(self._kept.values())
+        self._kept.clear()
+        for fields in earlier:
+            ban = Ban(*fields)
+            if ban.until > now and self._list.get(ban.kind, ban.who) is None:
+                try:
+                    self._ban(ban)
+                except ListFull as error:
+                    self._context.logger.warning("%s; no longer banned: %s %s", error, ban.kind, ban.who)
 
     # Commands
 
@@ -166,6 +180,8 @@ class Bans:
         """
         old = self._list.get(ban.kind, ban.who)
         self._list.add(ban)
+        if ban.by != "config":
+            self._kept[ban.kind, ban.who] = (ban.kind, ban.who, ban.reason, ban.by, ban.at, ban.until)
         if old is not None:
             self._forget_timer(old)
         if ban.until < inf:
@@ -178,6 +194,7 @@ class Bans:
 
     def _lift(self, ban: Ban) -> None:
         self._list.remove(ban.kind, ban.who)
+        self._kept.pop((ban.kind, ban.who), None)
         self._forget_timer(ban)
         self._context.clear_alarm("full")
 

@@ -79,22 +79,23 @@ class JsonSchema:
         self._texts[name] = file, text, content
         return content
 
-    def _checked(self, content: Any, name: str) -> Any:
+    def _checked(self, schema: Any, name: str) -> Any:
         """The kind of validator that a schema asks for; None when it does not ask."""
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
 
         file, text, _ = self._texts[name]
+        content: object = schema
         if not isinstance(content, dict | bool):
             raise SchemaProblem(f"{file}, line 1: a schema is an object, true or false")
-        fields = dict[str, Any]() if isinstance(content, bool) else cast("dict[str, Any]", content)
+        fields = dict[str, object]() if isinstance(content, bool) else cast("dict[str, object]", content)
         find: Any = validator_for
         kind = find(fields, default=None) if "$schema" in fields else None
         if "$schema" in fields and kind is None:
             raise SchemaProblem(f"{file}, line {line_of(text, ['$schema'])}: {fields['$schema']!r} is no known $schema")
         try:
-            (kind or Draft202012Validator).check_schema(content)
+            (kind or Draft202012Validator).check_schema(schema)
         except SchemaError as error:
             path = list(error.absolute_path)
             place = "/".join(map(str, path)) or "the schema"

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.config import ConfigError
+from trunkline.broker.config import Config, ConfigError
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.exchange import Exchange, Success
 
@@ -186,6 +186,36 @@ async def test_the_list_comes_in_pages() -> None:
         assert seen == [f"c{number:02}" for number in range(25)]
         (row,) = call(here, "show", kind="client_id", who="c07")
         assert row["by"] == "command"
+
+
+async def test_bans_outlive_the_plugin(autojump_clock: MockClock) -> None:
+    settings = {"bans": [{"kind": "client_id", "who": "configured"}], "max_bans": 4}
+    async with room(plugins={"bans": settings}) as here:
+        call(here, "add", kind="client_id", who="short", seconds="10")
+        call(here, "add", kind="client_id", who="long", seconds="100", reason="why")
+        call(here, "add", kind="address", who="10.0.0.0/8")
+        call(here, "remove", kind="client_id", who="configured")
+        before = {row["who"]: row for row in call(here, "list")}
+        await here.node.plugins.disable("bans")
+        await trio.sleep(20)
+        await here.node.plugins.reload("bans")
+        after = {row["who"]: row for row in call(here, "list")}
+        assert set(after) == {"long", "10.0.0.0/8", "configured"}
+        assert after["long"] == before["long"]
+        await trio.sleep(81)
+        assert {row["who"] for row in call(here, "list")} == {"10.0.0.0/8", "configured"}
+        call(here, "remove", kind="address", who="10.0.0.0/8")
+        await here.node.plugins.reload("bans")
+        assert [row["who"] for row in call(here, "list")] == ["configured"]
+
+
+async def test_bans_for_which_there_is_no_room_any_more() -> None:
+    async with room(plugins={"bans": {}}) as here:
+        for who in ("a", "b", "c"):
+            call(here, "add", kind="client_id", who=who)
+        smaller = Config.from_mapping({"plugins": {"bans": {"max_bans": 2}}}).plugins["bans"]
+        await here.node.plugins.reload("bans", smaller)
+        assert [row["who"] for row in call(here, "list")] == ["a", "b"]
 
 
 FLAPPING = {"enable": True, "max_count": 2, "window_time": 60, "ban_time": 300}
