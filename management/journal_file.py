@@ -6,6 +6,7 @@ thing that happened:
     [OPEN, seconds, connection, client id, version, address, port, from its beginning]
     [PACKET, seconds, connection, from the client, bytes, secrets left out]
     [CLOSE, seconds, connection, by whom, error]
+    [ENDING, seconds, gracefully, with sessions kept, with retained messages kept]
 
 Seconds count from the header's `started`. The last value may be cut off.
 """
@@ -31,6 +32,7 @@ VERSION: Final = 1
 OPEN: Final = 0
 PACKET: Final = 1
 CLOSE: Final = 2
+ENDING: Final = 3
 
 #: Bytes of an entry: the largest packet that there can be, and what stands around it.
 _LARGEST: Final = 268_435_460 + 1024
@@ -76,7 +78,19 @@ class Closed:
     error: str
 
 
-Entry: TypeAlias = Opened | Passed | Closed
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The broker is about to end. If connections come after that, it came back."""
+
+    at: float
+    #: It says goodbye.
+    graceful: bool
+    #: What it comes back with.
+    keeps_sessions: bool
+    keeps_retained: bool
+
+
+Entry: TypeAlias = Opened | Passed | Closed | Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,8 @@ def pack_entry(entry: Entry) -> bytes:
         return _pack([PACKET, entry.at, entry.connection, entry.from_client, entry.data, entry.masked])
     if isinstance(entry, Closed):
         return _pack([CLOSE, entry.at, entry.connection, entry.by, entry.error])
+    if isinstance(entry, Ending):
+        return _pack([ENDING, entry.at, entry.graceful, entry.keeps_sessions, entry.keeps_retained])
     address, port = entry.peer if entry.peer is not None else ("", 0)
     return _pack([OPEN, entry.at, entry.connection, entry.client_id, entry.version, address, port, entry.whole])
 
@@ -162,5 +178,7 @@ def _entry(value: object) -> Entry | None:
             return Passed(at, connection, from_client, data, masked)
         case [2, float(at), int(connection), str(by), str(error)]:
             return Closed(at, connection, by, error)
+        case [3, float(at), bool(graceful), bool(keeps_sessions), bool(keeps_retained)]:
+            return Ending(at, graceful, keeps_sessions, keeps_retained)
         case _:
             return None

@@ -6,7 +6,7 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trunkline.management.journal_file import Closed, Journal, Opened, Passed
+from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.packets import (
     TYPE_OF,
@@ -111,7 +111,12 @@ def reason_name(code: int) -> str:
 
 def describe(packet: Packet) -> str:
     """A packet in a line."""
-    found = fields(packet)
+    return line(fields(packet))
+
+
+def line(found: dict[str, Any]) -> str:
+    """What `fields` gave, in a line."""
+    found = dict(found)
     return " ".join([found.pop("type"), *(word for name, value in found.items() for word in _words(name, value))])
 
 
@@ -198,6 +203,9 @@ def rows(journal: Journal, client: str | None = None) -> Iterator[tuple[Entry, s
         if isinstance(entry, Opened):
             version = Version(entry.version) if entry.version else None
             conversations[entry.connection] = Conversation(entry.client_id, version)
+        if isinstance(entry, Ending):
+            yield entry, "", None
+            continue
         conversation = conversations.setdefault(entry.connection, Conversation())
         packet = conversation.read(entry) if isinstance(entry, Passed) else None
         name = names.get(entry.connection, "")
@@ -219,7 +227,7 @@ def client_ids(journal: Journal) -> dict[int, str]:
 def as_text(journal: Journal, client: str | None = None) -> Iterator[str]:
     """Lines: seconds since the beginning, connection, client, direction, packet."""
     for entry, name, packet in rows(journal, client):
-        who = f"#{entry.connection} {_quoted(name) if name else '?'}"
+        who = "" if isinstance(entry, Ending) else f"#{entry.connection} {_quoted(name) if name else '?'}"
         yield f"{entry.at:12.6f}  {who:<16} {_event(entry, packet)}"
 
 
@@ -228,11 +236,19 @@ def _event(entry: Entry, packet: Packet | None) -> str:
         case Opened():
             where = "in process" if entry.peer is None else f"from {entry.peer[0]}:{entry.peer[1]}"
             return f"== opened {where}" if entry.whole else f"== there already, {where}"
+        case Ending():
+            return _end(entry)
         case Closed():
             return f"== closed by the {entry.by}" + (f": {entry.error}" if entry.error else "")
         case Passed():
             arrow = "->" if entry.from_client else "<-"
             return f"{arrow} {describe(packet) if packet is not None else _unread(entry)}"
+
+
+def _end(entry: Ending) -> str:
+    kept = ["its sessions"] * entry.keeps_sessions + ["its retained messages"] * entry.keeps_retained
+    how = "says goodbye" if entry.graceful else "is killed"
+    return f"== the broker {how}, and keeps {' and '.join(kept) or 'nothing'}"
 
 
 def _unread(entry: Passed) -> str:
@@ -247,8 +263,12 @@ def as_records(journal: Journal, client: str | None = None) -> Iterator[dict[str
     for entry, name, packet in rows(journal, client):
         moment = datetime.fromtimestamp(journal.header.started + entry.at, UTC)
         record: dict[str, Any] = {"at": entry.at, "time": moment.isoformat(timespec="microseconds")}
-        record |= {"connection": entry.connection, "client": name}
+        if not isinstance(entry, Ending):
+            record |= {"connection": entry.connection, "client": name}
         match entry:
+            case Ending():
+                record |= {"event": "ending", "graceful": entry.graceful}
+                record |= {"keeps_sessions": entry.keeps_sessions, "keeps_retained": entry.keeps_retained}
             case Opened():
                 peer = None if entry.peer is None else f"{entry.peer[0]}:{entry.peer[1]}"
                 record |= {"event": "opened", "peer": peer, "whole": entry.whole}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline import __version__
-from trunkline.management.journal_file import Closed, Header, Opened, Passed, pack_entry, pack_header
+from trunkline.management.journal_file import Closed, Ending, Header, Opened, Passed, pack_entry, pack_header
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Auth, Connect, PacketType
 from trunkline.mqtt.versions import Version
@@ -96,6 +96,9 @@ class Recording:
 
     def closed(self, link: Link, by: str, error: str) -> None:
         self._write(Closed(self._now, link.number, by, error))
+
+    def ending(self, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None:
+        self._write(Ending(self._now, graceful, keeps_sessions, keeps_retained))
 
     @property
     def _now(self) -> float:

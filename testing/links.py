@@ -78,6 +78,7 @@ class Recorder(Protocol):
     def opened(self, link: Link) -> None: ...
     def passed(self, link: Link, packet: Packet) -> None: ...
     def closed(self, link: Link, by: str, error: str) -> None: ...
+    def ending(self, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None: ...
     def end(self) -> None:
         """Nothing will come any more."""
         ...
@@ -127,18 +128,22 @@ class Links:
         for link in self:
             link.update()
 
-    def freeze(self) -> None:
-        """Nothing more is read of what clients send."""
+    def freeze(self, *, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None:
+        """The broker is about to end, and is to come back. Nothing more is read of what clients send."""
+        for recorder in self.recorders:
+            recorder.ending(graceful, keeps_sessions, keeps_retained)
         for link in self:
             link.from_client.stopped = True
 
     def cut(self) -> None:
         """End all connections without a word."""
         for link in self:
-            link.reset()
+            link.reset("broker")
 
     def end(self) -> None:
-        """Nothing is wanted any more: what the broker has done with, and was kept, is closed."""
+        """The broker is about to end for good, and what it has done with, and was kept, is closed."""
+        for recorder in self.recorders:
+            recorder.ending(True, False, False)
         self.faults.clear()
         self.rules.clear()
         self.meters.clear()
@@ -393,12 +398,12 @@ class Link:
         self.to_client.put(_FINISH)
         self.to_client.release()
 
-    def reset(self) -> None:
+    def reset(self, by: str = "fault") -> None:
         """End it without a word."""
         if self._kept:
             self._let_go()
         elif not self.over:
-            self._note_end("fault", "reset")
+            self._note_end(by, "reset")
             self.over = True
             self.inner.reset()
 

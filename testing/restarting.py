@@ -157,7 +157,7 @@ class Lives:
             node, kept = self.node, list[Kept]()
 
             async def last_act() -> None:
-                self._links.freeze()
+                self._links.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
                 if graceful:
                     await node.close_doors()
                 else:

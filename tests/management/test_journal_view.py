@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from tests.conformance import raw
 from trunkline.management.cli import cli
-from trunkline.management.journal_file import Closed, Entry, Header, Opened, Passed, pack_entry, pack_header
+from trunkline.management.journal_file import Closed, Ending, Entry, Header, Opened, Passed, pack_entry, pack_header
 from trunkline.management.journal_view import describe
 from trunkline.mqtt.packets import (
     Auth,
@@ -53,6 +53,7 @@ def journal(tmp_path: Path) -> Path:
         Passed(2.0, 5, True, raw.packet(raw.PUBACK, b"\0"), masked=False),
         Closed(2.5, 5, "broker", ""),
         Closed(3600.0, 4, "client", "connection lost"),
+        Ending(3600.0, False, True, True),
     )
 
 
@@ -71,14 +72,15 @@ def test_a_line_for_each_thing_that_happened(journal: Path) -> None:
         "    2.000000  #5 ann           -> PUBACK that cannot be decoded: 40 01 00",
         "    2.500000  #5 ann           == closed by the broker",
         " 3600.000000  #4 old           == closed by the client: connection lost",
+        " 3600.000000                   == the broker is killed, and keeps its sessions and its retained messages",
     ]
 
 
 def test_one_client_alone(journal: Path) -> None:
     lines = show(journal, "--client", "old").output.splitlines()
-    assert len(lines) == 3
-    assert all("#4 old" in line for line in lines)
-    assert show(journal, "--client", "nobody").output == ""
+    assert len(lines) == 4
+    assert all("#4 old" in line for line in lines[:-1])
+    assert len(show(journal, "--client", "nobody").output.splitlines()) == 1
 
 
 def test_as_json(journal: Path) -> None:
@@ -111,7 +113,8 @@ def test_as_json(journal: Path) -> None:
     assert records[5]["payload"] == "hello"
     assert records[8]["type"] == "PUBACK"
     assert records[8]["data"] == "@\x01\x00"
-    assert records[-1]["by"] == "client"
+    assert records[-2]["by"] == "client"
+    assert records[-1]["event"] == "ending"
 
 
 @pytest.mark.parametrize(
