@@ -176,7 +176,8 @@ class Node:
         """
         self._security.load()
         async with trio.open_nursery() as nursery:
-            services = await nursery.start(self._serve)
+            with trio.CancelScope(shield=True):  # half started, there would be nobody to end it
+                services = await nursery.start(self._serve)
             task_status.started()
             try:
                 await trio.sleep_forever()

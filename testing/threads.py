@@ -5,6 +5,7 @@ Whatever touches the broker is done in its thread. Plain calls are short and blo
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -343,10 +344,11 @@ def in_thread(
         thread.started.result()
         yield ThreadBroker(thread)
     finally:
-        thread.stop()
-        thread.join()
-        if (error := thread.finished.exception()) is not None:
-            raise error
+        if not sys.is_finalizing():  # nobody has left the block, and threads don't run any more
+            thread.stop()
+            thread.join()
+            if (error := thread.finished.exception()) is not None:
+                raise error
 
 
 @asynccontextmanager
