@@ -194,7 +194,7 @@ class Plugins:
     def owner_of(self, callback: object) -> str:
         """The plugin that registered a callback; empty when none did."""
         for entry in self._entries.values():
-            if entry.current is not None and entry.current.owns(callback):
+            if callback is entry.guard or (entry.current is not None and entry.current.owns(callback)):
                 return entry.name
         return ""
 
@@ -244,7 +244,9 @@ class Plugins:
             await self._nursery.start(self._mind, entry, made, settings)
         except Exception as error:
             self._failed(entry, Status.FAILED, error)
-            raise PluginError([entry.problem]) from error
+            cause = _cause(error)
+            said = cause.problems if isinstance(cause, PluginError) else [f"{name} cannot start: {entry.problem}"]
+            raise PluginError(said) from error
         _logger.info("the plugin %s runs", name)
         self._host.clear_alarm(_alarm(name))
 
