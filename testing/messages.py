@@ -146,7 +146,7 @@ class History:
     ) -> None:
         """`wall` is the broker's time in seconds since the epoch. `describe` says in a few words how a client stands.
         A limit of 0 keeps nothing, and the broker runs as if there was no history."""
-        self._limit = limit
+        self.limit = limit
         self._describe = describe
         settings = TraceSettings(max_messages=max(1, limit), max_steps=_STEPS, payload_bytes=_PAYLOAD, max_bytes=_BYTES)
         self._fates = Fates(hooks, wall, settings)
@@ -164,7 +164,7 @@ class History:
         Raises:
             RuntimeError: nothing is kept.
         """
-        if not self._limit:
+        if not self.limit:
             raise RuntimeError("broker(history=0) keeps no messages")
         return [Published(record) for record in self._fates.records() if record.begun]
 
@@ -239,6 +239,11 @@ class Seeing:
 
     _inside: Inside
     _calls: Calls
+
+    @property
+    def history(self) -> int:
+        """How many messages are kept."""
+        return self._inside.history.limit
 
     @property
     def messages(self) -> list[Published]:

@@ -24,6 +24,7 @@ def told(broker: Face) -> str:
             _list("subscriptions", broker.subscriptions, _subscription),
             _list("retained messages", broker.retained, _retained),
             _list("alarms", broker.alarms, lambda alarm: f"{alarm.name}: {alarm.text}"),
+            _list("messages", broker.messages, lambda message: repr(message)[1:-1]) if broker.history else "",
         ]
     except Exception as error:  # noqa: BLE001 - the test's own failure matters more
         return f"the broker is gone: {error!r}"

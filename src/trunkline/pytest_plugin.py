@@ -104,11 +104,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def _running(
     item: pytest.Item, awaits: bool, settings: Mapping[str, Any]
 ) -> Generator[Broker | ThreadBroker, None, None]:
+    from trunkline.testing.messages import HISTORY
     from trunkline.testing.threads import in_thread
 
     sections = {**settings}
-    hooks = sections.pop("hooks", None)
-    with in_thread(sections, hooks) as opened:  # in trio, too, where `broker` would be the test's own
+    hooks, history = sections.pop("hooks", None), sections.pop("history", HISTORY)
+    with in_thread(sections, hooks, history) as opened:  # in trio, too, where `broker` would be the test's own
         _tell(item, opened)
         yield opened.awaitable if awaits else opened
 

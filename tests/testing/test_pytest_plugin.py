@@ -46,8 +46,9 @@ def test_the_next_one_has_a_broker_of_its_own(mqtt_broker):
     mqtt_broker.clock.advance(3600)
 
 def test_a_factory_makes_several(mqtt_broker_factory):
-    one, two = mqtt_broker_factory(), mqtt_broker_factory(mqtt={"max_qos": 1})
+    one, two = mqtt_broker_factory(), mqtt_broker_factory(mqtt={"max_qos": 1}, history=0)
     assert one.port != two.port
+    assert (one.history > 0, two.history) == (True, 0)
     assert two._inside.node.config.mqtt.max_qos == 1
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -28,7 +28,11 @@ async def test_it_says_who_is_there_and_what_waits() -> None:
             "  a/b: b'x'",
             "1 alarms",
             "  hot: it is",
+            "1 messages",
+            "  a/b b'x' QoS 1 RETAIN from the broker itself; 'here': delivered, 'away': queued",
         ]
+    async with testing.broker(history=0) as b:
+        assert told(b).splitlines()[-1] == "0 alarms"
 
 
 async def test_it_stays_short() -> None:
@@ -36,7 +40,8 @@ async def test_it_stays_short() -> None:
         for number in range(LINES + 5):
             b.publish(f"{number:02}", b"x" * 10 * WIDTH, retain=True)
         lines = told(b).splitlines()
-        assert len([line for line in lines if "b'x" in line]) == LINES
+        assert len([line for line in lines if ": b'x" in line]) == LINES
+        assert len([line for line in lines if " QoS 0" in line]) == LINES
         assert max(map(len, lines)) == WIDTH
 
 
