@@ -2,9 +2,11 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast, get_args, get_origin
 
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from trunkline.broker.config import Config, variable
@@ -61,10 +63,22 @@ def page() -> str:
             parts.append(_section("[plugins.NAME]", PluginSettings, ("plugins", "NAME")))
             for name in shipped():
                 parts.append(_section(f"[plugins.{name}]", settings_model(name), ("plugins", name), own=True))
+                for table, listed, model in tables_of(settings_model(name)):
+                    title = f"[[plugins.{name}.{table}]]" if listed else f"[plugins.{name}.{table}]"
+                    parts.append(_section(title, model, ("plugins", name, table)))
         else:
             model = type(cast("Section", getattr(Config(), section)))
             parts.append(_section(f"[{section}]", model, (section,)))
     return "\n".join(parts)
+
+
+def tables_of(model: type[Section]) -> Iterator[tuple[str, bool, type[Section]]]:
+    """The tables among the keys of a plugin's settings: the key, whether it is a list of them, and what they hold."""
+    for name, field in model.model_fields.items():
+        listed = get_origin(field.annotation) is tuple
+        inner = get_args(field.annotation)[0] if listed else field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield name, listed, inner
 
 
 def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bool = False) -> str:
@@ -76,10 +90,18 @@ def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bo
     for name, field in model.model_fields.items():
         if own and name in PluginSettings.model_fields:
             continue
-        default = field.get_default(call_default_factory=True)
-        shown = "" if default is None else f"`{json.dumps(default, default=lambda model: model.model_dump())}`"
-        lines.append(f"| `{name}` | {shown} | {_unit(field)} | {accepted(field)} | {field.description} |")
+        lines.append(f"| `{name}` | {_default(field)} | {_unit(field)} | {accepted(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
+
+
+def _default(field: FieldInfo) -> str:
+    """Empty where there is none, and for a table: its own keys tell."""
+    default: Any = field.get_default(call_default_factory=True)
+    if default is None or field.is_required() or isinstance(default, Section):
+        return ""
+    if isinstance(default, SecretStr):
+        default = default.get_secret_value()
+    return f"`{json.dumps(default, default=lambda model: model.model_dump())}`"
 
 
 def _words(model: type[Section]) -> str:

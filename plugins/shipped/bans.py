@@ -32,7 +32,7 @@ PAGE: Final = 1000
 class ConfiguredBan(Table):
     """One that holds for as long as the plugin runs."""
 
-    kind: Text = setting(..., "`client_id`, `username` or `address`.")
+    kind: Kind = setting(..., "What is banned.")
     who: Text = setting(..., 'Which one; for `address` also a CIDR block such as "10.0.0.0/8".')
     reason: Text = setting("", "Why, for those who read the list. Clients are not told.", max_length=200)
 

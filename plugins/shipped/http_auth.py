@@ -39,7 +39,7 @@ _FORBIDDEN: Final = Deny(text="the access service denies it")
 class Authenticate(RequestTemplate):
     """Who may connect."""
 
-    body: Mapping[str, Text] = setting(
+    body: Mapping[Text, Text] = setting(
         {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}, "The body's entries."
     )
     cache_ttl: Duration = setting(0.0, "How long an answer is remembered. 0 asks each time.", "seconds")
@@ -52,7 +52,7 @@ class Authenticate(RequestTemplate):
 class Authorize(RequestTemplate):
     """Who may publish and subscribe."""
 
-    body: Mapping[str, Text] = setting(
+    body: Mapping[Text, Text] = setting(
         {
             "clientid": "${clientid}",
             "username": "${username}",

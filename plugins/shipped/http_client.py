@@ -58,7 +58,7 @@ class HttpSettings(NeedsExtra):
     extra: ClassVar[str] = "http"
     libraries: ClassVar[tuple[str, ...]] = ("httpx",)
 
-    headers: Mapping[str, Secret] = setting({}, "Headers of every request, such as `Authorization`.")
+    headers: Mapping[Text, Secret] = setting({}, "Headers of every request, such as `Authorization`.")
     pool_size: Whole = setting(8, "Connections to the service.", "connections", ge=1, le=1000)
     connect_timeout: Duration = setting(5.0, "How long a connection may take to be made.", "seconds", gt=0)
     request_timeout: Duration = setting(

@@ -47,7 +47,7 @@ class RequestTemplate(Table):
     url: Url = setting("", "Where to ask. Path and query may hold `${clientid}` and the like. Empty: nobody is asked.")
     method: Literal["get", "post"] = setting("post", "With `get` the entries of `body` go into the query.")
     body_format: Literal["json", "form"] = setting("json", "How the body is written.")
-    body: Mapping[str, Text] = setting({}, "The body's entries.")
+    body: Mapping[Text, Text] = setting({}, "The body's entries.")
 
     @model_validator(mode="after")
     def _placeholders(self) -> Self:

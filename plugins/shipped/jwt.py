@@ -56,7 +56,7 @@ class JwtSettings(HttpSettings):
     issuer: Text = setting("", "What `iss` must say. Empty: anything.")
     audience: Text = setting("", "What `aud` must say, or hold. Empty: anything.")
     required_claims: tuple[Text, ...] = setting(("exp",), "Claims that a token must have.")
-    verify_claims: Mapping[str, Text] = setting(
+    verify_claims: Mapping[Text, Text] = setting(
         {}, "Claims and what they must say: `%c` is the client id, `%u` the user name that the client gave."
     )
     username_claim: Text = setting("sub", "The claim that says who the client is; its user name from then on.")

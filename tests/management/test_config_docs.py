@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from trunkline.broker.config import key_paths, load
-from trunkline.broker.settings import Listener
+from trunkline.broker.settings import Listener, PluginSettings
 from trunkline.management import config_docs
+from trunkline.plugins.finding import settings_model, shipped
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -18,10 +19,22 @@ def test_the_page_is_what_the_models_say() -> None:
 
 def test_every_key_is_on_it() -> None:
     page = config_docs.page()
-    keys = [path[-1] for path in key_paths() if path != ("listeners",)] + list(Listener.model_fields)
+    keys = [path[-1] for path in key_paths() if path != ("listeners",)]
+    models = [Listener, PluginSettings]
+    for plugin in shipped():
+        settings = settings_model(plugin)
+        keys += [key for key in settings.model_fields if key not in PluginSettings.model_fields]
+        models += [model for _, _, model in config_docs.tables_of(settings)]
+    keys += [key for model in models for key in model.model_fields]
     assert len(re.findall(r"^\| `\w+` \|", page, re.MULTILINE)) == len(keys)
     for key in keys:
         assert f"\n| `{key}` |" in page
+
+
+def test_tables_of_plugins_are_on_it() -> None:
+    page = config_docs.page()
+    assert "\n## `[plugins.http-auth.authenticate]`\n" in page
+    assert "\n## `[[plugins.validation.rules]]`\n" in page
 
 
 def test_its_example_is_a_configuration(tmp_path: Path) -> None:

@@ -274,7 +274,10 @@ async def test_a_full_list_is_an_alarm(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"bans": [{"kind": "name", "who": "x"}]}, r"bans\[0\]: 'name' cannot be banned"),
+        (
+            {"bans": [{"kind": "name", "who": "x"}]},
+            r'bans\[0\].kind: "name": accepted is "client_id" or "username" or "address"',
+        ),
         ({"bans": [{"kind": "address", "who": "x"}]}, r"bans\[0\]: 'x' is no address"),
         ({"bans": [{"kind": "username"}]}, r"bans\[0\].who: is missing"),
         (
