@@ -30,7 +30,9 @@ COLUMNS: Final = {
     "trace.fate": "client_id state reason deliveries steps",
 }
 #: Fields that hold seconds since the epoch.
-_MOMENTS: Final = frozenset({"connected_at", "created_at", "started_at", "published_at", "timestamp", "since", "until"})
+_MOMENTS: Final = frozenset(
+    {"at", "connected_at", "created_at", "started_at", "published_at", "timestamp", "since", "until"}
+)
 _MOMENT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -57,8 +59,9 @@ def print_result(name: str, result: Any, as_json: bool) -> None:
     """What an operation gives that is no listing."""
     if as_json:
         click.echo(json.dumps(_jsonable(result)))
-    elif isinstance(result, list) and result and all(isinstance(row, dict) for row in cast("list[object]", result)):
-        print_rows(name, [cast("list[dict[str, Any]]", result)], as_json)
+    elif isinstance(result, list) and all(isinstance(row, dict) for row in cast("list[object]", result)):
+        rows = cast("list[dict[str, Any]]", result)
+        print_rows(name, [rows] if rows else [], as_json)
     elif isinstance(result, dict):
         _print_pairs(cast("dict[str, Any]", result))
     else:
