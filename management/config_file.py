@@ -100,7 +100,7 @@ def _appended(text: str, section: tuple[str, ...], values: Mapping[str, object])
     """A new section comes last, where it parts no comment from what it is about."""
     table = tomlkit.document()
     for key, value in values.items():
-        table[key] = value
+        table[key] = _item(value)
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{gap}[{'.'.join(section)}]\n{tomlkit.dumps(table)}"
 
@@ -126,6 +126,16 @@ def _edited(text: str, section: tuple[str, ...], values: Mapping[str, object]) -
     about_next = [body.pop() for _ in range(len(body)) if body[-1][0] is None]
     for key, value in values.items():
         if key not in table or table[key] != value:
-            table[key] = value
+            table[key] = _item(value)
     body.extend(reversed(about_next))
     return tomlkit.dumps(document)
+
+
+def _item(value: object) -> object:
+    """Tables that are values stay on the line of their key."""
+    if not isinstance(value, dict):
+        return value
+    table = tomlkit.inline_table()
+    for key, inner in cast("Content", value).items():
+        table[key] = _item(inner)
+    return table

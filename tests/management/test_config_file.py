@@ -35,6 +35,8 @@ def test_comments_order_and_spaces_stay() -> None:
 
 def test_a_new_section_comes_last() -> None:
     assert with_keys(BEFORE, ("plugins", "bell"), {"tone": "c"}) == BEFORE + '\n[plugins.bell]\ntone = "c"\n'
+    text = with_keys("", GREETER, {"names": {"a/#": {"x": 1}}})
+    assert text == '[plugins.greeter]\nnames = {"a/#" = {x = 1}}\n'
     assert with_keys("", GREETER, {}) == "[plugins.greeter]\n"
     assert with_keys("# no newline", GREETER, {}) == "# no newline\n\n[plugins.greeter]\n"
 
@@ -75,11 +77,12 @@ def test_every_form_in_which_a_section_may_be_written(text: str, name: str) -> N
         ("[plugins]\ngreeter = 3", "plugins.greeter is no table"),
         ("[[plugins]]", "plugins is no table"),
         ("[plugins", "is not TOML: "),
+        ("[plugins.greeter.a]\n[plugins.greeter]\n[plugins]\n[[plugins.greeter.b]]", "do it by hand"),
     ],
 )
 def test_what_cannot_be_changed(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        with_keys(text, GREETER, {})
+        with_keys(text, GREETER, {"word": "hi"})
 
 
 def test_a_file_is_changed_and_keeps_its_permissions(tmp_path: Path) -> None:
