@@ -263,7 +263,7 @@ class Way:
             if isinstance(item, Ended):
                 link.ended(item)
             elif isinstance(item, Finish):
-                link.inner.finish()
+                link.finished()
             elif self.drip is None:
                 pieces = [item]
                 while queue and queue[0][0] <= now and isinstance(queue[0][1], bytes):
@@ -445,6 +445,11 @@ class Link:
         self._receiver(event)
 
     # What ways tell
+
+    def finished(self) -> None:
+        """The broker has nothing more to say, and all of it has left."""
+        self._note_end("broker", "")
+        self.inner.finish()
 
     def saw(self, data: bytes, direction: Direction, aliases: dict[int, str]) -> Packet:
         """A whole packet came by."""
