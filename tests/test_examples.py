@@ -18,8 +18,40 @@ TESTING = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", README + TESTING, re.DOTALL)
 
 
+#: Examples that are tests, with the plugin of pytest that they need.
+TESTS = {
+    "test_aiomqtt.py": "asyncio",
+    "test_gmqtt.py": "asyncio",
+    "test_paho.py": "",
+    "test_settings.py": "",
+    "test_time.py": "",
+    "test_trio.py": "trio",
+    "test_unittest.py": "",
+}
+
+
 def test_every_block_of_python_is_an_example() -> None:
     assert len(SHOWN) == README.count("```python") + TESTING.count("-->\n```python")
+
+
+def test_every_example_that_is_a_test_is_run() -> None:
+    assert sorted(path.name for path in (ROOT / "examples").glob("test_*.py")) == sorted(TESTS)
+
+
+@pytest.mark.parametrize(("name", "plugin"), TESTS.items())
+def test_an_example_that_is_a_test_passes(name: str, plugin: str, tmp_path: Path) -> None:
+    """As in somebody's project, whose configuration is not ours."""
+    configuration = tmp_path / "pytest.ini"
+    own = {"trio": "trio_mode = true\n", "asyncio": "asyncio_default_fixture_loop_scope = function\n"}.get(plugin, "")
+    configuration.write_text(f"[pytest]\nfilterwarnings = error\n{own}")
+    command = [sys.executable, "-m", "pytest", "-q", "-c", str(configuration), "-p", "no:cacheprovider"]
+    for other in {"trio", "asyncio", "anyio"} - {plugin}:
+        command += ["-p", f"no:{other}"]
+    done = subprocess.run(
+        [*command, str(ROOT / "examples" / name)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.parametrize(("name", "block"), SHOWN)
