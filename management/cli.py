@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Never
 
@@ -131,7 +132,8 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
 
 def _load(path: Path | None) -> Loaded:
     try:
-        return load_with_sources(path)
+        with redirect_stdout(sys.stderr):  # plugins may print when they are imported
+            return load_with_sources(path)
     except ConfigError as error:
         _refuse(error)
 

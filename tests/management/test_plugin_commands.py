@@ -53,6 +53,13 @@ def test_list_as_data_has_nothing_else_in_it(file: Path) -> None:
     assert "bells: here" in result.stderr
 
 
+def test_what_plugins_print_is_not_the_configuration(file: Path) -> None:
+    file.write_text("[plugins.bell]\n")
+    result = CliRunner().invoke(cli, ["config", "show", "--format", "json", "--config", str(file)])
+    assert json.loads(result.stdout)["config"]["plugins"]["bell"]["word"] == "ding"
+    assert "bells: here" in result.stderr
+
+
 def test_show() -> None:
     assert "  times = 1 times\n" in run("show", "bell").stdout
     page = json.loads(run("show", "bell", "--json").stdout)
