@@ -1,0 +1,69 @@
+"""An authenticator of one's own: it waits for a database, remembers who may do what, and has others decide about strangers."""
+
+import trio
+from paho.mqtt import client as mqtt
+
+import trunkline.testing
+from trunkline.broker.units import Whole
+from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
+from trunkline.hooks.points import Action
+from trunkline.mqtt.reasons import Reason
+from trunkline.plugins import Context, Settings, hook, setting
+
+
+class BadgeSettings(Settings):
+    # nobody comes in while the plugin should run and does not
+    guards = ("client.authenticate", "client.check_acl")
+
+    connections: Whole = setting(4, "Connections to the database.", "connections", ge=1)
+
+
+async def look_up(badge: bytes) -> list[str] | None:
+    await trio.lowlevel.checkpoint()  # a query over the network
+    return {b"1234": ["hall", "lab"]}.get(badge)
+
+
+class Badge:
+    """The password is a badge, and the badge opens doors."""
+
+    def __init__(self, context: Context[BadgeSettings]) -> None:
+        self.limit = trio.CapacityLimiter(context.settings.connections)
+
+    @hook("client.authenticate")
+    async def authenticate(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
+        if password is None:
+            return None
+        with trio.move_on_after(5):
+            async with self.limit:
+                doors = await look_up(password)
+            if doors is None:
+                return Deny(Reason.BAD_USER_NAME_OR_PASSWORD)
+            client.attributes["badge.doors"] = doors
+            return ALLOW
+        return Deny(Reason.SERVER_UNAVAILABLE)
+
+    @hook("client.check_acl")
+    def check_acl(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
+        doors = client.attributes.get("badge.doors")
+        if not isinstance(doors, list) or not topic.startswith("doors/"):
+            return None
+        return ALLOW if topic.removeprefix("doors/") in doors else Deny()
+
+
+def visit(host: str, port: int) -> None:
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    client.username_pw_set("visitor", "1234")
+    client.on_connect = lambda *_: client.subscribe([("doors/lab", 0), ("doors/safe", 0)])
+    client.on_subscribe = lambda _client, _data, _id, reasons, _properties: (print(*reasons), client.disconnect())
+    client.connect(host, port)
+    client.loop_forever()
+
+
+async def main() -> None:
+    async with trunkline.testing.broker() as broker:
+        await broker.plugins.enable("badge", factory=Badge)
+        await trio.to_thread.run_sync(visit, broker.host, broker.port)
+
+
+if __name__ == "__main__":
+    trio.run(main)
