@@ -125,6 +125,8 @@ class Control:
                         pass
         except trio.BrokenResourceError:
             pass  # it has gone
+        except Exception:  # whatever it is, it ends this connection and not the broker
+            _logger.exception("a control connection crashed")
         finally:
             self.connections -= 1
             with suppress(trio.BrokenResourceError):

@@ -8,6 +8,7 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -198,6 +199,39 @@ async def test_a_frame_that_ends_in_the_middle(tmp_path: Path) -> None:
         await client.stream.send_eof()
         assert "in the middle of a frame" in (await client.receive())["message"]
         await client.expect_close()
+
+
+@unix
+async def test_whatever_comes_the_broker_goes_on(tmp_path: Path) -> None:
+    random = Random(7)
+    request = frame(pack({"id": 1, "operation": "clients.list", "arguments": {"limit": 3, "prefix": "a"}}))
+    async with controlled(tmp_path) as here:
+        for number in range(300):
+            async with by_hand(tmp_path, greet=number % 2 == 0) as client:
+                damaged = bytearray(request)
+                for _ in range(random.randint(1, 8)):
+                    damaged[random.randrange(len(damaged))] = random.randrange(256)
+                garbage = random.randbytes(random.randrange(40)) if number % 3 == 0 else bytes(damaged)
+                with contextlib.suppress(trio.BrokenResourceError):
+                    await client.stream.send_all(garbage)
+                    await client.stream.send_eof()
+                    while await client.stream.receive_some():
+                        pass
+        assert await through_socket(tmp_path, lambda client: client.call("status"))
+        assert here.node.control is not None
+
+
+@unix
+async def test_a_connection_that_crashes_ends_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with controlled(tmp_path):
+        with monkeypatch.context() as patched:
+            patched.setattr(control, "unpack", lambda packed: 1 // 0)
+            with pytest.raises(NoBroker, match="is gone"):
+                await through_socket(tmp_path, lambda client: client.call("status"))
+        assert "a control connection crashed" in caplog.text
+        assert await through_socket(tmp_path, lambda client: client.call("status"))
 
 
 @unix
