@@ -146,8 +146,9 @@ class Plugins:
         async with self._lock:
             await self._stop(self._entry(name))
 
-    async def reload(self, name: str, settings: Settings | None = None) -> None:
-        """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given.
+    async def reload(self, name: str, settings: Settings | Callable[[], Settings | None] | None = None) -> None:
+        """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given: as they
+        are, or by a function that reads them when the new module is there, with keys that only this one may know.
 
         Raises:
             PluginError: there is none of this name, or it cannot be imported, and everything goes on as it was; or it
@@ -157,6 +158,8 @@ class Plugins:
             entry = self._entry(name)
             if entry.factory is None:
                 settings_of(load(name, fresh=True))
+            if callable(settings):
+                settings = settings()
             await self._stop(entry)
             await self._enable(name, settings or entry.settings, entry.factory)
 

@@ -61,7 +61,7 @@ async def disable(broker: Administered, name: Name) -> dict[str, object]:
 async def reload(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
     """Stop a plugin, import its code anew and start it. Its settings are those of the configuration file as it is now, or
     else those that it had."""
-    await broker.plugins.reload(name, _settings(broker, name, settings or {}))
+    await broker.plugins.reload(name, lambda: _settings(broker, name, settings or {}))
     return {"reloaded": name}
 
 

@@ -133,6 +133,19 @@ async def test_settings_come_from_the_file_as_it_is_now(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("marking")
+async def test_reload_reads_keys_that_only_the_new_code_knows(tmp_path: Path) -> None:
+    file, module = tmp_path / "broker.toml", tmp_path / "marking_plugin.py"
+    configure(file, mark='"1"')
+    async with open_node(load(file), read=lambda: load(file)) as node:
+        await find("plugins.enable").run(node, {"name": "marking"})
+        configure(file, brand='"2"')
+        module.write_text(SOURCE.replace("mark: Text", "brand: Text").replace("own.mark", "own.brand"))
+        await find("plugins.reload").run(node, {"name": "marking"})
+        shown: Any = await find("plugins.call").run(node, {"name": "marking", "command": "settings"})
+        assert shown["mark"] == "2"
+
+
+@pytest.mark.usefixtures("marking")
 async def test_a_broker_inside_another_process_goes_by_what_it_was_given() -> None:
     async with room(plugins={"marking": {"enabled": False, "mark": "7"}}) as here:
         await ask(here, "plugins.enable", name="marking", settings={"wait": "5s"})
