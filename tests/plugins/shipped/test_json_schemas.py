@@ -121,7 +121,7 @@ def test_nothing_is_fetched_for_a_schema_that_says_where_it_is_from(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{\n "type": "number",\n}', "main.json, line 3: no JSON: "),
+        ('{\n "type": \n}', "main.json, line 3: no JSON: "),
         ("", "main.json, line 1: no JSON: "),
         ("[]", "main.json, line 1: a schema is an object, true or false"),
         ('{\n "items": {\n  "type": "numbr"}}', "main.json, line 3: items/type: 'numbr' is not valid"),
