@@ -12,7 +12,6 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.pubsub import BurstTo, MakeRoutes, RemoveRoutes, Subscriber
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.management.views import ClientRow, client_row, client_rows
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter, validate_name
@@ -95,16 +94,12 @@ class NodeHost:
         changed = services.publishing(client, fresh, now)
         if isinstance(changed, Deny):
             if changed.reason:
-                self._dropped(client, fresh, DropReason.HOOK)
+                services.dropped(client, fresh, DropReason.HOOK)
             return changed
         reached = services.pubsub.publish(changed, now)
         if not reached:
-            self._dropped(client, changed, DropReason.NO_SUBSCRIBERS)
+            services.dropped(client, changed, DropReason.NO_SUBSCRIBERS)
         return reached
-
-    def _dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
-        self._services.metrics.drop(reason)
-        self._services.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
 
     def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]:
         """Route messages to a callable. Returns what ends that.
