@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.actors import Actor
+from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import HookError, describe, is_async
 from trunkline.plugins.context import Context, Counter, Gauge
 from trunkline.plugins.declaring import hooked_methods, point_for
@@ -130,6 +131,12 @@ class Running(Actor["_Due | _Delivery"]):
                     raise PluginError([f"{self.name}: {describe(run)} is plain; `run` is a task, and async"])
                 self.nursery.start_soon(run)
         self._plugin = plugin
+        self._forget_decisions(*(point for point, _ in self._registered))
+
+    def _forget_decisions(self, *points: Point) -> None:
+        """Who decides about access has changed, so what was decided is asked again."""
+        if CLIENT_CHECK_ACL in points:
+            self._host.forget_decisions(None)
 
     def handle(self, message: _Due | _Delivery) -> None:
         if isinstance(message, _Due):
@@ -146,6 +153,7 @@ class Running(Actor["_Due | _Delivery"]):
 
     def terminate(self, reason: BaseException | None) -> None:
         self._over = True
+        self._forget_decisions(*(point for point, _ in self._registered))
         for point, callback in self._registered:
             self._hooks.remove(point, callback)
         self._registered.clear()
@@ -195,6 +203,8 @@ class Running(Actor["_Due | _Delivery"]):
             raise PluginError([f"{self.name}: {error}"]) from None
         if added:
             self._registered.append((point, callback))
+            if self.decides:
+                self._forget_decisions(point)
         return added
 
     def remove_hook(self, point: Point | str, callback: Callback) -> bool:
@@ -202,6 +212,7 @@ class Running(Actor["_Due | _Delivery"]):
             point = point_for(point, callback)
         if (point, callback) in self._registered:
             self._registered.remove((point, callback))
+            self._forget_decisions(point)
             return self._hooks.remove(point, callback)
         return False
 

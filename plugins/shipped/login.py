@@ -40,8 +40,6 @@ class Logins:
         self._text = text
         self._expired = context.counter("expired", "Clients disconnected because their login had ended.")
         self._watched = dict[str, tuple["ClientInfo", "Callable[[], None]"]]()
-        # who came in during an earlier run is known again from its next packet that needs a decision
-        context.forget_decisions()
 
     def accept(
         self,
@@ -87,7 +85,7 @@ class Logins:
         if login is None:
             return None
         if login.expires_at is not None and client.client_id not in self._watched:
-            self.watch(client)
+            self.watch(client)  # it came in during an earlier run of the plugin
         return None if login.rules is None else login.rules.decide(action, topic, qos, retain)
 
     def _login(self, client: ClientInfo) -> Login | None:

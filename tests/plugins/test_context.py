@@ -244,3 +244,29 @@ async def test_no_plugin_may_have_clients_publish_for_the_broker() -> None:
         context = await context_in(here)
         assert not context.may(ClientInfo("a"), "publish", "$SYS/broker/version")
         assert context.may(ClientInfo("a"), "subscribe", "$SYS/broker/version")
+
+
+async def test_who_decides_about_access_comes_and_goes_at_once() -> None:
+    def deny(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Deny | None:
+        return Deny() if topic == "t" else None
+
+    def decider(context: Context[Settings]) -> None:
+        context.hooks.add("client.check_acl", deny)
+
+    async def may_publish() -> bool:
+        answer = await client.publish("t", qos=1)
+        assert answer is not None
+        return answer.reason != 0x87
+
+    async with room() as here:
+        client = await here.client("a")
+        assert await may_publish()
+        await here.node.plugins.enable("decider", None, decider)
+        assert not await may_publish()
+        await here.node.plugins.disable("decider")
+        assert await may_publish()
+        context = await context_in(here)
+        context.hooks.add("client.check_acl", deny)
+        assert not await may_publish()
+        context.hooks.remove("client.check_acl", deny)
+        assert await may_publish()
