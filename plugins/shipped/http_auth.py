@@ -129,16 +129,20 @@ class HttpAuth:
             self._context.counter(f"{name}.denied", "Questions that it answered with no."),
         )
 
+    def start(self) -> None:
+        """A question that nobody is asked has no callback either: one that is async makes every client wait for its turn."""
+        if self._login_question.template.url:
+            self._context.hooks.add("client.authenticate", self.authenticate)
+        if self._acl_question.template.url:
+            self._context.hooks.add("client.check_acl", self.check_acl)
+
     async def stop(self) -> None:
         self._context.clear_alarm("service")
         await self._client.aclose()
 
     # Who may connect
 
-    @hook("client.authenticate")
     async def authenticate(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
-        if not self._login_question.template.url:
-            return None
         values = client_values(client)
         try:
             values["password"] = None if password is None else password.decode()
@@ -183,12 +187,9 @@ class HttpAuth:
         """The rules that came with the login come before the question."""
         return self._logins.decide(client, action, topic, qos, retain)
 
-    @hook("client.check_acl")
     async def check_acl(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
     ) -> Allow | Deny | None:
-        if not self._acl_question.template.url:
-            return None
         values = client_values(client) | {"action": action, "topic": topic, "qos": qos, "retain": retain}
         verdict, until = await self._ask(self._acl_question, values)
         # the broker remembers what it is told here, for as long as the connection lasts

@@ -15,6 +15,7 @@ from tests.conformance import raw
 from tests.plugins.shipped.server import Reply, Request, Server, as_json, serving
 from trunkline.broker.config import Config, ConfigError
 from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.points import CLIENT_AUTHENTICATE, CLIENT_CHECK_ACL
 
 REFUSED, FORBIDDEN, DOWN, BUSY = 0x86, 0x87, 0x88, 0x89
 
@@ -370,6 +371,15 @@ async def test_a_slow_question_about_a_topic_holds_up_its_client_alone(mock_cloc
             assert await _reason(other.publish, "t") == 0x10
             mock_clock.jump(5)
             assert (await wire.expect_type(raw.PUBACK)).reason == FORBIDDEN
+
+
+async def test_what_is_not_asked_costs_nothing() -> None:
+    with serving(Reply(204)) as server:
+        async with room(plugins=login(server)) as here:
+            assert not here.broker.hooks.is_async(CLIENT_CHECK_ACL)
+        async with room(plugins=rights(server)) as here:
+            assert not here.broker.hooks.is_async(CLIENT_AUTHENTICATE)
+            assert here.broker.hooks.is_async(CLIENT_CHECK_ACL)
 
 
 async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
