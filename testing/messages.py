@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NewType
 
 import trio
 
-from trunkline.broker.fates import DROPPED, HELD, NO_SUBSCRIBERS, Fates
+from trunkline.broker.fate_record import DROPPED, HELD, NO_SUBSCRIBERS
+from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.settings import TraceSettings
 from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead
@@ -14,7 +15,7 @@ from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.fates import Fate, Record
+    from trunkline.broker.fate_record import Fate, Record
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.inside import Inside

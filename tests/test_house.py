@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
     "actors/bonds.py": "actors/test_ref.py",
+    "broker/fate_record.py": "broker/test_fates.py",
     "broker/session/state.py": "broker/session/test_export.py",
     "hooks/credentials.py": "hooks/test_passwords.py",
     "hooks/decisions.py": "hooks/test_chain.py",

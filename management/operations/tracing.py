@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated
 
-from trunkline.broker.fates import Fate, MessageRow
+from trunkline.broker.fate_record import Fate, MessageRow
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,

@@ -12,7 +12,8 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.config import Config, ConfigError
-from trunkline.broker.fates import Fates, MessageRow
+from trunkline.broker.fate_record import MessageRow
+from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.session import mail
 from trunkline.broker.settings import TraceSettings

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.fates import Record
+from trunkline.broker.fate_record import Record
 from trunkline.mqtt.message import Message
 from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead, nearest, payload_difference
 from trunkline.testing.messages import Published

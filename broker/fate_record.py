@@ -1,0 +1,225 @@
+"""What is known of one traced message: what became of it for every subscriber, step by step, and the rows to list it by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.guid import to_text
+
+if TYPE_CHECKING:
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
+
+ROUTED: Final = "routed"
+QUEUED: Final = "queued"
+DELIVERED: Final = "delivered"
+ACKED: Final = "acked"
+COMPLETED: Final = "completed"
+DROPPED: Final = "dropped"
+#: Of a message that its publisher was rid of, and that went nowhere yet.
+HELD: Final = "held"
+
+NO_SUBSCRIBERS: Final = "no_subscribers"
+
+#: About what is taken by a message without its payload, a subscriber and a step, in bytes.
+_MESSAGE_BYTES: Final = 700
+_SUBSCRIBER_BYTES: Final = 200
+_STEP_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    #: Seconds since the epoch.
+    at: float
+    word: str
+    #: Why, if it was dropped.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a message for one subscriber."""
+
+    client_id: str
+    #: The word of the last step; empty if there was none.
+    state: str
+    #: Why, if it was dropped.
+    reason: str
+    #: How often it was written to the client's connection.
+    deliveries: int
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return "did not go there"
+        words = ", ".join(step.word for step in self.steps)
+        return f"{words} ({self.reason})" if self.reason else words
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message, and how many subscribers it came how far with. One subscriber counts in several of them."""
+
+    guid: str
+    topic: str
+    #: The topic that its publisher named: another one, if a hook has changed it.
+    published_to: str
+    publisher: str
+    qos: int
+    retain: bool
+    #: Its beginning, and the length of the whole.
+    payload: bytes
+    size: int
+    #: Seconds since the epoch.
+    published_at: float
+    #: "routed", "dropped", or "held" (by a hook that took it, or until its PUBREL); empty if it was published before the
+    #: trace began, or has been forgotten since.
+    state: str
+    #: Why, if it was dropped before it was routed to anybody.
+    reason: str
+    receivers: int
+    #: Where it waits now.
+    waiting: int
+    delivered: int
+    acked: int
+    completed: int
+    dropped: int
+    #: Steps that were not kept, because there were too many.
+    left_out: int
+
+
+class Record:
+    """One message. What is read from it is how things stand now; it may be read in any thread."""
+
+    __slots__ = (
+        "_content",
+        "_fates",
+        "_own",
+        "begun",
+        "guid",
+        "kept",
+        "left_out",
+        "number",
+        "payload",
+        "properties",
+        "published_at",
+        "published_to",
+        "publisher",
+        "qos",
+        "retain",
+        "routed",
+        "size",
+        "steps",
+        "topic",
+        "weight",
+        "whole",
+    )
+
+    def __init__(self, message: Message, number: int, payload_bytes: int, whole: bool) -> None:
+        """`whole`: it is traced for its own sake, and not only for some of its subscribers."""
+        self.guid = message.guid
+        #: In the order in which messages were first heard of.
+        self.number = number
+        self.published_to = message.topic
+        self.publisher = message.publisher
+        self.published_at = message.timestamp
+        self.whole = whole
+        #: Has it been traced from its publication on?
+        self.begun = False
+        self.routed = False
+        #: Has it not been forgotten?
+        self.kept = True
+        self.steps = 0
+        #: Steps that were not kept, because there were too many.
+        self.left_out = 0
+        #: Bytes, roughly.
+        self.weight = self._content = 0
+        self._own: list[tuple[float, str, str]] = []
+        self._fates: dict[str, list[tuple[float, str, str]]] = {}
+        self.take(message, payload_bytes)
+
+    def take(self, message: Message, payload_bytes: int) -> int:
+        """The message as it is now: a hook may have changed it. Returns how much heavier it has become."""
+        self.topic = message.topic
+        self.qos = message.qos
+        self.retain = message.retain
+        self.size = len(message.payload)
+        self.payload = message.payload[:payload_bytes]
+        self.properties: Properties = message.properties
+        content = _MESSAGE_BYTES + len(self.payload)
+        if message.properties:
+            content += len(repr(message.properties))
+        change = content - self._content
+        self._content = content
+        self.weight += change
+        return change
+
+    def add(self, client_id: str, at: float, word: str, reason: str) -> int:
+        """A step for one subscriber, or without a client id for the message as a whole. Returns how much heavier it has
+        become."""
+        self.steps += 1
+        steps = self._fates.get(client_id) if client_id else self._own
+        weight = _STEP_BYTES
+        if steps is None:
+            steps = self._fates[client_id] = []
+            weight += _SUBSCRIBER_BYTES
+        steps.append((at, word, reason))
+        self.weight += weight
+        return weight
+
+    @property
+    def state(self) -> str:
+        """Of the message as a whole: "routed", "dropped", "held" or unknown, which is empty."""
+        if self._own:
+            return self._own[-1][1]
+        return HELD if self.begun else ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was dropped as a whole."""
+        return self._own[-1][2] if self._own else ""
+
+    @property
+    def own_steps(self) -> tuple[Step, ...]:
+        """Those of the message as a whole."""
+        return tuple([Step(*step) for step in self._own])
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Client ids of those that have a fate, in the order in which it was heard of."""
+        return tuple(self._fates)
+
+    def concerns(self, client_id: str) -> bool:
+        """Did the client publish it, or was it to go to it?"""
+        return client_id == self.publisher or client_id in self._fates
+
+    def fate(self, client_id: str) -> Fate:
+        """With no steps, if it was not to go there."""
+        steps = tuple([Step(*step) for step in self._fates.get(client_id, ())])
+        last = steps[-1] if steps else Step(0.0, "", "")
+        deliveries = sum(step.word == DELIVERED for step in steps)
+        return Fate(client_id, last.word, last.reason, deliveries, steps)
+
+    def row(self) -> MessageRow:
+        lives = [(steps[-1][1], {word for _, word, _ in steps}) for steps in list(self._fates.values())]
+        return MessageRow(
+            to_text(self.guid),
+            self.topic,
+            self.published_to,
+            self.publisher,
+            self.qos,
+            self.retain,
+            self.payload,
+            self.size,
+            self.published_at,
+            self.state,
+            self.reason,
+            len(lives),
+            sum(last == QUEUED for last, _ in lives),
+            sum(DELIVERED in words for _, words in lives),
+            sum(ACKED in words for _, words in lives),
+            sum(COMPLETED in words for _, words in lives),
+            sum(last == DROPPED for last, _ in lives),
+            self.left_out,
+        )
