@@ -262,7 +262,7 @@ def test_no_broker(ctl: Run, runtime: Path, tmp_path: Path, broker: Broker) -> N
 def test_a_broker_that_goes_while_it_is_asked(ctl: Run, tmp_path: Path) -> None:
     with server(tmp_path / "x", frame(pack(HELLO))):
         done = ctl("--socket", str(tmp_path / "x"), "status", code=3)
-    assert b"is gone: it closed the connection" in done.stderr
+    assert b"is gone: " in done.stderr
 
 
 @pytest.mark.parametrize(
