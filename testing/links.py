@@ -6,8 +6,6 @@ came in. Only where a rule may concern the client are they held back until a pac
 
 from __future__ import annotations
 
-from collections import deque
-from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -23,12 +21,13 @@ from trunkline.broker.connection.transport import (
 )
 from trunkline.mqtt.decoder import MAX_PACKET_SIZE
 from trunkline.mqtt.packets import Connack, Connect, PacketType
-from trunkline.testing.packets import FROM, TO, Collector, Direction, Framer, Packet
+from trunkline.testing.packets import FROM, TO, Collector, Direction, Packet
+from trunkline.testing.ways import FINISH, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trunkline.actors import Scheduler, Timer
+    from trunkline.actors import Scheduler
     from trunkline.broker.connection.transport import Receiver, StartTask, Transport
     from trunkline.broker.node import Node
     from trunkline.mqtt.versions import Version
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Bytes from a client that may wait here before nothing more is read from it.
 _MOST_HELD: Final = 1_048_576
-#: Seconds after which it is looked again whether a byte has left.
-_SOON: Final = 0.001
 
 
 class Rule(Protocol):
@@ -84,13 +81,6 @@ class Recorder(Protocol):
         ...
 
 
-class Finish:
-    """In the queue to the client: no more will be sent."""
-
-
-_FINISH: Final = Finish()
-
-
 class Links:
     """All connections of a broker, and what is wanted of them. It outlives a restart of the broker."""
 
@@ -103,22 +93,31 @@ class Links:
         self.faults: list[Fault] = []
         self._links: dict[int, Link] = {}
         self._count = 0
-        self._limit = MAX_PACKET_SIZE
-        self._scheduler: Scheduler
+        self._node: Node
 
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self._links.values()))
 
     def attach(self, node: Node) -> None:
         """From now on, connections are this node's."""
-        self._scheduler = node.scheduler
-        self._limit = node.config.mqtt.max_packet_size
+        self._node = node
 
     def interpose(self, transport: Transport) -> Transport:
         """For `open_node`."""
         self._count += 1
-        link = self._links[self._count] = Link(transport, self._count, self, self._scheduler, self._limit)
+        link = self._links[self._count] = Link(
+            transport, self._count, self, self._node.scheduler, self._node.config.mqtt.max_packet_size
+        )
         return link
+
+    def topic(self, link: Link, direction: Direction, alias: int) -> str:
+        """What an alias stands for by now; empty if nobody knows."""
+        actor = self._node.sessions.get(link.client_id)
+        if actor is None or actor.channel is None:
+            return ""
+        if direction == FROM:
+            return actor.channel.aliases_in.get(alias, "")
+        return next((topic for topic, other in actor.channel.aliases_out.items() if other == alias), "")
 
     def forget(self, link: Link) -> None:
         self._links.pop(link.number, None)
@@ -151,170 +150,13 @@ class Links:
         self.update()
 
 
-class Way:
-    """One direction of a link: packets are cut, judged, and wait here."""
-
-    __slots__ = (
-        "_aliases",
-        "_begun",
-        "_framer",
-        "_gone",
-        "_next_at",
-        "_queue",
-        "_timer",
-        "direction",
-        "drip",
-        "link",
-        "queued",
-        "stopped",
-    )
-
-    def __init__(self, link: Link, direction: Direction, limit: int) -> None:
-        self.link = link
-        self.direction: Direction = direction
-        #: Nothing goes on.
-        self.stopped = False
-        #: Seconds between single bytes; None: as they come.
-        self.drip: float | None = None
-        #: Bytes that wait.
-        self.queued = 0
-        self._framer = Framer(limit)
-        #: The packet that is not complete, and how much of it has gone on already.
-        self._begun: bytearray = bytearray()
-        self._gone = 0
-        self._aliases: dict[int, str] = {}
-        #: When each goes on. What stands behind another never goes first.
-        self._queue: deque[tuple[float, bytes | Ended | Finish]] = deque()
-        #: A single byte goes no sooner.
-        self._next_at = -inf
-        self._timer: Timer | None = None
-
-    # Bytes come
-
-    def feed(self, data: bytes) -> None:
-        link = self.link
-        rules = [rule for rule in link.links.rules if link.unknown or rule.concerns(link)]
-        untouched = not rules and not self.waiting and self.drip is None and self._gone == len(self._begun)
-        begin = 0
-        for end in self._framer.cut(data):
-            packet = link.saw(bytes(self._begun) + data[begin:end], self.direction, self._aliases)
-            if not untouched:
-                gone = self._gone
-                if gone:
-                    self.put(packet.data[gone:])  # its beginning is gone already
-                else:
-                    self._judge(packet, rules)
-            self._begun.clear()
-            self._gone = 0
-            begin = end
-        self._begun += data[begin:]
-        if self._framer.broken or not rules:
-            if not untouched:
-                self.put(bytes(self._begun[self._gone :]))
-            self._gone = len(self._begun)
-        if self._framer.broken:
-            self._begun.clear()
-            self._gone = 0
-        if untouched:
-            self._pass_on(data)
-        else:
-            self.release()
-
-    def _judge(self, packet: Packet, rules: list[Rule]) -> None:
-        for rule in rules:
-            if rule.concerns(self.link) and rule.judge(packet, self):
-                return
-        self.put(packet.data)
-
-    # What a rule may do
-
-    def put(self, item: bytes | Ended | Finish, delay: float = 0.0) -> None:
-        """Behind all that is there, to go on when `delay` seconds are over. `release` has to follow."""
-        if item != b"" and not self.link.over:
-            self._queue.append((trio.current_time() + delay if delay else -inf, item))
-            if isinstance(item, bytes):
-                self.queued += len(item)
-
-    def cut(self) -> None:
-        """Reset the connection, behind what may go on now."""
-        self.release()
-        self.link.reset()
-
-    # And they go
-
-    @property
-    def waiting(self) -> bool:
-        return self.stopped or bool(self._queue)
-
-    def release(self) -> None:
-        """Let go on what may."""
-        queue, link = self._queue, self.link
-        now = trio.current_time()
-        while queue and not self.stopped and not link.over and not (self.direction == FROM and link.paused):
-            due, item = queue[0]
-            if self.drip is not None:
-                due = max(due, self._next_at)
-                if self.direction == TO and link.inner.pending:  # the last byte has not left yet
-                    due = max(due, now + max(self.drip, _SOON))
-            if due > now:
-                self.release_at(due)
-                break
-            queue.popleft()
-            if isinstance(item, Ended):
-                link.ended(item)
-            elif isinstance(item, Finish):
-                link.finished()
-            elif self.drip is None:
-                pieces = [item]
-                while queue and queue[0][0] <= now and isinstance(queue[0][1], bytes):
-                    pieces.append(queue.popleft()[1])  # type: ignore[arg-type]
-                self._leave(b"".join(pieces))
-            else:
-                self._leave(item[:1])
-                self._next_at = now + self.drip
-                if len(item) > 1:
-                    queue.appendleft((due, item[1:]))
-        link.waited(self)
-
-    def release_at(self, when: float) -> None:
-        if self._timer is None:
-            self._timer = self.link.scheduler.call_at(inf, self.release)
-        if when < self._timer.deadline:
-            self._timer.restart_at(when)
-
-    def release_soon(self) -> None:
-        """As `release`, from wherever it is called."""
-        self.release_at(trio.current_time())
-
-    def _leave(self, data: bytes) -> None:
-        self.queued -= len(data)
-        self._pass_on(data)
-
-    def _pass_on(self, data: bytes) -> None:
-        link = self.link
-        if not data or link.over:
-            return
-        for meter in link.links.meters:
-            if meter.concerns(link) and (most := meter.allows(link, self.direction, len(data))) is not None:
-                if most:
-                    link.deliver(self.direction, data[:most])
-                link.reset()
-                return
-        link.deliver(self.direction, data)
-
-    def close(self) -> None:
-        self._queue.clear()
-        self.queued = 0
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 class Link:
     """A connection's transport, in front of the real one."""
 
     __slots__ = (
         "_congested",
         "_ended",
+        "_greeted",
         "_holding",
         "_kept",
         "_left",
@@ -344,6 +186,8 @@ class Link:
         #: Empty as long as it is not known, or if the client has none and is not told which it gets.
         self.client_id = ""
         self.version: Version | None = None
+        #: A CONNACK has come by.
+        self._greeted = False
         #: The broker wants nothing to be read.
         self.paused = False
         self._reads = True
@@ -367,6 +211,11 @@ class Link:
     def unknown(self) -> bool:
         """It is not known yet who the client is."""
         return self.version is None
+
+    @property
+    def watched(self) -> bool:
+        """Does somebody want to see the packets?"""
+        return not self._greeted or bool(self.links.recorders)
 
     # A transport to the connection
 
@@ -395,7 +244,7 @@ class Link:
         self.from_client.release_soon()
 
     def finish(self) -> None:
-        self.to_client.put(_FINISH)
+        self.to_client.put(FINISH)
         self.to_client.release()
 
     def reset(self, by: str = "fault") -> None:
@@ -458,10 +307,12 @@ class Link:
             if isinstance(connect := packet.decoded, Connect):
                 self.version = connect.version
                 self._is_known_as(connect.client_id)
-        elif packet.type is PacketType.CONNACK and not self.client_id and isinstance(packet.decoded, Connack):
-            self._is_known_as(packet.decoded.properties.get("assigned_client_identifier", ""))
+        elif packet.type is PacketType.CONNACK:
+            self._greeted = True
+            if not self.client_id and isinstance(packet.decoded, Connack):
+                self._is_known_as(packet.decoded.properties.get("assigned_client_identifier", ""))
         packet.client = self.client_id
-        packet.resolve(aliases)
+        packet.resolve(aliases, lambda alias: self.links.topic(self, direction, alias))
         if direction == FROM:
             for recorder in self.links.recorders:
                 recorder.passed(self, packet)
@@ -478,8 +329,10 @@ class Link:
             self._receiver(data)
             return
         self.inner.send(data)
-        for whole in self._left.feed(data):
-            if self.links.recorders:
+        if not self.links.recorders:
+            self._left.skip(data)
+        else:
+            for whole in self._left.feed(data):
                 packet = Packet(whole, TO, self.client_id, self.version)
                 for recorder in self.links.recorders:
                     recorder.passed(self, packet)

@@ -8,6 +8,8 @@ from trunkline.mqtt.decoder import MAX_PACKET_SIZE, Decoder
 from trunkline.mqtt.packets import PacketType, Publish
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.mqtt.packets import Packet as Decoded
     from trunkline.mqtt.versions import Version
 
@@ -53,6 +55,12 @@ class Framer:
         ends: list[int] = []
         position, size = 0, len(data)
         while position < size and not self.broken:
+            if not self._short and not self._seen and position + 1 < size and data[position + 1] < 0x80:
+                end = position + 2 + data[position + 1]  # most packets are short, and all there
+                if end <= size and end - position <= self.limit:
+                    ends.append(end)
+                    position = end
+                    continue
             if not self._short:
                 position = self._header(data, position)
                 if self._seen or self.broken:
@@ -107,6 +115,16 @@ class Collector:
             self._begun += data[begin:]
         return packets
 
+    def skip(self, data: bytes) -> None:
+        """As `feed`, for packets that nobody wants."""
+        ends = self._framer.cut(data)
+        if ends:
+            self._begun.clear()
+        if self._framer.broken:
+            self._begun.clear()
+        else:
+            self._begun += data[ends[-1] if ends else 0 :]
+
 
 class Packet:
     """One packet on its way, as the bytes that it is."""
@@ -133,8 +151,9 @@ class Packet:
             self._decoded = decode(self.data, self.direction, self.version)
         return self._decoded
 
-    def resolve(self, aliases: dict[int, str]) -> None:
-        """Give a PUBLISH that names its topic by an alias alone the topic's name, and remember what an alias is made for."""
+    def resolve(self, aliases: dict[int, str], known: Callable[[int], str]) -> None:
+        """Give a PUBLISH that names its topic by an alias alone the topic's name, and remember what an alias is made for.
+        What is not in `aliases` may be `known` elsewhere."""
         if self.type is not PacketType.PUBLISH or self.version != 5 or not _has_properties(self.data):
             return
         publish = self.decoded
@@ -142,7 +161,7 @@ class Packet:
             if publish.topic:
                 aliases[alias] = publish.topic
             else:
-                publish.topic = aliases.get(alias, "")
+                publish.topic = aliases.get(alias) or known(alias)
 
 
 def decode(data: bytes, direction: Direction, version: Version | None) -> Decoded | None:

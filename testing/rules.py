@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
-    from trunkline.testing.links import Link, Links, Way
+    from trunkline.testing.links import Link, Links
+    from trunkline.testing.ways import Way
 
 _logger = logging.getLogger("trunkline.testing")
 

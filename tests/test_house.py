@@ -29,6 +29,7 @@ TESTED_IN: dict[str, str] = {
     "router/table.py": "router/test_router.py",
     "testing/links.py": "testing/test_faults.py",
     "testing/rules.py": "testing/test_faults.py",
+    "testing/ways.py": "testing/test_faults.py",
 }
 PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "plugins", "router", "testing"]
 

@@ -108,6 +108,18 @@ async def test_a_topic_is_known_by_its_alias() -> None:
         await other.expect_nothing()
 
 
+async def test_an_alias_of_the_broker_is_known_too() -> None:
+    async with room() as here:
+        client = await here.client("a", properties=raw.topic_alias_maximum(5))
+        await client.subscribe("#")
+        here.broker.publish("secret", b"1")
+        assert (await client.expect_type(raw.PUBLISH)).get(raw.TOPIC_ALIAS) == 1
+        fault = here.broker.faults.drop("PUBLISH", direction="to", topic="secret")
+        here.broker.publish("secret", b"2")
+        await client.expect_nothing()
+        assert fault.hits == 1
+
+
 async def test_a_delayed_packet_comes_later_and_in_order(autojump_clock: MockClock) -> None:
     async with room() as here:
         client = await here.client("a")

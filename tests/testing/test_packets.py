@@ -34,6 +34,18 @@ def test_packets_are_found_in_whatever_pieces_they_come(packets: list[bytes], cu
     assert found == packets
 
 
+@given(st.lists(st.sampled_from(SAMPLES), min_size=1, max_size=6), st.lists(st.integers(0, 100_000), max_size=8))
+def test_the_place_is_kept_while_nobody_looks(packets: list[bytes], cuts: list[int]) -> None:
+    data, collector = b"".join(packets), Collector()
+    parts = pieces(data, cuts)
+    for piece in parts[:-1]:
+        collector.skip(piece)
+    found = collector.feed(parts[-1])
+    assert data.endswith(b"".join(found))
+    assert found == packets[len(packets) - len(found) :]
+    assert found
+
+
 def test_packets_are_found_byte_by_byte() -> None:
     collector, found = Collector(), list[bytes]()
     for byte in b"".join(SAMPLES[:3]):
@@ -49,6 +61,8 @@ def test_what_is_no_packet_ends_the_search(noise: bytes) -> None:
     assert framer.cut(raw.PINGREQ) == []
     collector = Collector()
     assert collector.feed(raw.PINGREQ + noise + raw.PINGREQ) == [raw.PINGREQ]
+    assert collector.feed(raw.PINGREQ) == []
+    collector.skip(raw.PINGREQ)
     assert collector.feed(raw.PINGREQ) == []
 
 
@@ -85,13 +99,17 @@ def test_an_alias_stands_for_the_topic_that_it_was_made_for() -> None:
     used = Packet(raw.publish("", b"2", properties=raw.topic_alias(3)), FROM, "a", Version.V5)
     plain = Packet(raw.publish("other", b"3", qos=2, packet_id=5), FROM, "a", Version.V5)
     for packet in (made, used, plain):
-        packet.resolve(aliases)
+        packet.resolve(aliases, lambda alias: "")
     assert [packet.decoded.topic for packet in (made, used, plain) if isinstance(packet.decoded, Publish)] == [
         "long/name",
         "long/name",
         "other",
     ]
     assert aliases == {3: "long/name"}
+    other = Packet(raw.publish("", b"4", properties=raw.topic_alias(4)), FROM, "a", Version.V5)
+    other.resolve(aliases, {4: "made/before"}.__getitem__)
+    assert isinstance(other.decoded, Publish)
+    assert other.decoded.topic == "made/before"
 
 
 def test_every_packet_has_a_direction() -> None:
