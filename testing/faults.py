@@ -10,25 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.mqtt.packets import PacketType
+from trunkline.testing.fault import Fault
 from trunkline.testing.packets import FROM, TO
-from trunkline.testing.rules import (
-    Cut,
-    CutAfterBytes,
-    CutNow,
-    Delay,
-    Duplicate,
-    Fault,
-    Hold,
-    PacketFault,
-    RefuseConnect,
-    RefusePublish,
-    RefuseSubscribe,
-    Reorder,
-    Selection,
-    Which,
-    directions,
-    refusing,
-)
+from trunkline.testing.refusals import RefuseConnect, RefusePublish, RefuseSubscribe, refusing
+from trunkline.testing.rules import Cut, CutAfterBytes, CutNow, Delay, Duplicate, Hold, PacketFault, Reorder
+from trunkline.testing.selecting import Selection, Which, directions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Receiver, StartTask, Transport
     from trunkline.broker.node import Node
     from trunkline.mqtt.versions import Version
-    from trunkline.testing.rules import Fault
+    from trunkline.testing.fault import Fault
 
 #: Bytes from a client that may wait here before nothing more is read from it.
 _MOST_HELD: Final = 1_048_576

@@ -27,8 +27,11 @@ TESTED_IN: dict[str, str] = {
     "plugins/errors.py": "plugins/test_finding.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
+    "testing/fault.py": "testing/test_faults.py",
     "testing/links.py": "testing/test_faults.py",
+    "testing/refusals.py": "testing/test_faults.py",
     "testing/rules.py": "testing/test_faults.py",
+    "testing/selecting.py": "testing/test_faults.py",
     "testing/ways.py": "testing/test_faults.py",
 }
 PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "plugins", "router", "testing"]

@@ -1,0 +1,123 @@
+"""Which packets a fault is for, and what is said when there can be none."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packets import PacketType, Publish
+from trunkline.mqtt.topics import matches, validate_filter
+from trunkline.testing.packets import FROM, PACKETS, TO, Direction, Packet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Instead of a packet's name: all of them.
+ANY: Final = "*"
+
+
+class Which(TypedDict, total=False):
+    """Which packets a fault is for; what is left out does not matter."""
+
+    #: The client id.
+    client: str
+    #: `from` the client, or `to` it.
+    direction: Direction
+    #: A topic filter: only PUBLISH packets whose topic it takes.
+    topic: str
+    #: Called with the packet as `trunkline.mqtt` decodes it; only packets for which it says yes.
+    where: Callable[[Any], object]
+    #: Hits after which the fault is over.
+    times: int
+    #: Packets that are let pass at first.
+    after: int
+
+
+class Selection:
+    """Which packets a fault is for."""
+
+    def __init__(
+        self,
+        packet: str | PacketType,
+        client: str | None = None,
+        direction: Direction | None = None,
+        topic: str | None = None,
+        where: Callable[[Any], object] | None = None,
+    ) -> None:
+        """
+        Raises:
+            ValueError: there are no such packets. The message says what there is.
+        """
+        self.type = None if packet == ANY else packet_type(packet)
+        self.client = client
+        self.directions = directions(direction)
+        self._topic = topic
+        self._where = where
+        if self.type is not None and not any(self.type in PACKETS[each] for each in self.directions):
+            side = "client" if direction == FROM else "broker"
+            known = ", ".join(kind.name for kind in sorted(PACKETS[self.directions[0]]))
+            raise ValueError(f"a {side} sends no {self.type.name}; {direction!r} a client go {known}")
+        if topic is not None:
+            if self.type is not PacketType.PUBLISH:
+                raise ValueError(f"topic={topic!r} selects PUBLISH packets; {packet} has no topic")
+            check_filter(topic)
+
+    def __str__(self) -> str:
+        words = [ANY if self.type is None else self.type.name]
+        if len(self.directions) == 1:
+            words.append(self.directions[0])
+        if self.client is not None:
+            words.append(f"{'client' if len(self.directions) > 1 else ''} {self.client!r}".strip())
+        if self._topic is not None:
+            words.append(f"on {self._topic}")
+        return " ".join(words)
+
+    def concerns(self, client_id: str) -> bool:
+        return self.client is None or self.client == client_id
+
+    def takes(self, packet: Packet) -> bool:
+        if packet.direction not in self.directions or (self.type is not None and packet.type is not self.type):
+            return False
+        if self._topic is not None:
+            publish = packet.decoded
+            if not isinstance(publish, Publish) or not publish.topic or not matches(self._topic, publish.topic):
+                return False
+        return self._where is None or (packet.decoded is not None and bool(self._where(packet.decoded)))
+
+
+def packet_type(name: str | PacketType) -> PacketType:
+    """
+    Raises:
+        ValueError: no packet is called that.
+    """
+    kinds = {kind.name: kind for kind in PacketType if kind is not PacketType.WILL}
+    kind = kinds.get(name.upper()) if isinstance(name, str) else name
+    if kind is None or kind is PacketType.WILL:
+        close = get_close_matches(str(name).upper(), kinds, 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ValueError(f"no packet is called {name!r}{hint}; there are {', '.join(kinds)}, and {ANY!r} for all")
+    return kind
+
+
+def directions(direction: Direction | None) -> tuple[Direction, ...]:
+    """
+    Raises:
+        ValueError: this is none.
+    """
+    if direction is None:
+        return (FROM, TO)
+    if direction not in (FROM, TO):
+        raise ValueError(f"direction={direction!r}: it is {FROM!r} or {TO!r} (the client), or both if it is left out")
+    return (direction,)
+
+
+def check_filter(filter: str) -> None:
+    """
+    Raises:
+        ValueError: this is no topic filter.
+    """
+    try:
+        validate_filter(filter)
+    except ProtocolError as error:
+        raise ValueError(f"{filter!r} is no topic filter: {error}") from None
