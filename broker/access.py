@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+import trio
+
+from trunkline.hooks.chain import CRASHED
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Publish
 
 
+_logger = logging.getLogger("trunkline.access")
+
+
 class Undecided(Exception):
     """Somebody has to be asked, and waited for, before the first of these messages may be published."""
 
@@ -29,13 +36,14 @@ class Undecided(Exception):
 class Access:
     """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a dict."""
 
-    __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe")
+    __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe", "_timeout")
 
     def __init__(self, hooks: Hooks, metrics: Metrics, config: Config) -> None:
         self._hooks = hooks
         self._metrics = metrics
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
+        self._timeout = config.acl.timeout
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
@@ -46,10 +54,16 @@ class Access:
         return self._counted(self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain), self._default)
 
     async def ask(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
-        """`decide`, waiting for whom it takes."""
+        """`decide`, waiting for whom it takes, but not for ever."""
         if client.superuser:
             return True
-        decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
+        decision: Allow | Deny | None = CRASHED
+        with trio.move_on_after(self._timeout) as limit:
+            decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
+        if limit.cancelled_caught:
+            _logger.error(
+                "nobody decided within %g s about %s to %r", self._timeout, action, topic, extra=_tags(client)
+            )
         return self._counted(decision, self._default)
 
     @property
@@ -79,27 +93,36 @@ class Access:
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         return allowed
 
-    async def ask_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> None:
-        """`may_publish`, waiting for whom it takes. The answer is remembered, at least until the next one."""
-        allowed = topic[:5] != "$SYS/" and await self.ask(channel.client, "publish", topic, qos, retain)
-        decisions = channel.may_publish[qos << 1 | retain]
-        self._remember(decisions, topic, allowed)
-        decisions[topic] = allowed
+    async def ask_publish(self, channel: Channel, packet: Publish) -> None:
+        """`may_publish`, waiting for whom it takes. The answer is for this packet, and is remembered for others."""
+        topic, qos, retain = packet.topic, packet.qos, packet.retain
+        rules = -1
+        allowed = False
+        while rules != channel.rules:  # whoever was asked under other rules is asked again
+            rules = channel.rules
+            allowed = topic[:5] != "$SYS/" and await self.ask(channel.client, "publish", topic, qos, retain)
+        self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
+        channel.answer = packet, allowed
 
     def may_read(self, channel: Channel, topic: str) -> bool:
         """May messages of this topic be given to the client, whatever filter it subscribed with?"""
         allowed = self._decide_delivery(channel.client, "receive", topic, True)
         if allowed and self._read_as_subscribe:
-            allowed = self._decide_delivery(channel.client, "subscribe", topic, self._default)
+            allowed = self._decide_delivery(channel.client, "subscribe", topic, self._default or self.waits)
         self._remember(channel.may_read, topic, allowed)
         return allowed
 
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
         """What was retained is given only to those who might have subscribed to this very topic."""
-        return self._decide_delivery(client, "subscribe", topic, self._default)
+        return self._decide_delivery(client, "subscribe", topic, self._default or self.waits)
 
     def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
         if len(decisions) >= self._cache_size:
             decisions.clear()
         if self._cache_size:
             decisions[topic] = allowed
+
+
+def _tags(client: ClientInfo) -> dict[str, str]:
+    """For log records."""
+    return {"client": client.client_id}

@@ -241,6 +241,9 @@ class AclSettings(Section):
     cache_size: Whole = key(
         1024, "Decisions remembered for each connection. 0 asks the rules every time.", "decisions", ge=0
     )
+    timeout: Duration = key(
+        60.0, "A decision that plugins and hooks have not come to by then is a no.", "seconds", gt=0
+    )
 
 
 class FlappingSettings(Section):

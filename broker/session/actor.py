@@ -54,6 +54,8 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    import trio
+
     from trunkline.actors import Timer
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
@@ -70,6 +72,7 @@ _logger = logging.getLogger("trunkline.session")
 class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
         "_absence",
+        "_asking",
         "_ended",
         "_held",
         "_inbound",
@@ -101,6 +104,8 @@ class SessionActor(Actor["mail.ToSession"]):
         #: What the client sent while it waits for an answer. Its connection is paused as long as this is not None.
         self._held: list[mail.Received | mail.Lost] | None = None
         self._waiting = False
+        #: The task that asks somebody on behalf of this connection.
+        self._asking: trio.CancelScope | None = None
         self._retry: Timer | None = None
         #: Is the client id free, and the actor only here until its routes are gone?
         self._ended = False
@@ -182,8 +187,8 @@ class SessionActor(Actor["mail.ToSession"]):
                         rest = message.packets[index + 1 :]
                         if rest or message.error is not None:
                             self._hold(mail.Received(channel, rest, message.error), first=True)
-                        return
-            if message.error is not None:
+                        break
+            if message.error is not None and not self._waiting:
                 self._services.metrics.packets_malformed += 1
                 raise message.error
         except ProtocolError as error:
@@ -199,7 +204,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _ask_access(self, message: Publish, channel: Channel) -> None:
         """What was held back goes on when it is known whether this message may be published."""
         access = self._services.access
-        self.wait_for(lambda: access.ask_publish(channel, message.topic, message.qos, message.retain), lambda _: None)
+        self.wait_for(lambda: access.ask_publish(channel, message), lambda _: None)
 
     def _on_acknowledgements(self, message: Acknowledgements, channel: Channel) -> None:
         outbound, packet_ids = self._outbound, message.packet_ids
@@ -230,7 +235,7 @@ class SessionActor(Actor["mail.ToSession"]):
             answer = await question()
             self.ref.cast(mail.Answered(channel, lambda: answered(answer)))
 
-        self.start_task(ask)
+        self._asking = self.start_task(ask)
 
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self.channel:
@@ -268,14 +273,14 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
 
-        def subscribe(requests: Any) -> None:
+        def subscribe(requests: Any, asked: bool) -> None:
             self._waiting = True  # for the routes
-            subscribing.subscribe(packet, requests, channel)
+            subscribing.subscribe(packet, requests, channel, asked=asked)
 
         if subscribing.is_async(packet):
-            self.wait_for(lambda: subscribing.requests_async(packet, channel), subscribe)
+            self.wait_for(lambda: subscribing.requests_async(packet, channel), lambda answer: subscribe(*answer))
         else:
-            subscribe(subscribing.requests(packet, channel))
+            subscribe(subscribing.requests(packet, channel), asked=False)
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         channel, subscribing = self.channel, self._subscribing
@@ -429,8 +434,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _on_rules_changed(self, message: mail.RulesChanged) -> None:
         if self.channel is not None:
-            self.channel.may_publish.clear()
-            self.channel.may_read.clear()
+            self.channel.forget_decisions()
 
     def _disconnect(self, reason: Reason, text: str) -> None:
         """End the connection from our side."""
@@ -456,7 +460,12 @@ class SessionActor(Actor["mail.ToSession"]):
         assert channel is not None
         self.channel = None
         self.left_at = self._outbound.now
+        if self._held is not None and _says_goodbye(self._held):
+            channel.will = None
         self._held = None
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
         self._waiting = False
         self.subscriber.online = False
         self._outbound.detach()
@@ -577,3 +586,13 @@ class SessionActor(Actor["mail.ToSession"]):
         Auth: _on_auth,
         Disconnect: _on_disconnect,
     }
+
+
+def _says_goodbye(held: list[mail.Received | mail.Lost]) -> bool:
+    """Does what a client sent, and what was not looked at any more, end with a DISCONNECT that takes its will back?"""
+    return any(
+        type(packet) is Disconnect and packet.reason == Reason.SUCCESS
+        for message in held
+        if type(message) is mail.Received
+        for packet in message.packets
+    )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.mail import ToConnection, ToSession
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
-    from trunkline.mqtt.packets import Will
+    from trunkline.mqtt.packets import Publish, Will
     from trunkline.mqtt.versions import Version
 
 
@@ -53,7 +53,17 @@ class Channel:
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
     may_read: dict[str, bool] = field(default_factory=dict[str, bool])
+    #: What was asked about this very packet, which waited for it.
+    answer: tuple[Publish, bool] | None = None
+    #: How often decisions were dropped: one that was asked for before holds no longer when it comes.
+    rules: int = 0
     #: Mail for the session that this connection has. Set when it gets one.
     session: Callable[[ToSession], None] = field(init=False)
     #: True when each PUBLISH to this client may be the shared encoding as it is.
     plain: bool = True
+
+    def forget_decisions(self) -> None:
+        self.rules += 1
+        self.answer = None
+        self.may_publish.clear()
+        self.may_read.clear()

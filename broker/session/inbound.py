@@ -77,10 +77,13 @@ class Inbound:
         topic = packet.topic
         allowed = channel.may_publish[qos << 1 | packet.retain].get(topic)
         if allowed is None:
-            if services.access.waits and not channel.client.superuser:
+            if channel.answer is not None and channel.answer[0] is packet:
+                allowed = channel.answer[1]
+            elif services.access.waits and not channel.client.superuser:
                 self._take_back(packet, channel)
                 raise Undecided([packet])
-            allowed = services.access.may_publish(channel, topic, qos, packet.retain)
+            else:
+                allowed = services.access.may_publish(channel, topic, qos, packet.retain)
         packet.publisher = channel.client.client_id
         packet.username = channel.client.username
         packet.timestamp = wall = self.now + services.epoch

@@ -88,18 +88,26 @@ class Subscribing:
     def requests(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
         return self._through(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
 
-    async def requests_async(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
-        """With the answers of the access rules, where these have to be waited for."""
+    async def requests_async(
+        self, packet: Subscribe, channel: Channel
+    ) -> tuple[list[SubscriptionRequest | Deny], bool]:
+        """Also, whether the access rules have been asked, because they have to be waited for."""
         requests = await self._through_async(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
         access, client = self._services.access, channel.client
-        if not access.waits or self._services.config.mqtt.subscribe_denied == "grant":
-            return requests
+        if not access.waits:
+            return requests, False
         return [
             request
             if type(request) is Deny or await access.ask(client, "subscribe", _plain(request.filter), request.qos)
-            else _DENIED
+            else self._denied(request)
             for request in requests
-        ]
+        ], True
+
+    def _denied(self, request: SubscriptionRequest) -> Deny:
+        """Deliveries cannot wait, so a subscription that is to look granted is not made at all."""
+        if self._services.config.mqtt.subscribe_denied == "refuse":
+            return _DENIED
+        return Deny(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
 
     def filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
         return self._through(CLIENT_UNSUBSCRIBE, packet.filters, packet, channel)
@@ -127,8 +135,16 @@ class Subscribing:
 
     # What is asked of the routes
 
-    def subscribe(self, packet: Subscribe, requests: Sequence[SubscriptionRequest | Deny], channel: Channel) -> None:
-        """Decide on each request, and have the routes made.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
+    def subscribe(
+        self,
+        packet: Subscribe,
+        requests: Sequence[SubscriptionRequest | Deny],
+        channel: Channel,
+        *,
+        asked: bool = False,
+    ) -> None:
+        """Decide on each request, and have the routes made. `asked`: the access rules agree to what is not a Deny.
+        # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
 
         Raises:
             ProtocolError: the client must go.
@@ -147,7 +163,7 @@ class Subscribing:
                 answer.refuse(place, request.reason, request.text)
                 continue
             assert isinstance(request, SubscriptionRequest)
-            refusal = self._refusal(request, channel)
+            refusal = self._refusal(request, channel, asked=asked)
             if refusal is not None:
                 metrics.packets_subscribe_error += 1
                 metrics.packets_subscribe_auth_error += refusal is Reason.NOT_AUTHORIZED
@@ -180,7 +196,7 @@ class Subscribing:
         self._session.subscriptions.update(wanted)
         self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
 
-    def _refusal(self, request: SubscriptionRequest, channel: Channel) -> Reason | None:
+    def _refusal(self, request: SubscriptionRequest, channel: Channel, *, asked: bool) -> Reason | None:
         mqtt = self._services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
@@ -195,7 +211,7 @@ class Subscribing:
         access = self._services.access
         if (
             mqtt.subscribe_denied == "refuse"
-            and not access.waits  # else they were asked before
+            and not asked
             and not access.decide(channel.client, "subscribe", filter, request.qos)
         ):
             return Reason.NOT_AUTHORIZED
