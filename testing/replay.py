@@ -17,6 +17,7 @@ from trunkline.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, P
 from trunkline.testing.clock import advance
 from trunkline.testing.opening import broker as open_broker
 from trunkline.testing.packets import Collector
+from trunkline.testing.reach import in_trio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +110,10 @@ async def replay(
         OSError: the journal cannot be read.
         JournalError: it is none.
         ValueError: this is no speed.
+        RuntimeError: not in trio. Elsewhere it is `trio.run(replay, path)`.
     """
+    if not in_trio():
+        raise RuntimeError("a replay runs in trio: in other code, trio.run(replay, path)")
     if speed is not None and speed <= 0:
         raise ValueError(f"speed={speed:g}: must be more than 0")
     entries = list(Journal(path))

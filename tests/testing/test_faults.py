@@ -1,5 +1,6 @@
 """What goes wrong on purpose does so, and nothing else."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -593,3 +594,22 @@ def test_a_fault_that_does_not_happen_is_told_without_await_too() -> None:
             b.faults.cut(client="a")
             with pytest.raises(ConnectionResetError):
                 sock.recv(100)
+
+
+def test_faults_are_awaited_in_asyncio() -> None:
+    async def main() -> None:
+        async with testing.broker() as b:
+            reader, writer = await asyncio.open_connection(b.host, b.port)
+            writer.write(raw.connect("a"))
+            await reader.read(100)
+            with b.faults.drop("PINGREQ", client="a") as fault:
+                writer.write(raw.PINGREQ)
+                await fault.triggered()
+            with pytest.raises(TimeoutError, match="happened 0 times"):
+                await b.faults.drop("PUBACK").triggered(timeout=0.01)
+            await b.restart()
+            with pytest.raises(ConnectionResetError):
+                await reader.read(100)
+            writer.close()
+
+    asyncio.run(main())

@@ -307,6 +307,11 @@ async def test_passwords_are_handed_in(tmp_path: Path) -> None:
     (await replay(tmp_path / "j")).check()  # a broker that takes anybody
 
 
+def test_a_replay_in_asyncio_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"trio\.run\(replay, path\)"):
+        asyncio.run(replay(tmp_path / "j"))
+
+
 async def test_settings_are_for_a_broker_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(pack_header(Header(0.0, "")))
     async with testing.broker() as b:
