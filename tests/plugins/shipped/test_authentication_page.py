@@ -12,7 +12,7 @@ from trunkline.broker.config import Config
 from trunkline.hooks.client import ClientInfo
 from trunkline.plugins.shipped.acl_rules import LoginRules
 from trunkline.plugins.shipped.http_auth import Authorize
-from trunkline.plugins.shipped.jwt import JwtSettings
+from trunkline.plugins.shipped.jwt_settings import JwtSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "authentication.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.plugins.shipped.server import Reply, serving
 from tests.plugins.shipped.tokens import KINDS, SECRET, jwk, jwks, pem, private_key, signed
-from trunkline.broker.config import Config, ConfigError
+from trunkline.broker.config import Config
 from trunkline.hooks.client import ClientInfo
 
 REFUSED, FORBIDDEN, DOWN = 0x86, 0x87, 0x88
@@ -386,24 +386,3 @@ async def test_a_file_that_has_changed_since_the_configuration_was_read(tmp_path
     async with room() as here:
         with pytest.raises(Exception, match=r"key.pem is no public key"):
             await here.node.plugins.enable("jwt", config.plugins["jwt"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({}, "jwt: has no key: set one of secret, public_key_file, jwks_file, jwks_url"),
-        ({"secret": SECRET, "jwks_url": "http://h/"}, "has secret and jwks_url: set one of"),
-        ({"secret": "emqxsecret"}, "the secret has 10 bytes"),
-        ({"secret": SECRET, "algorithms": ["none"]}, "algorithms: 'none' is unknown; there are HS256, "),
-        ({"secret": SECRET, "algorithms": ["RS256"]}, "algorithms: no key is for RS256; they are for HS256, "),
-        ({"public_key_file": "nowhere"}, "public_key_file: no file nowhere"),
-        ({"public_key_file": __file__}, r"test_jwt.py is no public key in PEM form"),
-        ({"jwks_file": __file__}, r"test_jwt.py is no JSON"),
-        ({"jwks_url": "keys"}, 'jwks_url: "keys": accepted is a URL'),
-        ({"secret": 5}, "secret: what it holds: accepted is text"),
-        ({"secret": SECRET, "token_in": "payload"}, 'token_in: "payload": accepted is "password" or "username"'),
-    ],
-)
-def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        Config.from_mapping({"plugins": {"jwt": settings}})
