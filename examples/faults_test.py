@@ -28,6 +28,7 @@ class Meter:
 @pytest.fixture
 def meter(mqtt_broker: ThreadBroker) -> Iterator[Meter]:
     meter = Meter(mqtt_broker.host, mqtt_broker.port)
+    mqtt_broker.wait_until(lambda: mqtt_broker.clients)
     yield meter
     meter.stop()
 
