@@ -31,6 +31,8 @@ Ts = TypeVarTuple("Ts")
 Chain = tuple[Callable[..., Any], ...]
 
 _logger = logging.getLogger("trunkline.hooks")
+#: What counts as a crash. `sys.exit` in a callback must not end the broker.
+CRASHES = (Exception, SystemExit)
 #: What a decider's crash answers. It says nothing about what went wrong: the client is not the one to be told.
 CRASHED = Deny(Reason.NOT_AUTHORIZED)
 
@@ -164,7 +166,7 @@ class Hooks:
                         return
                     if iscoroutine(result):
                         raise _misplaced(result)
-            except Exception as error:  # noqa: BLE001
+            except CRASHES as error:
                 self._crashed(point, callback, error)
 
     def transform(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny:
@@ -184,7 +186,7 @@ class Hooks:
                 if iscoroutine(result):
                     raise _misplaced(result)
                 value = point.replace(value, result)
-            except Exception as error:  # noqa: BLE001
+            except CRASHES as error:
                 self._crashed(point, callback, error)
             else:
                 if stop:
@@ -210,7 +212,7 @@ class Hooks:
                 if iscoroutine(result):
                     raise _misplaced(result)
                 return _decision(point, result)
-            except Exception as error:  # noqa: BLE001
+            except CRASHES as error:
                 self._crashed(point, callback, error)
                 return CRASHED
         return None
@@ -239,7 +241,7 @@ class Hooks:
                 if type(result) is Deny:
                     return result
                 value = point.replace(value, result)
-            except Exception as error:  # noqa: BLE001
+            except CRASHES as error:
                 self._crashed(point, callback, error)
             else:
                 if stop:
@@ -258,12 +260,12 @@ class Hooks:
                 if result is STOP:
                     return None
                 return _decision(point, result)
-            except Exception as error:  # noqa: BLE001
+            except CRASHES as error:
                 self._crashed(point, callback, error)
                 return CRASHED
         return None
 
-    def _crashed(self, point: Point, callback: Callback, error: Exception) -> None:
+    def _crashed(self, point: Point, callback: Callback, error: BaseException) -> None:
         registration = next((entry for entry in self._registered[point] if entry.call is callback), None)
         if registration is None:  # it was removed while it ran
             _logger.error("a removed callback at %s crashed", point.name, exc_info=error)

@@ -1,5 +1,7 @@
 """What can be wrong with a plugin."""
 
+from trunkline.hooks.chain import CRASHES
+
 
 class PluginError(Exception):
     """A plugin cannot be used as it is. `problems` says all that is wrong with it, a line each."""
@@ -7,3 +9,10 @@ class PluginError(Exception):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+def is_crash(error: BaseException) -> bool:
+    """Is it a crash of the plugin, or a group of nothing else? The rest is for trio, or for who pressed Ctrl-C."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(CRASHES)[1] is None  # pyright: ignore[reportUnknownMemberType]
+    return isinstance(error, CRASHES)

@@ -17,6 +17,7 @@ import trio
 from trunkline.actors import Child, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
 from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.plugins")
 
+#: Seconds after which a plugin that was told to end is given up. Its tasks have five to end, and its `stop` as well.
+LONGEST_END: Final = 15.0
 #: The priority of what must be asked before everybody else.
 _FIRST: Final = 1_000_000
 
@@ -80,6 +83,8 @@ class _Entry:
         self.factory: Factory | None = None
         self.settings: Settings | None = None
         self.guard: Callable[..., Deny | None] | None = None
+        #: The points that it guards.
+        self.guarded: tuple[str, ...] = ()
 
 
 class Plugins:
@@ -115,7 +120,10 @@ class Plugins:
                 with trio.CancelScope(shield=True):
                     async with self._lock:
                         for entry in reversed(list(self._entries.values())):
-                            await self._stop(entry)
+                            with suppress(PluginError):  # it is in the log
+                                await self._stop(entry)
+                        for entry in self._entries.values():
+                            self._unguard(entry)
                         self._nursery = None
                 closing.set()
 
@@ -141,10 +149,14 @@ class Plugins:
         """Stop a plugin: its hooks go at once, its tasks are cancelled and awaited.
 
         Raises:
-            PluginError: there is none of this name.
+            PluginError: there is none of this name; or it does not end, and goes on without its hooks.
         """
         async with self._lock:
-            await self._stop(self._entry(name))
+            entry = self._entry(name)
+            try:
+                await self._stop(entry)
+            finally:
+                self._unguard(entry)  # an operator's word: then it is as if there had been none
 
     async def reload(self, name: str, settings: Settings | Callable[[], Settings | None] | None = None) -> None:
         """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given: as they
@@ -204,7 +216,7 @@ class Plugins:
     def figures(self) -> Iterator[tuple[str, int]]:
         """What plugins count, by the names of their metrics."""
         for entry in self._entries.values():
-            for name, value in entry.figures.read().items():
+            for name, value in entry.figures.read(_logger).items():
                 yield f"plugins.{entry.name}.{name}", value
 
     def meanings(self) -> Iterator[tuple[str, str]]:
@@ -231,9 +243,11 @@ class Plugins:
             raise PluginError([f"the plugin {name} runs already"])
         if self._nursery is None:
             raise PluginError([f"{name}: this node does not run"])
+        await self._stop(entry)  # its former run may not be over yet
         entry.crashes, entry.problem = 0, ""
-        self._unguard(entry)
         try:
+            if settings is not None:
+                self._guard(entry, settings)
             entry.factory = factory
             made = factory or load(name)
             model = settings_of(made)
@@ -245,6 +259,9 @@ class Plugins:
             self._guard(entry, settings)
             entry.status, entry.over = Status.STARTING, trio.Event()
             await self._nursery.start(self._mind, entry, made, settings)
+        except trio.Cancelled:
+            self._failed(entry, Status.FAILED, PluginError(["its start was cut short"]))
+            raise
         except Exception as error:
             self._failed(entry, Status.FAILED, error)
             cause = _cause(error)
@@ -254,30 +271,45 @@ class Plugins:
         self._host.clear_alarm(_alarm(name))
 
     async def _stop(self, entry: _Entry) -> None:
+        """
+        Raises:
+            PluginError: it does not end.
+        """
         if entry.scope is not None:
             entry.scope.cancel()
-            await entry.over.wait()
+            with trio.move_on_after(LONGEST_END) as limit:
+                await entry.over.wait()
+            if limit.cancelled_caught:
+                text = f"it does not end within {LONGEST_END:g} s; one of its tasks goes on although it was cancelled"
+                self._failed(entry, Status.FAILED, PluginError([text]))
+                raise PluginError([f"{entry.name}: {text}"])
             _logger.info("the plugin %s is stopped", entry.name)
         entry.status = Status.STOPPED
-        self._unguard(entry)
 
     def _guard(self, entry: _Entry, settings: Settings) -> None:
         """Deny, where the plugin is to decide, for as long as it does not run."""
+        self._unguard(entry)
         if settings.guards:
 
             def deny_without_plugin(*_: object) -> Deny | None:
                 running = entry.current is not None and entry.current.decides
                 return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
 
-            entry.guard = deny_without_plugin
+            entry.guard, entry.guarded = deny_without_plugin, settings.guards
             for point in settings.guards:
                 self._hooks.add(point, deny_without_plugin, priority=_FIRST)
+            self._forget_decisions(settings.guards)
 
     def _unguard(self, entry: _Entry) -> None:
-        if entry.guard is not None and entry.settings is not None:
-            for point in entry.settings.guards:
+        if entry.guard is not None:
+            for point in entry.guarded:
                 self._hooks.remove(point, entry.guard)
             entry.guard = None
+            self._forget_decisions(entry.guarded)
+
+    def _forget_decisions(self, guarded: tuple[str, ...]) -> None:
+        if CLIENT_CHECK_ACL.name in guarded:
+            self._host.forget_decisions(None)
 
     async def _mind(
         self,
@@ -316,6 +348,8 @@ class Plugins:
             self._failed(entry, Status.DISABLED, error)
         finally:
             entry.current = entry.scope = None
+            if entry.status in (Status.STARTING, Status.RUNNING):
+                entry.status = Status.STOPPED
             entry.over.set()
 
     def _failed(self, entry: _Entry, status: Status, error: BaseException) -> None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.actors import Actor
+from trunkline.hooks.chain import CRASHES
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import HookError, describe, is_async
 from trunkline.plugins.context import Context, Counter, Gauge
 from trunkline.plugins.declaring import hooked_methods, point_for
-from trunkline.plugins.errors import PluginError
+from trunkline.plugins.errors import PluginError, is_crash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Factory, Settings
 
 _NOT_YET: Final = object()
+#: What goes into 64 bits.
+_LARGEST: Final = 2**63 - 1
 
 
 @dataclass(slots=True, eq=False)
@@ -54,13 +57,24 @@ class Figures:
         self.counters: dict[str, Counter] = {}
         self.gauges: dict[str, Gauge] = {}
         self.kept: dict[str, Any] = {}
-        #: Callbacks of its subscriptions that raised.
+        #: Callbacks of its subscriptions that raised, and gauges that could not be read.
         self.crashes = 0
 
-    def read(self) -> dict[str, int]:
-        return {name: counter.value for name, counter in self.counters.items()} | {
-            name: gauge.read() for name, gauge in self.gauges.items()
-        }
+    def read(self, logger: logging.Logger) -> dict[str, int]:
+        """All that can be read, and are numbers."""
+        figures = {name: counter.value for name, counter in self.counters.items()}
+        for name, gauge in self.gauges.items():
+            try:
+                value = gauge.read()
+                if not isinstance(value, int) or abs(value) > _LARGEST:  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise TypeError(f"returned {value!r:.80}, which is no whole number of 64 bits")
+            except CRASHES:
+                self.crashes += 1
+                if self.crashes & (self.crashes - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+                    logger.exception("the gauge %s cannot be read (%d crashes so far)", name, self.crashes)
+            else:
+                figures[name] = value
+        return figures
 
 
 class Running(Actor["_Due | _Delivery"]):
@@ -94,21 +108,29 @@ class Running(Actor["_Due | _Delivery"]):
         opened = trio.Event()
 
         async def hold_nursery() -> None:
-            async with trio.open_nursery() as self.nursery:
-                opened.set()
-                await trio.sleep_forever()
+            try:
+                async with trio.open_nursery() as self.nursery:
+                    opened.set()
+                    await trio.sleep_forever()
+            except BaseExceptionGroup as error:
+                exits, rest = error.split(SystemExit)
+                if exits is None:
+                    raise
+                crash = PluginError([f"{self.name}: a task wanted to end the process"])
+                if rest is None or isinstance(rest, Exception):
+                    raise crash from error
+                raise BaseExceptionGroup("it was being cancelled", [crash, rest]) from error
 
         self.start_task(hold_nursery)
         await opened.wait()
         try:
             with trio.move_on_after(self._settings.start_timeout) as limit:
                 await self._start()
-        except SystemExit as error:
-            self.terminate(None)
-            raise PluginError([f"{self.name}: it ended the process when it was to start: {error!r}"]) from error
-        except BaseException:
+        except BaseException as error:
             self.terminate(None)  # the runtime calls it only for what has started
-            raise
+            if isinstance(error, Exception) or not is_crash(error):
+                raise
+            raise PluginError([f"{self.name}: it ended the process when it was to start: {error!r}"]) from error
         if limit.cancelled_caught:
             self.terminate(None)
             text = f"{self.name}: it was not done with its start after {self._settings.start_timeout:g} s"
@@ -140,11 +162,14 @@ class Running(Actor["_Due | _Delivery"]):
 
     def handle(self, message: _Due | _Delivery) -> None:
         if isinstance(message, _Due):
-            message.callback(*message.args)
+            try:
+                message.callback(*message.args)
+            except SystemExit as error:
+                raise PluginError([f"{self.name}: a timer wanted to end the process: {error!r}"]) from error
             return
         try:
             message.callback(message.message)
-        except Exception:
+        except CRASHES:
             self._figures.crashes += 1
             if self._figures.crashes & (self._figures.crashes - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
                 self.logger.exception(
@@ -169,7 +194,9 @@ class Running(Actor["_Due | _Delivery"]):
             try:
                 if inspect.isawaitable(stopped := stop()):
                     await stopped
-            except Exception:
+            except BaseException as error:
+                if not is_crash(error):
+                    raise
                 self.logger.exception("crashed while it stopped")
 
     @property
@@ -246,7 +273,8 @@ class Running(Actor["_Due | _Delivery"]):
 
         Raises:
             LookupError: it has no such command.
-            TypeError: the command takes other arguments.
+            ValueError: the command takes other arguments.
+            PluginError: it wanted to end the process.
         """
         handler = self.commands.get(command)
         if handler is None:
@@ -256,7 +284,10 @@ class Running(Actor["_Due | _Delivery"]):
             inspect.signature(handler).bind(**arguments)
         except TypeError as error:
             raise ValueError(f"{self.name} {command}{inspect.signature(handler)}: {error}") from None
-        return handler(**arguments)
+        try:
+            return handler(**arguments)
+        except SystemExit as error:
+            raise PluginError([f"{self.name} {command} wanted to end the process: {error!r}"]) from error
 
     def _check_callback(self, callback: Callable[..., object], what: str, *arguments: object) -> None:
         """

@@ -1,0 +1,296 @@
+"""Plugins that break at every place where they can, and what becomes of the broker and of what they were to guard."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.room import Room, room
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.units import Text
+from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
+from trunkline.plugins import Context, PluginError, Settings, hook, setting
+from trunkline.plugins.manager import PluginRow
+
+
+def row(here: Room, name: str) -> PluginRow:
+    return next(row for row in here.node.plugins.rows() if row.name == name)
+
+
+async def reason_of(client: Wire, topic: str) -> int | None:
+    answer = await client.publish(topic, b"", qos=1)
+    assert answer is not None
+    return answer.reason
+
+
+async def still_works(here: Room) -> None:
+    watcher, client = await here.client("watcher"), await here.client("fresh")
+    assert await watcher.subscribe(("works", 1)) == [1]
+    await client.publish("works", b"x", qos=1)
+    await watcher.expect_type(0x30)
+
+
+# -- figures
+
+
+@pytest.mark.parametrize("value", ["text", None, float("nan"), 10**400, RuntimeError("broken"), SystemExit(3)])
+async def test_a_gauge_that_cannot_be_read(autojump_clock: MockClock, value: Any) -> None:
+    def read() -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    def factory(context: Context[Settings]) -> None:
+        context.gauge("odd", "What nobody can read.", read)
+        context.gauge("fine", "What can be read.", lambda: 7)
+
+    async with room(sys={"interval": 1.0}) as here:
+        await here.node.plugins.enable("p", factory=factory)
+        await trio.sleep(5)
+        figures = await here.node.figures()
+        assert figures["plugins.p.fine"] == 7
+        assert "plugins.p.odd" not in figures
+        await still_works(here)
+
+
+# -- guards
+
+
+class Guarded(Settings):
+    guards = ("client.authenticate", "client.check_acl")
+    word: str = setting("x", "A word.")
+
+
+class Other(Settings):
+    guards = ("client.authenticate", "client.check_acl")
+    word: str = setting("x", "A word.")
+    needed: Text = setting(..., "A text.")
+
+
+class Gatekeeper:
+    def __init__(self, context: Context[Guarded]) -> None:
+        self.context = context
+        context.command("crash", lambda: context.nursery.start_soon(self.fall))
+
+    async def fall(self) -> None:
+        raise RuntimeError("fell")
+
+    @hook("client.authenticate")
+    def who(self, client: ClientInfo, password: bytes | None) -> Allow:
+        return ALLOW
+
+    @hook("client.check_acl")
+    def what(self, client: ClientInfo, *_: object) -> Allow:
+        return ALLOW
+
+
+async def test_a_reload_that_fails_leaves_the_door_shut() -> None:
+    fails = False
+
+    def factory(context: Context[Guarded]) -> Any:
+        if fails:
+            raise RuntimeError("no")
+        return Gatekeeper(context)
+
+    async with room() as here:
+        await here.node.plugins.enable("p", factory=factory)
+        fails = True
+        with pytest.raises(PluginError):
+            await here.node.plugins.reload("p")
+        wire = here.wire()
+        await wire.send(raw.connect("a"))
+        assert (await wire.receive()).reason == 0x88
+
+
+async def test_a_reload_with_settings_that_no_longer_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = Guarded
+
+    def factory(context: Any) -> Any:
+        return Gatekeeper(context)
+
+    monkeypatch.setattr("trunkline.plugins.manager.settings_of", lambda factory: model)
+    async with room() as here:
+        await here.node.plugins.enable("p", Guarded(), factory=factory)
+        model = Other
+        with pytest.raises(PluginError):
+            await here.node.plugins.reload("p")
+        wire = here.wire()
+        await wire.send(raw.connect("a"))
+        assert (await wire.receive()).reason == 0x88
+
+
+async def test_a_crash_makes_no_client_suffer_for_long(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("p", factory=Gatekeeper)
+        client = await here.client("a")
+        await client.publish("t", b"", qos=1)
+        plugins.call("p", "crash", {})
+        reasons = [await reason_of(client, "t2") for _ in range(20)]
+        assert reasons[0] == 0x87
+        assert reasons[-1] != 0x87
+
+
+async def test_rules_of_a_plugin_apply_from_its_start_to_its_end() -> None:
+    class No:
+        def __init__(self, context: Context[Settings]) -> None: ...
+
+        @hook("client.check_acl")
+        def no(self, *_: object) -> Deny:
+            return Deny()
+
+    async with room() as here:
+        client = await here.client("a")
+        for _ in range(2):
+            assert await reason_of(client, "t") != 0x87
+            await here.node.plugins.enable("p", factory=No)
+            assert await reason_of(client, "t") == 0x87
+            await here.node.plugins.disable("p")
+
+
+# -- what ends processes
+
+
+@pytest.mark.parametrize(
+    "place", ["hook", "run", "timer", "subscription", "stop", "command", "filter", "decider", "async", "task"]
+)
+async def test_a_plugin_that_ends_the_process(autojump_clock: MockClock, place: str) -> None:
+    def raising(*_: object) -> Any:
+        raise SystemExit(3)
+
+    async def araising(*_: object) -> Any:
+        raise SystemExit(3)
+
+    def factory(context: Context[Settings]) -> Any:
+        match place:
+            case "hook":
+                context.hooks.add("message.publish", raising)
+            case "decider":
+                context.hooks.add("client.check_acl", raising)
+            case "async":
+                context.hooks.add("client.check_acl", araising)
+            case "filter":
+                context.hooks.add("message.publish", lambda *_: None, filter=raising)
+            case "timer":
+                context.after(1, lambda: raising())
+            case "subscription":
+                context.subscribe("#", lambda message: raising())
+            case "command":
+                context.command("go", lambda: raising())
+            case "task":
+                context.nursery.start_soon(araising)
+            case "run":
+                return type("P", (), {"run": araising})()
+            case "stop":
+                return type("P", (), {"stop": raising})()
+
+    async with room() as here:
+        await here.node.plugins.enable("p", factory=factory)
+        await trio.sleep(3)
+        client = await here.client("a")
+        await client.send(raw.publish("t", b"x", qos=1, packet_id=1))
+        with trio.move_on_after(5):
+            await client.receive()
+        if place == "command":
+            with pytest.raises(PluginError, match="end the process"):
+                here.node.plugins.call("p", "go", {})
+        await trio.sleep(1)
+        if row(here, "p").status == "running":
+            await here.node.plugins.disable("p")
+        await still_works(here)
+
+
+# -- what does not end
+
+
+class Stubborn:
+    def __init__(self, context: Context[Settings]) -> None:
+        pass
+
+    async def run(self) -> None:
+        until = trio.current_time() + 1000
+        while trio.current_time() < until:
+            try:
+                await trio.sleep(1)
+            except trio.Cancelled:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(1)
+
+
+async def test_a_task_that_does_not_let_itself_be_cancelled(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("p", factory=Stubborn)
+        await plugins.enable("q", factory=Stubborn)
+        for _ in range(2):
+            with pytest.raises(PluginError, match="does not end"):
+                await plugins.disable("p")
+        assert row(here, "p").status == "failed"
+        with pytest.raises(PluginError, match="does not end"):
+            await plugins.enable("p", factory=Stubborn)
+        await plugins.enable("other", factory=lambda context: None)
+        await still_works(here)
+        await trio.sleep(2000)
+        await plugins.enable("p", factory=lambda context: None)
+        assert row(here, "p").status == "running"
+
+
+async def test_thousands_of_hooks() -> None:
+    def factory(context: Context[Settings]) -> None:
+        for _n in range(5000):
+            context.hooks.add("client.connected", lambda client: None)
+
+    async with room() as here:
+        with trio.fail_after(20):
+            await here.node.plugins.enable("p", factory=factory)
+            await here.client("a")
+            await here.node.plugins.disable("p")
+            await still_works(here)
+
+
+async def test_disabling_from_a_command_and_a_hook(autojump_clock: MockClock) -> None:
+    async with room() as here:
+        plugins = here.node.plugins
+
+        def factory(context: Context[Settings]) -> None:
+            async def end() -> None:
+                await plugins.disable("p")
+
+            context.hooks.add("client.connected", lambda client: context.nursery.start_soon(end))
+
+        await plugins.enable("p", factory=factory)
+        await here.client("a")
+        await trio.sleep(100)
+        assert row(here, "p").status == "stopped"
+        await plugins.enable("p", factory=factory)
+        await still_works(here)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no"), SystemExit(1), BaseExceptionGroup("x", [ValueError(), SystemExit(2)])]
+)
+@pytest.mark.parametrize("place", ["call", "start", "astart"])
+async def test_a_start_that_fails(autojump_clock: MockClock, place: str, error: BaseException) -> None:
+    def raising(*_: object) -> Any:
+        raise error
+
+    async def araising(*_: object) -> Any:
+        raise error
+
+    def factory(context: Context[Settings]) -> Any:
+        context.hooks.add("client.connected", lambda c: None)
+        if place == "call":
+            raise error
+        if place == "start":
+            return type("P", (), {"start": raising})()
+        return type("P", (), {"start": araising})()
+
+    async with room() as here:
+        with pytest.raises(PluginError):
+            await here.node.plugins.enable("p", factory=factory)
+        assert not here.node.hooks.client_connected
+        await still_works(here)
