@@ -193,7 +193,7 @@ class Link:
         self._reads = True
         #: The real one has told its end.
         self._ended = False
-        #: It was reset: nothing goes on any more.
+        #: It was reset or closed: nothing goes on any more.
         self.over = False
         self.from_client = Way(self, FROM, limit)
         self.to_client = Way(self, TO, MAX_PACKET_SIZE)
@@ -268,6 +268,7 @@ class Link:
             self._kept = True
             self.inner.resume()  # to hear of it when the client closes it
         else:
+            self.over = True
             self.inner.close()
             self.links.forget(self)
 

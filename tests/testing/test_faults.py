@@ -334,6 +334,18 @@ async def test_connections_are_cut_now_and_their_wills_published(how: str) -> No
         await other.expect_close()
 
 
+@both_ways
+async def test_what_is_closed_already_is_not_cut(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with testing.broker() as b, people(how, b) as (one, other):
+        (link,) = [link for link in b._inside.links if link.client_id == "a"]  # pyright: ignore[reportPrivateUsage]
+        await one.abort()
+        await b.wait_until(lambda: len(b.clients) == 1)
+        link.reset_soon()
+        await other.ping()
+        assert not list(b._inside.links)[1:]  # pyright: ignore[reportPrivateUsage]
+    assert not caplog.records
+
+
 async def test_a_client_that_is_not_read_from_goes_on_where_it_was() -> None:
     async with room() as here:
         client = await here.client("a")
