@@ -196,6 +196,20 @@ async def test_what_is_held_back_goes_on_when_the_fault_is_removed() -> None:
         await client.expect_publish("t", b"1")
 
 
+async def test_a_predicate_may_raise_while_something_is_held_back() -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe("#")
+        fault = here.broker.faults.reorder("PUBLISH", direction="to", where=lambda publish: 1 // len(publish.payload))
+        here.broker.publish("t", b"1")
+        here.broker.publish("t", b"")
+        await client.expect_publish("t", b"")
+        with pytest.raises(ZeroDivisionError):
+            await fault.triggered(2)
+        fault.remove()
+        await client.expect_publish("t", b"1")
+
+
 async def test_of_two_faults_the_older_one_happens() -> None:
     async with room() as here:
         client = await here.client("a")
@@ -318,6 +332,21 @@ async def test_a_connection_is_cut_after_so_many_bytes(how: str, size: int) -> N
             b.publish("t", b"1")  # 6 bytes
         assert len(await one.rest()) == size
         assert fault.hits == 1
+
+
+async def test_bytes_are_counted_for_each_connection_until_the_fault_is_removed() -> None:
+    async with room() as here:
+        one, other = await here.client("a"), await here.client("b")
+        with here.broker.faults.cut(after_bytes=10) as fault:
+            for _ in range(2):
+                await one.ping()  # 4 bytes
+            await other.ping()
+            assert fault.hits == 0
+            await one.send(raw.PINGREQ)
+            await one.expect_close()
+            assert fault.hits == 1
+            await other.ping()  # it happens once
+        await here.client("c")
 
 
 @both_ways

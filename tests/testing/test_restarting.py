@@ -44,6 +44,7 @@ async def test_sessions_are_kept_or_lost_as_asked(keep: bool) -> None:
         await one.subscribe(("t/#", 1), ("$share/g/s", 1))
         await one.disconnect()
         await other.publish("t/1", b"queued", qos=1)
+        await other.publish("s", b"queued and shared", qos=1)
         await here.broker.restart(keep_sessions=keep)
         here.broker.publish("t/2", b"after", qos=1)
         here.broker.publish("s", b"shared", qos=1)
@@ -52,6 +53,7 @@ async def test_sessions_are_kept_or_lost_as_asked(keep: bool) -> None:
         assert connack.session_present is keep
         if keep:
             await again.take_publish("t/1", b"queued", qos=1)
+            await again.take_publish("s", b"queued and shared", qos=1)
             await again.take_publish("t/2", b"after", qos=1)
             await again.take_publish("s", b"shared", qos=1)
         await again.expect_nothing()
