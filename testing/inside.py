@@ -9,6 +9,7 @@ import trio
 
 from trunkline.broker.config import Config
 from trunkline.management.views import client_row, retained_rows, subscription_rows
+from trunkline.plugins.errors import PluginError
 from trunkline.testing.journal import Recording
 from trunkline.testing.links import Links
 from trunkline.testing.messages import HISTORY, History
@@ -136,6 +137,7 @@ async def opened(
         ConfigError: the settings are wrong.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
+        PluginError: a plugin among the settings cannot start.
     """
     found: list[Inside] = []
 
@@ -150,9 +152,18 @@ async def opened(
     try:
         async with living(configuration(settings), hooks, GRACE, links, prepare) as lives:
             found[0].lives = lives
+            _check_plugins(lives.node)
             yield found[0]
     finally:
         for recorder in list(links.recorders):
             recorder.end()
         for inside in found:
             inside.history.close()
+
+
+def _check_plugins(node: Node) -> None:
+    """A broker of its own goes on without a plugin that cannot start. A test has asked for it."""
+    if node.config.plugins:
+        failed = [row for row in node.plugins.rows() if row.name in node.config.plugins and row.status == "failed"]
+        if failed:
+            raise PluginError([f"the plugin {row.name}: {row.problem}" for row in failed])

@@ -50,6 +50,7 @@ def broker(
         ConfigError: the settings are wrong.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
+        PluginError: a plugin among the settings cannot start.
         OSError: the journal cannot be written.
     """
     return Opening(hooks, history, record, settings)

@@ -1,8 +1,10 @@
 """The one way to open a broker, from code of each kind; and how it says that it cannot be opened."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from trunkline.broker.config import ConfigError
 from trunkline.broker.node import ListenError
 from trunkline.broker.security import SecurityError
 from trunkline.hooks import Hooks
+from trunkline.plugins import PluginError
 
 
 def in_plain_code(**settings: Any) -> None:
@@ -69,11 +72,32 @@ def test_an_address_that_is_taken_is_named(use: Callable[..., None]) -> None:
 
 
 @everywhere
-def test_a_password_file_that_cannot_be_used_is_named(use: Callable[..., None], tmp_path: Any) -> None:
+def test_a_password_file_that_cannot_be_used_is_named(use: Callable[..., None], tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("no colon in it\n")
     with pytest.raises(SecurityError, match="users"):
         use(auth={"password_file": str(file)})
+
+
+@pytest.fixture
+def moody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed plugin that does not start."""
+    (tmp_path / "moody_plugin.py").write_text("def plugin(context): raise LookupError('not today')\n")
+    information = tmp_path / "moody-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1\n")
+    (information / "entry_points.txt").write_text("[trunkline.plugins]\nmoody = moody_plugin:plugin\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("moody_plugin", None)
+
+
+@everywhere
+@pytest.mark.usefixtures("moody")
+def test_a_plugin_that_cannot_start_is_named(use: Callable[..., None]) -> None:
+    with pytest.raises(PluginError, match="the plugin moody: LookupError: not today"):
+        use(plugins={"moody": {}})
+    use(plugins={"moody": {"enabled": False}})
 
 
 @everywhere

@@ -16,6 +16,7 @@ from tests.plugins.shipped.server import Reply, Request, Server, as_json, servin
 from trunkline.broker.config import Config, ConfigError
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import CLIENT_AUTHENTICATE, CLIENT_CHECK_ACL
+from trunkline.plugins import PluginError
 
 REFUSED, FORBIDDEN, DOWN, BUSY = 0x86, 0x87, 0x88, 0x89
 
@@ -265,10 +266,12 @@ async def test_no_more_questions_than_there_may_be(mock_clock: MockClock) -> Non
 
 async def test_nobody_comes_in_while_the_plugin_does_not_run() -> None:
     plugins = {"http-auth": {"authenticate": {"url": "http://127.0.0.1:1/"}, "ca_file": __file__}}
-    async with room(plugins=plugins, auth={"allow_anonymous": True}) as here:
+    settings = Config.from_mapping({"plugins": plugins}).plugins["http-auth"]
+    async with room(auth={"allow_anonymous": True}) as here:
+        with pytest.raises(PluginError, match="has no certificates"):
+            await here.node.plugins.enable("http-auth", settings)
         (row,) = [row for row in here.node.plugins.rows() if row.name == "http-auth"]
         assert row.status == "failed"
-        assert "has no certificates" in row.problem
         assert await connect(here) == DOWN
 
 
