@@ -73,9 +73,9 @@ def paho(broker: testing.ThreadBroker, client_id: str, **settings: Any) -> Itera
 
 def test_keep_alive() -> None:
     with testing.broker() as b, paho(b, "a", keepalive=60) as client:
-        b.clock.advance(89)
+        b.clock.advance(80)  # with some room for a machine that is busy
         assert [row.client_id for row in b.clients] == ["a"]
-        b.clock.advance(2)
+        b.clock.advance(11)
         assert b.clients == []
         assert client.closed.get(timeout=5) == "Keep alive timeout"
 
@@ -133,18 +133,18 @@ def test_session_expiry_and_the_expiry_of_a_message_that_waits() -> None:
             assert client.messages.get(timeout=5)[1] == b"long"
             assert client.messages.empty()
         b.wait_until(lambda: not b.clients)
-        b.clock.advance(999)
+        b.clock.advance(980)
         assert len(b.sessions) == 1
-        b.clock.advance(2)
+        b.clock.advance(21)
         assert b.sessions == []
 
 
 def test_a_retained_message_expires() -> None:
     with testing.broker() as b:
         b.publish("x", "kept", retain=True, properties={"message_expiry_interval": 60})
-        b.clock.advance(59)
-        assert [row.expires_in for row in b.retained] == [pytest.approx(1, abs=0.5)]
-        b.clock.advance(2)
+        b.clock.advance(50)
+        assert [row.expires_in for row in b.retained] == [pytest.approx(10, abs=5)]
+        b.clock.advance(11)
         assert b.retained == []
 
 
@@ -161,9 +161,9 @@ def test_retry() -> None:
         client_side.subscribe("x")
         b.publish("x", "again and again", qos=1)
         assert client_side.messages.get(timeout=5) == ("x", b"again and again", False)
-        b.clock.advance(19)
+        b.clock.advance(15)
         assert client_side.messages.empty()
-        b.clock.advance(22)  # it is looked at every 20 seconds
+        b.clock.advance(26)  # it is looked at every 20 seconds
         assert client_side.messages.get(timeout=5) == ("x", b"again and again", True)
 
 
