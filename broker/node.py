@@ -176,8 +176,7 @@ class Node:
         """
         self._security.load()
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope(shield=True):  # half started, there would be nobody to end it
-                services = await nursery.start(self._serve)
+            services = await self._start_services(nursery)
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -186,6 +185,13 @@ class Node:
                     await self.last_act()
                 services.cancel()
                 self._security.unload()  # the hooks may be another node's, later
+
+    async def _start_services(self, nursery: trio.Nursery) -> trio.CancelScope:
+        """Half started, there would be nobody to end them: this is not cancelled."""
+        with trio.CancelScope(shield=True):
+            started: trio.CancelScope = await nursery.start(self._serve)
+            return started
+        raise AssertionError("a shielded scope was cancelled")
 
     async def _serve(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
         """Everything that runs, shielded: the last packets need it all, so `run` says when it is over."""

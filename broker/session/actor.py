@@ -18,6 +18,7 @@ from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.subscribing import Subscribing
+from trunkline.broker.session.waiting import Waiting
 from trunkline.hooks.points import (
     CLIENT_CONNACK,
     CLIENT_CONNECTED,
@@ -54,8 +55,6 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    import trio
-
     from trunkline.actors import Timer
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
@@ -72,9 +71,7 @@ _logger = logging.getLogger("trunkline.session")
 class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
         "_absence",
-        "_asking",
         "_ended",
-        "_held",
         "_inbound",
         "_on_end",
         "_outbound",
@@ -101,17 +98,13 @@ class SessionActor(Actor["mail.ToSession"]):
         self.left_at = 0.0
         self._services = services
         self._on_end = on_end
-        #: What the client sent while it waits for an answer. Its connection is paused as long as this is not None.
-        self._held: list[mail.Received | mail.Lost] | None = None
-        self._waiting = False
-        #: The task that asks somebody on behalf of this connection.
-        self._asking: trio.CancelScope | None = None
         self._retry: Timer | None = None
         #: Is the client id free, and the actor only here until its routes are gone?
         self._ended = False
 
     def init(self) -> None:
         self.subscriber = Subscriber(self.session.client_id, self.ref.cast)
+        self._waiting = Waiting(self.start_task)
         self._absence = Absence(self._after, self._publish_will, self._expire)
         pressure = Pressure(self.session.client_id, self._services, self._after)
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
@@ -155,8 +148,8 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is not self.channel:
             self._forward(message)
             return
-        if self._waiting:
-            self._hold(message)
+        if self._waiting.on:
+            self._waiting.hold(message)
             return
         inbound, outbound, counts = self._inbound, self._outbound, self._services.metrics.received
         acknowledged = False
@@ -183,12 +176,12 @@ class SessionActor(Actor["mail.ToSession"]):
                     acknowledged = True
                     if self.channel is not channel:
                         return
-                    if self._waiting:
+                    if self._waiting.on:
                         rest = message.packets[index + 1 :]
                         if rest or message.error is not None:
-                            self._hold(mail.Received(channel, rest, message.error), first=True)
+                            self._waiting.hold(mail.Received(channel, rest, message.error), first=True)
                         break
-            if message.error is not None and not self._waiting:
+            if message.error is not None and not self._waiting.on:
                 self._services.metrics.packets_malformed += 1
                 raise message.error
         except ProtocolError as error:
@@ -196,7 +189,7 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         except Undecided as undecided:
             rest = [*undecided.messages, *message.packets[index + 1 :]]
-            self._hold(mail.Received(channel, rest, message.error), first=True)
+            self._waiting.hold(mail.Received(channel, rest, message.error), first=True)
             self._ask_access(undecided.messages[0], channel)
         if acknowledged:
             self._fill()
@@ -218,29 +211,15 @@ class SessionActor(Actor["mail.ToSession"]):
         else:
             outbound.pubcomps(packet_ids)
 
-    def _hold(self, message: mail.Received | mail.Lost, *, first: bool = False) -> None:
-        """The client waits: what it sent is kept in order, and its connection reads no more."""
-        if self._held is None:
-            self._held = []
-            message.channel.cast(mail.Pause(self))
-        self._held.insert(0 if first else len(self._held), message)
-
     def wait_for(self, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
         """Ask something that takes time. This client waits for the answer, everybody else goes on."""
-        channel = self.channel
-        assert channel is not None
-        self._waiting = True
-
-        async def ask() -> None:
-            answer = await question()
-            self.ref.cast(mail.Answered(channel, lambda: answered(answer)))
-
-        self._asking = self.start_task(ask)
+        assert self.channel is not None
+        self._waiting.ask(self.ref, self.channel, question, answered)
 
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self.channel:
             return
-        self._waiting = False
+        self._waiting.on = False
         try:
             message.proceed()
         except ProtocolError as error:
@@ -250,14 +229,8 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _go_on(self) -> None:
         """With what the client sent while it had to wait, up to where it has to wait again."""
-        held = self._held
-        while held and not self._waiting and self._held is held:
-            message = held.pop(0)
-            self._mail[type(message)](self, message)
-        if held is not None and self._held is held and not self._waiting:
-            self._held = None
-            if self.channel is not None:
-                self.channel.cast(mail.Resume(self))
+        if self._waiting.go_on(lambda message: self._mail[type(message)](self, message)) and self.channel is not None:
+            self.channel.cast(mail.Resume(self._waiting))
 
     def _on_pubrec(self, packet: Pubrec) -> None:
         self._outbound.pubrec(packet)
@@ -274,7 +247,7 @@ class SessionActor(Actor["mail.ToSession"]):
         assert channel is not None
 
         def subscribe(requests: Any, asked: bool) -> None:
-            self._waiting = True  # for the routes
+            self._waiting.on = True  # for the routes
             subscribing.subscribe(packet, requests, channel, asked=asked)
 
         if subscribing.is_async(packet):
@@ -287,7 +260,7 @@ class SessionActor(Actor["mail.ToSession"]):
         assert channel is not None
 
         def unsubscribe(filters: Any) -> None:
-            self._waiting = True  # for the routes
+            self._waiting.on = True  # for the routes
             subscribing.unsubscribe(packet, filters, channel)
 
         if subscribing.is_async(packet):
@@ -314,7 +287,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if answer.channel is self.channel:
             self._fill()
             if answer.packet_id:
-                self._waiting = False
+                self._waiting.on = False
                 self._go_on()
 
     def _on_subscribe_for(self, message: mail.SubscribeFor) -> None:
@@ -407,8 +380,8 @@ class SessionActor(Actor["mail.ToSession"]):
         if message.channel is not self.channel:
             self._forward(message)
             return
-        if self._waiting:
-            self._hold(message)  # what came before it is handled first
+        if self._waiting.on:
+            self._waiting.hold(message)  # what came before it is handled first
         else:
             self._detach(message.reason, message.text)
 
@@ -460,13 +433,8 @@ class SessionActor(Actor["mail.ToSession"]):
         assert channel is not None
         self.channel = None
         self.left_at = self._outbound.now
-        if self._held is not None and _says_goodbye(self._held):
+        if self._waiting.end():
             channel.will = None
-        self._held = None
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
-        self._waiting = False
         self.subscriber.online = False
         self._outbound.detach()
         if self._retry is not None:
@@ -586,13 +554,3 @@ class SessionActor(Actor["mail.ToSession"]):
         Auth: _on_auth,
         Disconnect: _on_disconnect,
     }
-
-
-def _says_goodbye(held: list[mail.Received | mail.Lost]) -> bool:
-    """Does what a client sent, and what was not looked at any more, end with a DISCONNECT that takes its will back?"""
-    return any(
-        type(packet) is Disconnect and packet.reason == Reason.SUCCESS
-        for message in held
-        if type(message) is mail.Received
-        for packet in message.packets
-    )
