@@ -157,8 +157,13 @@ async def stream(mqtt_broker):
     async with mqtt_broker.connect() as stream:
         yield stream
 
+@pytest.fixture
+def port(mqtt_broker):
+    return mqtt_broker.port
+
 MARK
-async def test_fixtures_build_on_it(mqtt_broker, stream):
+async def test_fixtures_build_on_it(mqtt_broker, stream, port):
+    assert port == mqtt_broker.port
     await stream.send_all(bytes.fromhex("100d00044d51545404020000000161"))
     await mqtt_broker.wait_until(lambda: mqtt_broker.clients)
 
