@@ -22,6 +22,7 @@ SHOWN = re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", README + TES
 TESTS = {
     "test_aiomqtt.py": "asyncio",
     "test_gmqtt.py": "asyncio",
+    "test_greetings.py": "",
     "test_paho.py": "",
     "test_settings.py": "",
     "test_time.py": "",
@@ -91,11 +92,6 @@ def test_mosquittos_commands(port: int) -> None:
     subprocess.run(["mosquitto_pub", *base, "-t", "greetings/world", "-m", "hello", "-r"], timeout=30, check=True)
     out, _ = subscriber.communicate(timeout=30)
     assert out == "greetings/world hello\n"
-
-
-def test_in_process(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(ROOT / "examples" / "in_process.py"), run_name="__main__")
-    assert capsys.readouterr().out == "greeted\n"
 
 
 def test_hook(capsys: pytest.CaptureFixture[str]) -> None:
