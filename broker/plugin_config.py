@@ -105,6 +105,9 @@ class PluginReader:
             except ValidationError as error:
                 for detail in error.errors():
                     self._take_error(name, model, detail)
+            except Exception as error:  # noqa: BLE001 - a plugin's own validator may raise anything
+                text = f"the plugin's settings cannot be checked: {type(error).__name__}: {error}"
+                self._complain(self._source(name, ()), ("plugins", name), text)
             else:
                 self._check_files(name, settings)
         return checked

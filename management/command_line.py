@@ -8,6 +8,7 @@ from typing import Final, Never
 import click
 
 from trunkline.broker.config import FILE_VARIABLE
+from trunkline.management.logs import printable
 
 FAILED: Final = 1
 #: Of the command or of the configuration.
@@ -26,7 +27,7 @@ config_option = click.option(
 
 
 def fail(problems: Iterable[object], code: int) -> Never:
-    """Say what is wrong, a line each, and end with this exit code."""
+    """Say what is wrong, a line each, and end with this exit code. Clients choose their names, and may be named here."""
     for problem in problems:
-        click.echo(f"trunkline: {problem}", err=True)
+        click.echo(f"trunkline: {printable(str(problem))}", err=True)
     sys.exit(code)

@@ -10,9 +10,18 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from logging.handlers import WatchedFileHandler
+from typing import TYPE_CHECKING
 
 from trunkline.broker.settings import LogSettings
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    _Stream = logging.StreamHandler[TextIO]
+else:
+    _Stream = logging.StreamHandler
 
 # C0, DEL and C1 controls, the line and paragraph separators, what turns the writing direction round, lone surrogates
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -62,15 +71,42 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry)  # pure ASCII: escapes all that could end a line
 
 
+class _Bearing(logging.Handler):
+    """A log that cannot be written, as the disk is full, is told of in a line now and then, and not in a traceback each."""
+
+    failures = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        del record
+        self.failures += 1
+        if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+            with suppress(OSError, ValueError):
+                sys.stderr.write(
+                    f"trunkline: the log cannot be written: {sys.exc_info()[1]} ({self.failures} so far)\n"
+                )
+
+
+class _ToStderr(_Bearing, _Stream):
+    pass
+
+
+class _ToFile(_Bearing, logging.FileHandler):
+    pass
+
+
+class _ToWatchedFile(_Bearing, WatchedFileHandler):
+    pass
+
+
 def configure(settings: LogSettings) -> None:
     """Sends everything that is logged in this process where the settings say. Calling it again replaces the former."""
     if settings.file is None:
-        handler: logging.Handler = logging.StreamHandler(sys.stderr)
+        handler: logging.Handler = _ToStderr(sys.stderr)
     elif os.name == "nt":
-        handler = logging.FileHandler(settings.file, encoding="utf-8", errors="backslashreplace")
+        handler = _ToFile(settings.file, encoding="utf-8", errors="backslashreplace")
     else:
         # opens the file anew when something has moved it away
-        handler = WatchedFileHandler(settings.file, encoding="utf-8", errors="backslashreplace")
+        handler = _ToWatchedFile(settings.file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     root = logging.getLogger()
     for former in root.handlers[:]:

@@ -2,8 +2,10 @@
 
 import gc
 import logging
+import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import click
@@ -19,6 +21,10 @@ logger = logging.getLogger("trunkline")
 #: Ctrl-C, what service managers send, and on Windows Ctrl-Break. The second one ends the process at once.
 STOP = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
 RELOAD = getattr(signal, "SIGHUP", None)
+
+#: Seconds that a broker has to end, besides those of each plugin.
+LONGEST_END = 30.0
+LONGEST_END_EACH = 10.0
 
 #: Messages on their way are many young objects without cycles. Python's own threshold of 700 has the collector walk
 #: through them again and again: a fan-out of single messages ran 1.6 times as fast with this.
@@ -52,23 +58,55 @@ def run(read: Callable[[], Config]) -> int:
 
 async def serve(config: Config, read: Callable[[], Config]) -> None:
     """Run a node until a signal stops it."""
-    from trunkline.broker.node import open_node
+    from trunkline.actors.system import innermost
+    from trunkline.broker.node import Node, open_node
     from trunkline.management.reloading import ReloadError, reload
 
     watched = STOP if RELOAD is None else [*STOP, RELOAD]
-    with trio.open_signal_receiver(*watched) as signals:
-        async with open_node(config, read=read) as node:
-            logger.info("serving")
-            async for signum in signals:
-                if signum == RELOAD:
-                    with suppress(ReloadError):  # it is in the log
+    serving: list[Node] = []
+    stopping = trio.Event()
+
+    async def heed(signals: AsyncIterator[int]) -> None:
+        async for signum in signals:
+            if stopping.is_set():
+                continue  # trio would deliver it again, when nobody heeds it any more
+            if signum == RELOAD:
+                with suppress(ReloadError):  # it is in the log
+                    for node in serving:
                         reload(node)
-                else:
-                    logger.info("stopping on %s", signal.Signals(signum).name)
-                    break
-            for each in STOP:
-                signal.signal(each, signal.SIG_DFL)
+                continue
+            for each in watched:
+                signal.signal(each, signal.SIG_IGN if each == RELOAD else signal.SIG_DFL)
+            logger.info("stopping on %s", signal.Signals(signum).name)
+            _end_within(LONGEST_END + LONGEST_END_EACH * len(config.plugins))
+            stopping.set()
+
+    try:
+        # heeded from the beginning: a plugin may take its time to start
+        with trio.open_signal_receiver(*watched) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(heed, signals)
+                async with open_node(config, read=read) as node:
+                    serving.append(node)
+                    if not stopping.is_set():
+                        logger.info("serving")
+                    await stopping.wait()
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise innermost(group) from None
     logger.info("stopped")
+
+
+def _end_within(seconds: float) -> None:
+    """A plugin that blocks, or that does not let itself be cancelled, must not keep the process alive for ever."""
+
+    def end() -> None:
+        logger.critical("not stopped after %g s; the process ends all the same", seconds)
+        os._exit(FAILED)
+
+    watchdog = threading.Timer(seconds, end)
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _say(*problems: str, code: int) -> int:

@@ -1,0 +1,177 @@
+"""A broker that runs by itself, with plugins that do not let it start, end, or read its settings; and a full disk."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import raw
+from tests.management.plugin_packages import describe
+from tests.test_main import ADDRESS, Process
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
+
+EVIL = """
+import os, time
+import trio
+from pydantic import field_validator
+from trunkline.broker.units import Text
+from trunkline.plugins import Context, Settings, setting
+
+class Blocks:
+    def __init__(self, context: Context[Settings]): ...
+
+    def stop(self):
+        time.sleep(1000)
+
+class Swallows:
+    def __init__(self, context: Context[Settings]): ...
+
+    async def run(self):
+        while True:
+            try:
+                await trio.sleep(0.05)
+            except BaseException:
+                pass
+
+class Never:
+    def __init__(self, context: Context[Settings]):
+        context.logger.info("starting")
+
+    async def start(self):
+        await trio.sleep_forever()
+
+class OddSettings(Settings):
+    word: Text = setting("", "A word.")
+
+    @field_validator("word")
+    @classmethod
+    def check(cls, value):
+        if os.path.exists(value):
+            raise RuntimeError("the validator broke")
+        return value
+
+def odd(context: Context[OddSettings]): ...
+"""
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator["Started"]:
+    started = Started(tmp_path)
+    yield started
+    started.kill()
+
+
+class Started:
+    """Brokers with these plugins, and with little patience at their end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._processes: list[Process] = []
+        (folder / "evil.py").write_text(EVIL)
+        points = {"blocks": "evil:Blocks", "swallows": "evil:Swallows", "never": "evil:Never", "odd": "evil:odd"}
+        describe(folder / "evil-1.0.dist-info", "evil", "1.0", points)
+
+    def __call__(self, config: str) -> Process:
+        file = self.folder / "trunkline.toml"
+        file.write_text(f'listeners = ["tcp://127.0.0.1:0"]\ncontrol.enabled = false\n{config}')
+        process = Process("--config", str(file), PYTHONPATH=str(self.folder))
+        self._processes.append(process)
+        return process
+
+    def kill(self) -> None:
+        for each in self._processes:
+            if each.process.poll() is None:
+                each.process.kill()
+            each.process.communicate()
+
+
+@pytest.mark.parametrize("plugin", ["blocks", "swallows"])
+def test_a_plugin_that_does_not_end_does_not_keep_the_process(started: Started, plugin: str) -> None:
+    code = "import trunkline.__main__ as m; m.LONGEST_END = m.LONGEST_END_EACH = 0.2; m.main()"
+    file = started.folder / "trunkline.toml"
+    file.write_text(f'listeners = ["tcp://127.0.0.1:0"]\ncontrol.enabled = false\n[plugins.{plugin}]\n')
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("TRUNKLINE_")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "--config", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environ, "PYTHONPATH": str(started.folder)},
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "serving" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1
+    assert "not stopped after 0.4 s" in rest
+
+
+def test_a_second_signal_ends_it_while_it_still_starts(started: Started) -> None:
+    broker = started("[plugins.never]\n")
+    broker.wait_for("starting")
+    broker.process.send_signal(signal.SIGTERM)
+    broker.wait_for("stopping on SIGTERM")
+    assert broker.end(signal.SIGTERM) == -signal.SIGTERM
+
+
+def test_a_reload_whose_plugin_cannot_check_its_settings(started: Started) -> None:
+    there = started.folder / "there"
+    broker = started(f'[plugins.odd]\nword = "{there}"\n')
+    broker.wait_for("serving")
+    there.touch()
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for("not reloaded: .*plugins.odd: .*the validator broke")
+    there.unlink()
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for(": reloaded")
+    assert broker.end(signal.SIGTERM) == 0
+
+
+def test_a_full_disk_does_not_stop_it_nor_fill_the_other_log(started: Started) -> None:
+    broker = started('[log]\nfile = "/dev/full"\n')
+    broker.wait_for(r"the log cannot be written: .*No space left on device \(1 so far\)")
+    for _ in range(50):
+        broker.process.send_signal(signal.SIGHUP)
+    assert broker.end(signal.SIGTERM) == 0
+    assert len(broker.lines) < 10
+    assert "Traceback" not in "".join(broker.lines)
+
+
+def test_too_few_descriptors(started: Started) -> None:
+    resource = pytest.importorskip("resource")
+    broker = started("")
+    found = broker.wait_for(ADDRESS)
+    broker.wait_for("serving")
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (24, 24))
+    address = ("127.0.0.1", int(found[1]))
+    crowd = [socket.create_connection(address) for _ in range(60)]
+    broker.wait_for("Too many open files|accept")
+    for each in crowd:
+        each.close()
+    with socket.create_connection(address, timeout=10) as fresh:
+        fresh.sendall(raw.connect("fresh"))
+        assert fresh.recv(1) == b"\x20"
+    assert broker.end(signal.SIGTERM) == 0
+
+
+def test_what_is_wrong_is_told_without_steering_the_terminal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "trunkline", "ctl", "--node", "\x1b[31mred", "clients", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "red" in done.stderr
+    assert "\x1b" not in done.stderr
