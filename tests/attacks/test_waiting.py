@@ -1,11 +1,19 @@
 """What clients, networks and plugins do to a decision that waits: each of them at the worst moment."""
 
+from typing import Any
+
+import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.broker.session.subscribing import Subscribing
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
+from trunkline.mqtt.packets import SubscriptionRequest
+from trunkline.mqtt.properties import Properties
 
 
 class Judge:
@@ -210,3 +218,93 @@ async def test_wills_that_wait_are_bounded(autojump_clock: MockClock) -> None:
             await trio.sleep(1)
         await trio.sleep(80_000)
         assert judge.running == 0
+
+
+async def test_a_flood_behind_a_decision_is_not_read() -> None:
+    judge = Judge()
+    async with testing.broker(hooks=judged(judge), history=0) as b:
+        wire = await Wire.open(b.host, b.port)
+        await wire.connect("a")
+        flood = b"".join(raw.publish(f"t{n % 7}", bytes(1000)) for n in range(1000))
+        with trio.move_on_after(0.5) as sending:
+            while True:
+                await wire.stream.send_all(flood)
+        assert sending.cancelled_caught
+        read = b.node.metrics.bytes_received
+        assert read < 1_000_000
+        session = b.node.sessions.get("a")
+        assert session is not None
+        judge.answer.set()
+        with trio.fail_after(10):
+            while b.node.metrics.bytes_received == read:
+                await trio.lowlevel.checkpoint()
+        await wire.abort()
+
+
+async def test_the_end_of_the_broker_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
+    judge = Judge()
+    async with room(hooks=judged(judge)) as here:
+        for name in ("a1", "a2"):
+            client = await here.client(name, will=raw.Will("t", b"gone"))
+            await client.send(raw.publish("t", b"x", qos=1, packet_id=1), raw.subscribe(2, ("t", 1)))
+        await client.abort()
+        await trio.sleep(1)
+        ends = trio.current_time()
+    assert trio.current_time() < ends + 10
+    assert judge.running == 0
+
+
+async def test_a_second_delivery_of_a_qos_2_message_behind_the_first(autojump_clock: MockClock) -> None:
+    judge = Judge()
+    async with room(hooks=judged(judge)) as here:
+        watcher = await here.client("w")
+        await watcher.subscribe(("t", 0))
+        client = await here.stay("a")
+        await client.send(
+            raw.publish("t", b"x", qos=2, packet_id=1), raw.publish("t", b"x", qos=2, packet_id=1, dup=True)
+        )
+        await trio.sleep(1)
+        again = await here.stay("a")
+        await again.send(raw.publish("t", b"x", qos=2, packet_id=1, dup=True), raw.ack(raw.PUBREL, 1))
+        await trio.sleep(1)
+        judge.answer.set()
+        assert [(await again.receive()).type for _ in range(2)] == [raw.PUBREC, raw.PUBCOMP]
+        await watcher.expect_publish("t", b"x")
+        await watcher.expect_nothing()
+
+
+async def test_who_decides_comes_and_goes_while_a_decision_waits(autojump_clock: MockClock) -> None:
+    judge = Judge(Deny())
+    hooks = judged(judge)
+    async with room(hooks=hooks) as here:
+        client = await here.client("a")
+        await client.send(raw.publish("t", b"x", qos=1, packet_id=1), raw.publish("u", b"y", qos=1, packet_id=2))
+        await trio.sleep(1)
+        hooks.remove("client.check_acl", judge)
+        judge.answer.set()
+        assert [(await client.receive()).reason for _ in range(2)] == [0x87, 0x10]
+
+
+async def test_nobody_slips_in_between_a_hook_and_the_rules(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The access rules became ones to wait for while a hook at `client.subscribe` was waited for."""
+    judge = Judge(Deny())
+    judge.answer.set()
+    hooks = Hooks()
+
+    async def slow(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> None:
+        await trio.sleep(1)
+
+    asked = Subscribing.requests_async
+
+    async def then_change(self: Subscribing, *args: Any) -> Any:
+        answer = await asked(self, *args)
+        hooks.add("client.check_acl", judge)
+        return answer
+
+    monkeypatch.setattr(Subscribing, "requests_async", then_change)
+    async with room(hooks=hooks) as here:
+        hooks.add("client.subscribe", slow)
+        client = await here.client("a")
+        assert await client.subscribe(("t", 1)) == [0x87]
