@@ -215,7 +215,8 @@ class Supervisor:
         closing = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                self._ward = await nursery.start(self._hold_ward, closing)
+                with trio.CancelScope(shield=True):  # it is there at once, and half started it would never end
+                    self._ward = await nursery.start(self._hold_ward, closing)
                 self._scheduler = scheduler
                 try:
                     for child in self._specs:

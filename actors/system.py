@@ -61,7 +61,8 @@ async def system(
     try:
         async with trio.open_nursery() as outer:
             # The run queue outlives the supervisor, even a cancelled one: a teardown may call other actors.
-            running = await outer.start(_run_shielded, opened.scheduler)
+            running = trio.CancelScope(shield=True)
+            outer.start_soon(_run_shielded, opened.scheduler, running)
             try:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(root.run, opened.scheduler)
@@ -87,9 +88,6 @@ def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
     )
 
 
-async def _run_shielded(
-    scheduler: Scheduler, *, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
-) -> None:
-    with trio.CancelScope(shield=True) as scope:
-        task_status.started(scope)
+async def _run_shielded(scheduler: Scheduler, scope: trio.CancelScope) -> None:
+    with scope:
         await scheduler.run()

@@ -175,26 +175,21 @@ class Node:
             SecurityError: a password or access rule file cannot be used.
         """
         self._security.load()
+        serving = trio.CancelScope()
         async with trio.open_nursery() as nursery:
-            services = await self._start_services(nursery)
-            task_status.started()
             try:
+                await nursery.start(self._serve, serving)
+                task_status.started()
                 await trio.sleep_forever()
             finally:
-                with trio.CancelScope(shield=True):
-                    await self.last_act()
-                services.cancel()
+                if serving.shield:
+                    with trio.CancelScope(shield=True):
+                        await self.last_act()
+                serving.cancel()
                 self._security.unload()  # the hooks may be another node's, later
 
-    async def _start_services(self, nursery: trio.Nursery) -> trio.CancelScope:
-        """Half started, there would be nobody to end them: this is not cancelled."""
-        with trio.CancelScope(shield=True):
-            started: trio.CancelScope = await nursery.start(self._serve)
-            return started
-        raise AssertionError("a shielded scope was cancelled")
-
-    async def _serve(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
-        """Everything that runs, shielded: the last packets need it all, so `run` says when it is over."""
+    async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+        """Everything that runs. Shielded once it does: the last packets need it all, so `run` says when it is over."""
         root = Supervisor(
             Child("pubsub", self._start_pubsub),
             Child("sessions", lambda: self._sessions),
@@ -206,9 +201,10 @@ class Node:
         )
         if self.config.trace.on:
             self.fates.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
-        with trio.CancelScope(shield=True) as scope:
+        with scope:
             async with trio.open_nursery() as scheduling:
-                stepping = await scheduling.start(self._step)
+                stepping = trio.CancelScope(shield=True)
+                scheduling.start_soon(self._step, stepping)
                 try:
                     async with trio.open_nursery() as nursery:
                         self._nursery = nursery
@@ -222,7 +218,9 @@ class Node:
                         await self._open_listeners(nursery)
                         if self.config.sys.interval:
                             nursery.start_soon(self._publish_figures)
-                        task_status.started(scope)
+                        task_status.started()
+                        await trio.lowlevel.checkpoint_if_cancelled()  # while it started
+                        scope.shield = True
                 finally:
                     for listener in self.listeners:
                         listener.close()
@@ -247,10 +245,9 @@ class Node:
         self._errands += 1
         self._nursery.start_soon(run)
 
-    async def _step(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+    async def _step(self, scope: trio.CancelScope) -> None:
         """The run queue outlives everything else: actors that stop still have mail for each other."""
-        with trio.CancelScope(shield=True) as scope:
-            task_status.started(scope)
+        with scope:
             await self.scheduler.run()
 
     def _start_pubsub(self) -> PubSub:

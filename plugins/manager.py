@@ -108,7 +108,8 @@ class Plugins:
         """
         closing = trio.Event()
         async with trio.open_nursery() as nursery:
-            self._nursery = await nursery.start(self._hold_ward, closing)
+            with trio.CancelScope(shield=True):  # it is there at once, and half started it would never end
+                self._nursery = await nursery.start(self._hold_ward, closing)
             try:
                 for name, settings in configured.items():
                     if settings.enabled:

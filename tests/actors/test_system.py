@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.actors.probes import Probe, settle, tasks_under, waiter
-from trunkline.actors import Child, Down, Reason, Ref, TooManyRestarts, system
+from trunkline.actors import Child, Down, Reason, Ref, Supervisor, TooManyRestarts, system
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -166,3 +166,22 @@ async def test_two_systems_know_nothing_of_each_other() -> None:
         await settle()
         with pytest.raises(Down):
             await ref.call("x")
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_nothing_is_left_when_it_is_cancelled_while_it_starts(turns: int) -> None:
+    log: list[str] = []
+    task = trio.lowlevel.current_task()
+    before = tasks_under(task)
+    async with trio.open_nursery() as nursery:
+
+        async def cancel() -> None:
+            for _ in range(turns):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel)
+        async with system(waiter(log, "a"), Child("nested", lambda: Supervisor(waiter(log, "b")))):
+            await trio.sleep_forever()
+    assert tasks_under(task) == before
+    assert log in ([], ["+a", "-a"], ["+a", "+b", "-b", "-a"])
