@@ -22,6 +22,7 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.node import ListenError
 from trunkline.hooks import ClientInfo, Hooks
+from trunkline.plugins import Context
 from trunkline.testing.broker import Face
 
 T = TypeVar("T")
@@ -263,7 +264,7 @@ def test_cancelled_in_asyncio_while_it_starts() -> None:
         asyncio.run(test())
 
 
-@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize("turns", range(30))
 def test_cancelled_in_trio_while_it_starts(turns: int) -> None:
     async def cancel_soon(scope: trio.CancelScope) -> None:
         for _ in range(turns):
@@ -280,6 +281,22 @@ def test_cancelled_in_trio_while_it_starts(turns: int) -> None:
 
     with nothing_left():
         trio.run(test)
+
+
+async def never_starts(context: Context) -> None:
+    await trio.sleep_forever()
+
+
+def test_a_plugin_that_does_not_come_to_an_end_of_its_start() -> None:
+    async def test() -> None:
+        async with testing.broker() as b:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await b.plugins.enable("sleepy", None, never_starts)
+            await b.wait_until(lambda: "stopped" in [row.status for row in b.plugins.rows() if row.name == "sleepy"])
+
+    with nothing_left():
+        asyncio.run(test())
 
 
 def test_when_it_cannot_start() -> None:
