@@ -46,6 +46,8 @@ _logger = logging.getLogger("trunkline.node")
 
 #: Seconds that clients have, when the node stops, to read their last packet and to close.
 GRACE: Final = 1.0
+#: Seconds for which actors may go on with what they do, when the node stops.
+LONGEST_BUSY: Final = 10.0
 #: Sessions that are looked at without giving others their turn, when figures are collected.
 SESSIONS_AT_ONCE: Final = 500
 
@@ -316,8 +318,9 @@ class Node:
                 await gate.empty()
 
     async def quiet(self) -> None:
-        """Wait until the actors have handled what they were sent."""
-        while self.scheduler.step():
+        """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no longer."""
+        over = time.perf_counter() + LONGEST_BUSY  # of the processor: a test's clock stands still meanwhile
+        while self.scheduler.step() and time.perf_counter() < over:
             await trio.lowlevel.checkpoint()
 
     # Figures

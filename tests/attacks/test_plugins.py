@@ -9,8 +9,10 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline import testing
 from trunkline.broker.units import Text
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
+from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
 from trunkline.plugins.manager import PluginRow
 
@@ -294,3 +296,34 @@ async def test_a_start_that_fails(autojump_clock: MockClock, place: str, error: 
             await here.node.plugins.enable("p", factory=factory)
         assert not here.node.hooks.client_connected
         await still_works(here)
+
+
+@pytest.mark.parametrize("point", ["", "message.delivered", "session.subscribed"])
+async def test_circles(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a plugin hears makes it do the same again, for ever. Others are served, and the broker ends."""
+    monkeypatch.setattr("trunkline.broker.node.LONGEST_BUSY", 0.05)
+
+    def factory(context: Context[Settings]) -> None:
+        def again(*_: object) -> None:
+            context.publish("circle", b"")
+
+        def subscribe_again(client: ClientInfo, request: SubscriptionRequest) -> None:
+            context.subscribe_client(client.client_id, request)
+
+        if not point:
+            context.subscribe("circle", again)
+        elif point == "message.delivered":
+            context.hooks.add(point, lambda client, message: again())
+        else:
+            context.hooks.add(point, subscribe_again)
+
+    async with testing.broker(history=0, mqtt={"linger": 0}) as b:
+        await b.node.plugins.enable("p", factory=factory)
+        listener, other = [await Wire.open(b.host, b.port) for _ in range(2)]
+        await listener.connect("listener")
+        await other.connect("other")
+        await listener.subscribe(("circle", 0))
+        b.publish("circle", b"")
+        await other.publish("t", b"x", qos=1)
+        await other.abort()
+        await listener.abort()
