@@ -382,8 +382,22 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         if self._waiting.on:
             self._waiting.hold(message)  # what came before it is handled first
+            self._give_up_later(message)
         else:
             self._detach(message.reason, message.text)
+
+    def _give_up_later(self, lost: mail.Lost) -> None:
+        """A hook that never answers must not keep the session of a client that is gone."""
+        question = self._waiting.question
+
+        def give_up() -> None:
+            if lost.channel is self.channel:
+                if question is self._waiting.question:
+                    self._detach(lost.reason, lost.text)
+                else:
+                    self._give_up_later(lost)
+
+        self._after(self._services.config.acl.timeout, give_up)
 
     def _on_congested(self, message: mail.Congested) -> None:
         if message.channel is self.channel:

@@ -39,6 +39,11 @@ class Waiting:
             message.channel.cast(mail.Pause(self))
         self._held.insert(0 if first else len(self._held), message)
 
+    @property
+    def question(self) -> object:
+        """The last one, to be told from the next."""
+        return self._asking
+
     def ask(
         self,
         session: Ref[Any],

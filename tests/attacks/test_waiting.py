@@ -308,3 +308,20 @@ async def test_nobody_slips_in_between_a_hook_and_the_rules(
         hooks.add("client.subscribe", slow)
         client = await here.client("a")
         assert await client.subscribe(("t", 1)) == [0x87]
+
+
+@pytest.mark.parametrize("point", ["client.subscribe", "client.unsubscribe"])
+async def test_a_hook_that_never_answers_does_not_keep_who_is_gone(autojump_clock: MockClock, point: str) -> None:
+    hooks = Hooks()
+
+    async def never(client: ClientInfo, *_: object) -> None:
+        await trio.sleep_forever()
+
+    hooks.add(point, never)
+    async with room(hooks=hooks) as here:
+        client = await here.client("a")
+        await client.send(raw.subscribe(1, ("t", 1)) if point == "client.subscribe" else raw.unsubscribe(1, "t"))
+        await trio.sleep(1)
+        await client.abort()
+        await trio.sleep(100)
+        assert here.node.sessions.get("a") is None
