@@ -13,6 +13,7 @@ from trunkline.broker.pubsub import BurstTo, MakeRoutes, RemoveRoutes, Subscribe
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny
 from trunkline.management.views import ClientRow, client_row, client_rows
+from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.router import Options
@@ -73,6 +74,11 @@ class NodeHost:
         )
 
     def publish(self, message: Message) -> int:
+        """
+        Raises:
+            TypeError, ValueError: the message cannot be sent.
+        """
+        check_writable(message)
         return self._services.pubsub.publish(message, self.now)
 
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny:
@@ -91,6 +97,7 @@ class NodeHost:
             timestamp=wall,
             expires_at=inf if interval is None else now + interval,
         )
+        check_writable(fresh)
         changed = services.publishing(client, fresh, now)
         if isinstance(changed, Deny):
             if changed.reason:

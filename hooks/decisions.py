@@ -36,6 +36,13 @@ class Deny:
     #: of an acknowledgement.
     disconnect: bool = False
 
+    def __post_init__(self) -> None:
+        # Deny("go away") is easily written, and would be found only when the client is told
+        if not isinstance(self.reason, Reason) or not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"Deny takes a Reason, then a text (or text=...), not {self.reason!r:.80}, {self.text!r:.80}"
+            )
+
 
 #: The callback keeps a message, to publish it later or not at all: its publisher is told that all is well, and nothing
 #: counts as dropped.

@@ -11,6 +11,7 @@ from trunkline.hooks.alarm import Alarm
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
+from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -79,6 +80,7 @@ def _message(old: Message, new: object) -> Message:
         raise TypeError(f"returned {new!r:.80}, which is neither a Message nor a Deny")
     if new.topic != old.topic:
         validate_name(new.topic)
+    check_writable(new)
     if new.wire3 is old.wire3 and new.wire5 is old.wire5 and new.frames is old.frames:
         # the same object, changed in place, or a copy.copy of it: what was encoded before the change is not true
         new.wire3 = new.wire5 = new.frames = None

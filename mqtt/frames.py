@@ -91,6 +91,25 @@ def _property_block(
     return encode_variable_integer(len(block)) + block
 
 
+def check_writable(message: Message) -> None:
+    """Whether a message that code outside the broker has made can be sent at all: if not, it would crash every session that
+    it is routed to, a retained one again and again.
+
+    Raises:
+        TypeError: a value of the wrong type, by its name. Payloads are not told.
+        ValueError: a value that MQTT has no room for.
+    """
+    if not isinstance(message.payload, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a message's payload is bytes, not {type(message.payload).__name__}")
+    if message.qos not in (0, 1, 2):
+        raise ValueError(f"a message's QoS is 0, 1 or 2, not {message.qos!r:.80}")
+    try:
+        block = _property_block(message)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(f"a message's properties cannot be written: {error}") from error
+    publish_head(message.topic, message.qos, message.retain, len(block) + len(message.payload))
+
+
 def encode_publish(
     message: Message,
     version: Version,

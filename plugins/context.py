@@ -187,20 +187,22 @@ class Context(Generic[S_co]):
     def publish(
         self,
         topic: str,
-        payload: bytes = b"",
+        payload: bytes | str = b"",
         *,
         qos: int = 0,
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
         publisher: str = "",
     ) -> int:
-        """Publish in the broker's own name, or in that of the client id `publisher`. Neither access rules nor hooks at
-        `message.publish` are asked. Returns the number of sessions that it went to.
+        """Publish in the broker's own name, or in that of the client id `publisher`. Text goes out as UTF-8. Neither access
+        rules nor hooks at `message.publish` are asked. Returns the number of sessions that it went to.
 
         Raises:
             ProtocolError: this is no topic name.
+            TypeError, ValueError: the message cannot be sent.
         """
-        return self._host.publish(self._host.message(topic, payload, qos, retain, properties, publisher))
+        data = payload.encode() if isinstance(payload, str) else payload
+        return self._host.publish(self._host.message(topic, data, qos, retain, properties, publisher))
 
     def route(self, message: Message) -> int:
         """Route a message that a hook has held back, as it is. Returns the number of sessions that it went to."""

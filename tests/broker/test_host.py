@@ -2,10 +2,12 @@
 
 from math import inf
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.broker.room import room
+from trunkline.hooks import ClientInfo
 from trunkline.mqtt.properties import NO_PROPERTIES
 
 
@@ -53,3 +55,17 @@ async def test_decisions_of_all_clients_or_of_one_are_forgotten() -> None:
         assert await both() == ["a", "b"]
         here.node.host.forget_decisions("nobody")
         assert await both() == []
+
+
+async def test_a_message_that_cannot_be_sent_reaches_nobody() -> None:
+    async with room() as here:
+        host = here.node.host
+        client = await here.client("a")
+        await client.subscribe("#")
+        wrong = host.message("t", "text", 0, True, NO_PROPERTIES, "")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="payload is bytes, not str"):
+            host.publish(wrong)
+        with pytest.raises(TypeError, match="payload is bytes, not str"):
+            host.publish_as(ClientInfo("a"), wrong)
+        host.publish(host.message("t", b"well", 0, False, NO_PROPERTIES, ""))
+        await client.expect_publish("t", b"well")

@@ -144,13 +144,32 @@ class TestTransform:
         assert hooks.transform(MESSAGE_DELIVER, CLIENT, MESSAGE) is DROP
         assert seen == []
 
-    @pytest.mark.parametrize("returned", [True, "text", Stop(3)])
+    @pytest.mark.parametrize(
+        "returned",
+        [
+            True,
+            "text",
+            Stop(3),
+            Message("a/b", "text"),  # type: ignore[arg-type]
+            Message("a/b", b"", 3),
+            Message("a/b", b"", properties={"content_type": 5}),  # type: ignore[typeddict-item]
+        ],
+        ids=repr,
+    )
     def test_what_is_no_message_counts_as_a_crash(self, returned: object) -> None:
         hooks = Hooks()
         hooks.add(MESSAGE_PUBLISH, lambda client, message: returned)
         hooks.add(MESSAGE_PUBLISH, suffix("/2"))
         assert topic_of(hooks.transform(MESSAGE_PUBLISH, CLIENT, MESSAGE)) == "a/b/2"
         assert hooks.listing()[0].crashes == 1
+
+    def test_a_refusal_that_cannot_be_told_counts_as_a_crash(self) -> None:
+        hooks = Hooks()
+        hooks.add(MESSAGE_PUBLISH, lambda client, message: Deny("go away"))  # type: ignore[arg-type]
+        assert hooks.transform(MESSAGE_PUBLISH, CLIENT, MESSAGE) is MESSAGE
+        assert hooks.listing()[0].crashes == 1
+        with pytest.raises(TypeError, match="Deny takes a Reason, then a text.*'go away'"):
+            Deny("go away")  # type: ignore[arg-type]
 
     def test_a_crash_leaves_the_value_as_it_was(self) -> None:
         hooks = Hooks()

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -7,6 +8,7 @@ from tests.mqtt.exchange import V5, V31, V311, accepted, same
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import (
     PACKET_ID,
+    check_writable,
     encode_publish,
     publish_pieces,
     publish_whole,
@@ -145,3 +147,24 @@ def test_flags_that_do_not_go_together(options: dict[str, int]) -> None:
     """[MQTT-2.2.1-2] [MQTT-3.3.1-2]"""
     with pytest.raises(AssertionError):
         encode_publish(Message("a", b""), V311, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"payload": "text"}, "payload is bytes, not str"),
+        ({"payload": None}, "payload is bytes, not NoneType"),
+        ({"qos": 3}, "QoS is 0, 1 or 2, not 3"),
+        ({"topic": "a\0b"}, "U\\+0000"),
+        ({"topic": "a\ud800b"}, "surrogate"),
+        ({"properties": {"contents": "x"}}, "properties cannot be written: .*'contents'"),
+        ({"properties": {"content_type": 5}}, "properties cannot be written"),
+        ({"properties": {"user_property": [("a", 5)]}}, "properties cannot be written"),
+        ({"properties": {"message_expiry_interval": -1}}, "properties cannot be written"),
+    ],
+)
+def test_what_cannot_be_sent_is_told(change: dict[str, Any], told: str) -> None:
+    message = Message("a/b", b"x", 1, False, {"content_type": "t", "user_property": [("a", "b")]})
+    check_writable(message)
+    with pytest.raises((TypeError, ValueError), match=told):
+        check_writable(replace(message, **change))

@@ -36,6 +36,8 @@ async def test_publishing_asks_nobody() -> None:
         assert packet.all(raw.USER_PROPERTY) == [("k", "v")]
         with pytest.raises(ProtocolError):
             context.publish("t/#", b"x")
+        assert context.publish("t", "gruß") == 1
+        await client.expect_publish("t", "gruß".encode())
 
 
 async def test_a_message_that_was_held_back_is_routed_as_it_was() -> None:
