@@ -63,8 +63,9 @@ def find(node: str) -> Path:
             return path
     others = sorted(nodes() - {node})
     hint = f"; there is {', '.join(others)}: name it with --node" if others else ""
-    sockets = " nor ".join(str(path) for path in looked if path.suffix == SOCKET)
-    raise PlaceError(f"no broker {node!r} runs here: there is neither {sockets}{hint}")
+    sockets = [str(path) for path in looked if path.suffix == SOCKET]
+    missing = f"neither {' nor '.join(sockets)}" if len(sockets) > 1 else f"no {sockets[0]}"
+    raise PlaceError(f"no broker {node!r} runs here: there is {missing}{hint}")
 
 
 def nodes() -> set[str]:

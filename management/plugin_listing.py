@@ -91,7 +91,8 @@ def installed_rows(path: Path | None) -> list[InstalledRow]:
         problem, does = problems.get(name), ""
         try:
             factory = load(name)
-            does = " ".join(_text(factory, offered[name].value).partition("\n\n")[0].split()).removeprefix(f"{name}: ")
+            words = " ".join(_text(factory, offered[name].value).partition("\n\n")[0].split()).removeprefix(f"{name}: ")
+            does = words[:1].upper() + words[1:]
             settings_of(factory)
         except PluginError as error:
             problem = problem or "; ".join(error.problems)

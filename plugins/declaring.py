@@ -44,7 +44,13 @@ class Hooked:
 
 
 def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = None) -> Callable[[C], C]:
-    """Mark a method of a plugin's class: it is registered at this point when the plugin starts, as `Hooks.add` does."""
+    """Mark a method of a plugin's class: it is registered at this point when the plugin starts, as `Hooks.add` does.
+
+    Raises:
+        TypeError: the point is no text; `@hook` alone would mark nothing.
+    """
+    if not isinstance(point, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f'hook takes the name of a point, as in @hook("client.connected"), not {point!r:.80}')
 
     def mark(method: C) -> C:
         marks: list[Hooked] = getattr(method, _MARK, [])
@@ -109,6 +115,9 @@ def settings_of(factory: Factory) -> type[Settings]:
         raise PluginError(
             [f"{name}: its argument is annotated {hint!r}; a plugin takes a Context[...] of its Settings"]
         )
+    for key_name, field in Settings.model_fields.items():
+        if model.model_fields[key_name].annotation != field.annotation:
+            raise PluginError([f"{describe(model)}.{key_name}: every plugin has this key; call your own another name"])
     return model
 
 

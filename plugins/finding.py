@@ -42,7 +42,9 @@ def check_name(name: str) -> None:
         PluginError: a plugin cannot be called this.
     """
     if _NAME.fullmatch(name) is None:
-        raise PluginError([f"{name!r}: a plugin's name is lower-case letters, digits and single hyphens"])
+        raise PluginError(
+            [f"{name!r}: a plugin's name is lower-case letters, digits and single hyphens, a letter first"]
+        )
 
 
 def installed() -> dict[str, Installed]:
@@ -90,8 +92,10 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
         factory = point.load()
     except (Exception, SystemExit) as error:  # a module may raise anything, and it must not take the broker along
         sys.modules.update(former)
-        missing = f"; is its extra installed? {point.extras}" if point.extras else ""
-        raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{missing}"]) from error
+        hint = f"; is its extra installed? {point.extras}" if point.extras else ""
+        if isinstance(error, ModuleNotFoundError) and error.name == point.module.partition(".")[0]:
+            hint = "; if it was installed with --editable while this process ran, start the process again"
+        raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{hint}"]) from error
     if (took := time.perf_counter() - began) > _LONG_IMPORT:
         _logger.warning(
             "the plugin %s took %.1f s to import; a broker that runs does nothing else then", point.name, took

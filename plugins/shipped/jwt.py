@@ -36,7 +36,7 @@ class _Token:
 
 
 class Jwt:
-    """The plugin."""
+    """Clients log in with a JSON Web Token: who signed it is known by key, and what it says is what they are."""
 
     #: The authentication method of 5.0.
     METHOD: ClassVar[str] = "JWT"

@@ -48,7 +48,7 @@ def test_no_name_of_a_node_leads_out_of_the_folder(node: str, tmp_path: Path) ->
 
 
 def test_find_says_where_it_looked_and_who_is_there(tmp_path: Path) -> None:
-    with pytest.raises(PlaceError, match=f"no broker 'plant' runs here: there is neither {own_folder(tmp_path)}"):
+    with pytest.raises(PlaceError, match=f"no broker 'plant' runs here: there is no {own_folder(tmp_path)}"):
         place.find("plant")
     own_folder(tmp_path).mkdir()
     (own_folder(tmp_path) / "mill.sock").touch()

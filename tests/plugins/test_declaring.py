@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.units import Text
+from trunkline.broker.units import Text, Whole
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
 from trunkline.plugins.declaring import hooked_methods, point_for, settings_of
 
@@ -155,3 +155,28 @@ def test_a_point_that_does_not_exist_is_named_with_the_function() -> None:
     assert point_for("client.connected", plain).name == "client.connected"
     with pytest.raises(PluginError, match=r"test_declaring.plain: no hook point is named 'client.conected'"):
         point_for("client.conected", plain)
+
+
+def test_a_mark_without_a_point_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r'hook takes the name of a point, as in @hook\("client.connected"\), not <function'
+    ):
+
+        @hook  # type: ignore[arg-type]
+        def listen(client: object) -> None: ...
+
+
+def test_a_key_that_every_plugin_has_keeps_its_type() -> None:
+    class Other(Settings):
+        restarts: Text = setting("many", "Something else.")  # type: ignore[assignment]
+
+    class Same(Settings):
+        restarts: Whole = setting(100, "More than others.")
+
+    def plugin(context: object) -> None: ...
+
+    plugin.__annotations__["context"] = Context[Same]
+    assert settings_of(plugin) is Same
+    plugin.__annotations__["context"] = Context[Other]
+    with pytest.raises(PluginError, match=r"Other.restarts: every plugin has this key; call your own another name"):
+        settings_of(plugin)

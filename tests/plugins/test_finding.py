@@ -94,6 +94,7 @@ def test_an_import_that_takes_long_is_told(
         ("1 / 0", "bad:plugin", "bad:plugin cannot be imported: ZeroDivisionError"),
         ("import not_there", "bad:plugin", "No module named 'not_there'"),
         ("", "bad:plugin", "cannot be imported: AttributeError"),
+        ("", "absent:plugin", "No module named 'absent'; if it was installed with --editable while this process ran"),
         ("raise SystemExit", "bad:plugin", "cannot be imported: SystemExit"),
         (SOURCE, "bad:word", "bad:word is 7, which cannot be called"),
     ],
