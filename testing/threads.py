@@ -143,7 +143,11 @@ class BrokerThread:
                 else:
                     future.set_result(result)
 
-        self._soon(lambda: self._nursery.start_soon(run), future)
+        def begin() -> None:
+            with suppress(RuntimeError):  # the broker ends in this very moment, and tells all who wait
+                self._nursery.start_soon(run)
+
+        self._soon(begin, future)
         return future
 
     def _soon(self, call: Callable[[], object], future: Future[Any]) -> None:

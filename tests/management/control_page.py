@@ -75,7 +75,7 @@ class Here:
     def __init__(self, folder: Path) -> None:
         own = {key: value for key, value in os.environ.items() if not key.startswith("TRUNKLINE_")}
         path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", "")])
-        self.environ = {**own, "XDG_RUNTIME_DIR": str(folder), "PATH": path}
+        self.environ = {**own, "XDG_RUNTIME_DIR": str(folder), "TMPDIR": str(folder), "PATH": path}
         self.socket = folder / "trunkline" / "trunkline.sock"
         settings = {"TRUNKLINE_SYS__INTERVAL": "0", "TRUNKLINE_RETAINED__MAX_MESSAGES": "2"}
         self.broker = subprocess.Popen(
