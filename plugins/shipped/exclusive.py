@@ -31,7 +31,7 @@ class ExclusiveSettings(Settings):
         100_000, "Exclusive subscriptions at the same time. 0 is no bound.", "subscriptions", ge=0
     )
     claim: Duration = setting(
-        1.0,
+        10.0,
         "How long a filter is kept for a client whose SUBSCRIBE is not through yet, as hooks or access rules take time.",
         "seconds",
     )
