@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 import trio
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -14,6 +15,7 @@ from trunkline.mqtt.versions import Version
 from trunkline.testing import Broker, ThreadBroker
 
 
+@pytest.mark.trio
 async def test_who_says_nothing_is_sent_away(mqtt_broker: Broker, autojump_clock: MockClock) -> None:
     """In trio everything obeys the clock of the test: an hour passes in no time."""
     await mqtt_broker.plugins.enable("away", AwaySettings(after=3600), Away)

@@ -1,5 +1,6 @@
 """A test in trio: the broker lives in the test's own run, and obeys the test's own clock."""
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -8,6 +9,8 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Will
 from trunkline.mqtt.versions import Version
 from trunkline.testing import Broker
+
+pytestmark = pytest.mark.trio
 
 
 async def connect(stream: trio.abc.Stream, packet: Connect) -> None:
