@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -186,7 +187,10 @@ class Plugins:
         """
         entry = self._entries.get(name)
         if entry is None or entry.current is None:
-            raise PluginError([f"the plugin {name} does not run"])
+            near = get_close_matches(
+                name, [other for other, at in self._entries.items() if at.current is not None], n=1
+            )
+            raise PluginError([f"the plugin {name} does not run" + (f"; did you mean {near[0]}?" if near else "")])
         return entry.current.call(command, arguments)
 
     def rows(self) -> list[PluginRow]:

@@ -387,8 +387,10 @@ async def test_requests_that_make_no_sense() -> None:
         ]:
             with pytest.raises(PluginError, match=words):
                 await request
-        with pytest.raises(PluginError, match="does not run"):
+        with pytest.raises(PluginError, match="the plugin other does not run$"):
             plugins.call("other", "list", {})
+        with pytest.raises(PluginError, match=r"the plugin dairy does not run; did you mean diary\?"):
+            plugins.call("dairy", "list", {})
 
 
 async def test_commands_and_figures() -> None:
