@@ -280,8 +280,8 @@ class Context(Generic[S_co]):
 
     def command(self, name: str, handler: Callable[..., object]) -> None:
         """A command of the plugin's own: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it
-        gets the arguments by name, as text, and returns what JSON can hold: a list of flat dicts becomes a table.
-        ValueError and LookupError are told to whoever called."""
+        gets the arguments by name, as text, or as numbers where they are annotated `int`. It returns what JSON can hold: a
+        list of flat dicts becomes a table. ValueError and LookupError are told to whoever called."""
         self._running.command(name, handler)
 
     def raise_alarm(self, name: str, text: str) -> None:

@@ -285,7 +285,7 @@ class Running(Actor["_Due | _Delivery"]):
         except TypeError as error:
             raise ValueError(f"{self.name} {command}{inspect.signature(handler)}: {error}") from None
         try:
-            return handler(**arguments)
+            return handler(**_with_numbers(handler, arguments))
         except SystemExit as error:
             raise PluginError([f"{self.name} {command} wanted to end the process: {error!r}"]) from error
 
@@ -312,3 +312,19 @@ class Running(Actor["_Due | _Delivery"]):
     def _check_alive(self) -> None:
         if self._over:
             raise RuntimeError(f"this run of the plugin {self.name} is over")
+
+
+def _with_numbers(handler: Callable[..., object], arguments: dict[str, Any]) -> dict[str, Any]:
+    """A command's arguments come as text; those annotated as int are made numbers.
+
+    Raises:
+        ValueError: one is none.
+    """
+    numbers = {name for name, each in inspect.signature(handler).parameters.items() if each.annotation in (int, "int")}
+    converted = dict(arguments)
+    for name in numbers & arguments.keys():
+        try:
+            converted[name] = int(arguments[name])
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}: {arguments[name]!r:.80} is no whole number") from None
+    return converted

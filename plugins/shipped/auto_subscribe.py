@@ -59,7 +59,7 @@ class AutoSubscribe:
             filter = filled(entry.filter, client)
             if filter is None:
                 self._skipped.add()
-                self._context.logger.info(
+                self._context.logger.debug(
                     "%r is not subscribed to: it has no place for a name of this client, or the client has no such name",
                     entry.filter,
                     extra={"client": client.client_id},

@@ -112,12 +112,12 @@ class Bans:
 
     # Commands
 
-    def rows(self, after: str = "", limit: str = str(PAGE)) -> list[dict[str, str]]:
+    def rows(self, after: str = "", limit: int = PAGE) -> list[dict[str, str]]:
         """Bans in order of kind and who: the next ones behind `after`, which is KIND:WHO of the last one seen."""
-        if not limit.isdecimal() or limit == "0":
+        if limit < 1:
             raise ValueError(f"limit is {limit!r}; it counts bans")
         by_key = {f"{ban.kind}:{ban.who}": ban for ban in self._list}
-        return [_row(by_key[key]) for key in nsmallest(int(limit), (key for key in by_key if key > after))]
+        return [_row(by_key[key]) for key in nsmallest(limit, (key for key in by_key if key > after))]
 
     def show(self, kind: str, who: str) -> list[dict[str, str]]:
         """The ban of one client id, user name, address or network."""

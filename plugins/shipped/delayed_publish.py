@@ -152,9 +152,8 @@ class DelayedPublish:
 
     # What operators do
 
-    def rows(self, offset: str = "0", limit: str = "100") -> list[dict[str, object]]:
+    def rows(self, offset: int = 0, limit: int = 100) -> list[dict[str, object]]:
         """What waits, in the order in which it will be published."""
-        first = int(offset)
         return [
             {
                 "id": number,
@@ -165,13 +164,13 @@ class DelayedPublish:
                 "client": client.client_id,
                 "bytes": len(message.payload),
             }
-            for due, number, _, client, message in nsmallest(first + int(limit), self._held)[first:]
+            for due, number, _, client, message in nsmallest(offset + limit, self._held)[offset:]
         ]
 
-    def delete(self, id: str) -> str:
+    def delete(self, id: int) -> str:
         """Forget a message before its time."""
         for place, (_, number, size, *_) in enumerate(self._held):
-            if number == int(id):
+            if number == id:
                 del self._held[place]
                 heapify(self._held)
                 self._bytes -= size

@@ -141,7 +141,7 @@ class Exclusive:
 
     # What operators see
 
-    def rows(self, after: str = "", limit: str = "100") -> list[dict[str, object]]:
+    def rows(self, after: str = "", limit: int = 100) -> list[dict[str, object]]:
         """Who has which filter to itself, in order of filters."""
-        following = nsmallest(int(limit), (filter for filter in self._owners if filter > after))
+        following = nsmallest(limit, (filter for filter in self._owners if filter > after))
         return [{"filter": filter, "client": self._owners[filter][0]} for filter in following]
