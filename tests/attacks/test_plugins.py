@@ -243,15 +243,16 @@ async def test_a_task_that_does_not_let_itself_be_cancelled(
 
 async def test_thousands_of_hooks() -> None:
     def factory(context: Context[Settings]) -> None:
-        for _n in range(5000):
+        for _n in range(1000):
             context.hooks.add("client.connected", lambda client: None)
 
     async with room() as here:
-        with trio.fail_after(20):
-            await here.node.plugins.enable("p", factory=factory)
-            await here.client("a")
-            await here.node.plugins.disable("p")
-            await still_works(here)
+        await here.node.plugins.enable("p", factory=factory)
+        assert len(here.node.hooks.client_connected) == 1000
+        await here.client("a")
+        await here.node.plugins.disable("p")
+        assert not here.node.hooks.client_connected
+        await still_works(here)
 
 
 async def test_disabling_from_a_command_and_a_hook(autojump_clock: MockClock) -> None:
