@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
-from typing import Never
+from typing import Final, Never
 
 import click
 
@@ -21,8 +22,31 @@ from trunkline.management.plugin_commands import plugins
 Run = Callable[[Callable[[], Config]], int]
 
 
-class _ServeFirst(click.Group):
+#: Commands of extras, by where they are: nothing of an extra is imported before its command is called.
+_ELSEWHERE: Final = {
+    "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
+    "events": ("trunkline.events.commands", "Look at the event log."),
+    "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
+}
+
+
+class _Trunkline(click.Group):
     """`trunkline` and `trunkline --listen …` mean `trunkline serve …`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(_ELSEWHERE[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, words) for name, (_, words) in _ELSEWHERE.items()]
+        rows += [(name, command.get_short_help_str(120)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):
@@ -30,7 +54,7 @@ class _ServeFirst(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_ServeFirst, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Trunkline, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trunkline")
 def cli() -> None:
     """Trunkline, an MQTT broker. Without a command it serves."""

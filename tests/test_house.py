@@ -36,7 +36,7 @@ TESTED_IN: dict[str, str] = {
     "testing/selecting.py": "testing/test_faults.py",
     "testing/ways.py": "testing/test_faults.py",
 }
-PACKAGES = ["actors", "broker", "hooks", "management", "mqtt", "plugins", "router", "testing"]
+PACKAGES = ["actors", "analytics", "broker", "events", "hooks", "management", "mqtt", "plugins", "router", "testing"]
 
 
 def tracked() -> list[Path]:
