@@ -1,0 +1,1 @@
+"""What the events tell: each job is a function from the table of events to a table of results."""

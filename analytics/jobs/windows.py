@@ -1,0 +1,35 @@
+"""Event time: which events a job sees, how late they may be, and windows of them."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+#: Kinds that let the time of a stream go on where nothing else happens.
+CLOCK = ("node.tick",)
+
+
+def interval(seconds: float) -> str:
+    """As Spark reads it."""
+    return f"{round(seconds * 1_000_000)} microseconds"
+
+
+def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: str = "time") -> DataFrame:
+    """The events of these kinds, of which a stream waits `lateness` seconds for late ones.
+
+    Time goes on with every row, also with those that are left out here (`node.tick`): so a window closes when its node is
+    idle. `time` names the column that counts.
+    """
+    wanted = F.col("kind").isin(*kinds)
+    if not events.isStreaming:
+        return events.where(wanted)
+    # A condition on the column of the watermark itself is the only one that Spark does not push below it.
+    return events.withWatermark(time, interval(lateness)).where(F.when(wanted, F.col(time)).isNotNull())
+
+
+def window(seconds: float, *, time: str = "time") -> Column:
+    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one."""
+    return F.window(time, interval(seconds)).alias("window")
+
+
+def window_bounds() -> tuple[Column, Column]:
+    """The columns `window_start` and `window_end` of a result that was grouped by `window`."""
+    return F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
