@@ -1,0 +1,176 @@
+"""Where the log's files are, what they are called, and the records of an index.
+
+`ROOT/node=<name>@<incarnation>/<first seq>.arrows` holds rows, the `.idx` of the same name says which of them are whole:
+a batch is there from the moment in which its record is. What has no record does not exist, so nobody ever repairs a tail.
+Compacted rows are in `<first seq>-<end seq>.parquet`, perhaps in folders `date=YYYY-MM-DD` below the node's.
+"""
+
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import url2pathname
+
+MAGIC: Final = b"TLEVIDX1"
+INDEX_VERSION: Final = 1
+#: Key of the Arrow schema's metadata that says which version of the table a segment was written for.
+VERSION_KEY: Final = b"trunkline.events.version"
+
+#: The record is no batch: it ends the segment, and its times are those of the whole segment.
+SEALED: Final = 1
+#: With `SEALED`: no segment of this incarnation follows.
+LAST: Final = 2
+
+DATA: Final = ".arrows"
+INDEX: Final = ".idx"
+PARQUET: Final = ".parquet"
+CONSUMERS: Final = "consumers"
+DEAD_LETTERS: Final = "deadletter"
+
+_NODE: Final = "node="
+#: Room for the incarnation's digits is left: file systems end at 255 bytes.
+_LONGEST_NAME: Final = 220
+_LONGEST_SEQ: Final = 2**63
+_SEGMENT: Final = re.compile(r"([0-9]{20})(?:-([0-9]{20}))?(\.arrows|\.idx|\.parquet)")
+
+_HEADER: Final = struct.Struct("<8sIIQQ12x")
+_RECORD: Final = struct.Struct("<QQIIqqI")
+_CRC: Final = struct.Struct("<I")
+RECORD_SIZE: Final = _RECORD.size + _CRC.size
+
+
+class LogError(ValueError):
+    """The event log is not as it must be; the text says what and where."""
+
+
+class NodeKey(NamedTuple):
+    """One start of the exporter on one node. As text, `name@incarnation`, it is what readers keep positions by."""
+
+    name: str
+    #: Milliseconds since the epoch.
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.incarnation}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises LogError. The name may contain an @ too."""
+        name, _, digits = text.rpartition("@")
+        if not name or not re.fullmatch(r"0|[1-9][0-9]{0,18}", digits, re.ASCII) or int(digits) >= _LONGEST_SEQ:
+            raise LogError(f"{text!r} is no node of an event log: it reads like n1@1763739192123")
+        return cls(name, int(digits))
+
+    @property
+    def directory(self) -> str:
+        """Name of the node's folder, also a hive partition: characters that such a one cannot hold are %-encoded.
+
+        Raises LogError if no file system could take the name.
+        """
+        try:
+            encoded = quote(self.name, safe="@ ")
+        except UnicodeEncodeError:
+            raise LogError(f"{self.name!r} cannot name a folder: it is no text") from None
+        if not encoded or len(encoded) > _LONGEST_NAME:
+            raise LogError(f"{self.name!r} cannot name a folder: encoded, it has {len(encoded)} characters")
+        return f"{_NODE}{encoded}@{self.incarnation}"
+
+    @classmethod
+    def of_directory(cls, name: str) -> Self | None:
+        """None if it is no node's folder."""
+        if not name.startswith(_NODE):
+            return None
+        try:
+            key = cls.parse(unquote(name.removeprefix(_NODE), errors="strict"))
+            return key if key.directory == name else None
+        except (LogError, UnicodeDecodeError):
+            return None
+
+
+class SegmentName(NamedTuple):
+    first: int
+    #: The number behind the last row: in the name of compacted segments only.
+    end: int | None
+    #: `.arrows`, `.idx` or `.parquet`.
+    suffix: str
+
+    def __str__(self) -> str:
+        return f"{self.first:020d}{'' if self.end is None else f'-{self.end:020d}'}{self.suffix}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """None if the file is none of the log's, such as one that is only half written."""
+        if not (match := _SEGMENT.fullmatch(name)):
+            return None
+        first, end, suffix = int(match[1]), match[2] and int(match[2]), match[3]
+        compacted = suffix == PARQUET
+        if compacted != (end is not None) or first >= _LONGEST_SEQ or (end is not None and not first < end < _LONGEST_SEQ):
+            return None
+        return cls(first, end, suffix)
+
+
+class Header(NamedTuple):
+    """An index begins with it."""
+
+    first: int
+    #: Where the first batch begins in the data file.
+    offset: int
+    #: Of what is before: the Arrow schema.
+    schema_crc: int
+    version: int = INDEX_VERSION
+
+    def pack(self) -> bytes:
+        return _sealed(_HEADER.pack(MAGIC, self.version, self.schema_crc, self.first, self.offset))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self | None:
+        """None if it is damaged."""
+        if not _whole(data):
+            return None
+        magic, version, schema_crc, first, offset = _HEADER.unpack(data[: _HEADER.size])
+        return cls(first, offset, schema_crc, version) if magic == MAGIC else None
+
+
+class Record(NamedTuple):
+    """What an index says of a batch."""
+
+    #: Where it ends in the data file.
+    end_offset: int
+    first: int
+    rows: int
+    crc: int
+    #: Microseconds since the epoch, of the oldest and the newest row.
+    min_time: int
+    max_time: int
+    flags: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+    def pack(self) -> bytes:
+        return _sealed(_RECORD.pack(*self))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self | None:
+        """None if it is damaged."""
+        return cls._make(_RECORD.unpack(data[: _RECORD.size])) if _whole(data) else None
+
+
+def _sealed(data: bytes) -> bytes:
+    return data + _CRC.pack(zlib.crc32(data))
+
+
+def _whole(data: bytes) -> bool:
+    return len(data) == RECORD_SIZE and zlib.crc32(data[: -_CRC.size]) == _CRC.unpack(data[-_CRC.size :])[0]
+
+
+def local_root(root: str | Path) -> Path | None:
+    """The directory, if the log is in one of this machine; `file://` is."""
+    text = str(root)
+    if "://" not in text:
+        return Path(text)
+    parts = urlsplit(text)
+    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
