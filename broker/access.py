@@ -9,7 +9,7 @@ import trio
 
 from trunkline.hooks.chain import CRASHED
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
-from trunkline.hooks.points import CLIENT_CHECK_ACL
+from trunkline.hooks.points import CLIENT_ACL_DECIDED, CLIENT_CHECK_ACL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,8 @@ class Access:
         """At once: where somebody would have to be waited for, the answer is no."""
         if client.superuser:
             return True
-        return self._counted(self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain), self._default)
+        decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
+        return self._told(decision, self._default, client, action, topic, qos, retain)
 
     async def ask(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
         """`decide`, waiting for whom it takes, but not for ever."""
@@ -64,7 +65,7 @@ class Access:
             _logger.error(
                 "nobody decided within %g s about %s to %r", self._timeout, action, topic, extra=_tags(client)
             )
-        return self._counted(decision, self._default)
+        return self._told(decision, self._default, client, action, topic, qos, retain)
 
     @property
     def waits(self) -> bool:
@@ -75,16 +76,26 @@ class Access:
         """A delivery waits for nobody: who would have to be waited for has decided about the subscription."""
         if client.superuser:
             return True
-        return self._counted(
-            self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, 0, False), default
-        )
+        decision = self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, 0, False)
+        return self._told(decision, default, client, action, topic, 0, False)
 
-    def _counted(self, decision: Allow | Deny | None, default: bool) -> bool:
+    def _told(
+        self,
+        decision: Allow | Deny | None,
+        default: bool,
+        client: ClientInfo,
+        action: Action,
+        topic: str,
+        qos: int,
+        retain: bool,
+    ) -> bool:
         allowed = decision is ALLOW if decision is not None else default
         if allowed:
             self._metrics.authorization_allow += 1
         else:
             self._metrics.authorization_deny += 1
+        if self._hooks.client_acl_decided:
+            self._hooks.notify(CLIENT_ACL_DECIDED, client, action, topic, qos, retain, allowed)
         return allowed
 
     def may_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> bool:

@@ -19,7 +19,7 @@ from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.router import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
 
     from trunkline.broker.session.directory import Directory
@@ -32,9 +32,15 @@ if TYPE_CHECKING:
 
 
 class NodeHost:
-    def __init__(self, services: Services, sessions: Directory) -> None:
+    def __init__(
+        self, services: Services, sessions: Directory, figures: Callable[[], Awaitable[dict[str, int]]]
+    ) -> None:
         self._services = services
         self._sessions = sessions
+        self._figures = figures
+
+    async def metrics(self) -> dict[str, int]:
+        return await self._figures()
 
     @property
     def now(self) -> float:

@@ -108,6 +108,8 @@ class Node:
         #: Tasks that must be over before the node ends, and the end of one of them.
         self._errands = 0
         self._errand_over = trio.Event()
+        #: Gauges are added up by one task at a time.
+        self._counting = trio.Lock()
         self._inside = self._gate("in-process", config.allows_anonymous())
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
@@ -115,7 +117,7 @@ class Node:
         #: Where messages went, while somebody wants to know.
         self.fates = Fates(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
         #: What plugins, and others in this process, may do with the broker.
-        self.host = NodeHost(self._services, self.sessions)
+        self.host = NodeHost(self._services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host, self.scheduler)
 
     def _new_pubsub(self) -> PubSub:
@@ -327,6 +329,10 @@ class Node:
 
     async def figures(self) -> dict[str, int]:
         """All counters and gauges. Sessions are looked at in slices, so that the message flow goes on."""
+        async with self._counting:
+            return await self._count()
+
+    async def _count(self) -> dict[str, int]:
         gauges, router = self._gauges, self.router
         gauges.sessions_count = len(self.sessions)
         gauges.connections_count = gauges.queue_count = gauges.queue_bytes = 0

@@ -190,6 +190,12 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             first = last
         return parts
 
+    def may_burst(self, route: Route[Subscriber]) -> bool:
+        """May a burst go this way as one? Who watches the routing is told who gets a message, and of a shared group that
+        is another one each time."""
+        bursts = self._hooks.message_routed_bursts
+        return bursts is not None and not (bursts and route.groups)
+
     def publish_burst(
         self,
         burst: Burst,
@@ -197,8 +203,11 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         origin: Subscriber,
         own: Own,
     ) -> None:
-        """As `publish`, for all messages of a burst."""
+        """As `publish`, for all messages of a burst; only where `may_burst` says so."""
         self.newest = burst.guids[-1]
+        if self._hooks.message_routed_bursts:
+            receivers = tuple([target.subscriber.client_id for target in route.targets])
+            self._hooks.look(MESSAGE_ROUTED, self._hooks.message_routed_bursts, burst, receivers)
         for target in route.targets:
             subscriber = target.subscriber
             if subscriber is not origin:

@@ -6,6 +6,11 @@ registered costs one truth test:
     if hooks.message_publish:
         result = hooks.transform(MESSAGE_PUBLISH, client, message)
 
+Messages that came together go through as one `Burst`, unless somebody must see them one by one. At some points a
+callback that only looks may be registered with a second form, which is called with the burst instead; as long as all
+callbacks of the point have one, nothing is unfolded. `hooks.message_publish_bursts` has those forms, or None when the
+burst must be unfolded.
+
 Registering builds a new tuple; a chain that is running goes on with the one it began with.
 
 A callback that raises does not hurt the caller. Deciders fail closed: a crash denies. In any other chain the next
@@ -43,10 +48,12 @@ class Hooks:
     client_connect: Chain
     client_authenticate: Chain
     client_enhanced_authenticate: Chain
+    client_authenticated: Chain
     client_connack: Chain
     client_connected: Chain
     client_disconnected: Chain
     client_check_acl: Chain
+    client_acl_decided: Chain
     client_subscribe: Chain
     client_unsubscribe: Chain
     session_created: Chain
@@ -66,6 +73,11 @@ class Hooks:
     delivery_completed: Chain
     alarm_activated: Chain
     alarm_deactivated: Chain
+    message_publish_bursts: Chain | None
+    message_routed_bursts: Chain | None
+    message_delivered_bursts: Chain | None
+    message_acked_bursts: Chain | None
+    delivery_completed_bursts: Chain | None
 
     def __init__(self) -> None:
         self._chains: dict[Point, Chain] = {}
@@ -86,11 +98,13 @@ class Hooks:
         priority: int = 0,
         filter: Callback | None = None,
         args: tuple[object, ...] = (),
+        burst: Callback | None = None,
     ) -> bool:
         """Register a callback; False when it is registered at this point already.
 
         Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
-        arguments, and the callback is skipped when it says no. `args` are appended to the point's own.
+        arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `burst` is for
+        callbacks that only look: it is called with a `Burst` in place of the message, once, when messages came together.
 
         Raises:
             LookupError: no such point.
@@ -99,7 +113,7 @@ class Hooks:
         if isinstance(point, str):
             point = find(point)
         registered = self._registered[point]
-        registration = Registration(point, callback, priority, filter, tuple(args))
+        registration = Registration(point, callback, priority, filter, tuple(args), burst)
         if any(other.callback == callback for other in registered):
             return False
         insort(registered, registration, key=lambda entry: -entry.priority)
@@ -149,6 +163,9 @@ class Hooks:
         chain = tuple(registration.call for registration in registered)
         self._chains[point] = chain
         setattr(self, point.attribute, chain)
+        if point.bursts:
+            bursts = [registration.burst for registration in registered]
+            setattr(self, f"{point.attribute}_bursts", None if None in bursts else tuple(bursts))
         self._async.discard(point)
         if any(registration.is_async for registration in registered):
             self._async.add(point)
@@ -166,6 +183,14 @@ class Hooks:
                         return
                     if iscoroutine(result):
                         raise _misplaced(result)
+            except CRASHES as error:
+                self._crashed(point, callback, error)
+
+    def look(self, point: Point, chain: Chain, *args: object) -> None:
+        """Let the burst forms of callbacks look; `chain` is what the point's attribute `…_bursts` has."""
+        for callback in chain:
+            try:
+                callback(*args)
             except CRASHES as error:
                 self._crashed(point, callback, error)
 
@@ -266,7 +291,7 @@ class Hooks:
         return None
 
     def _crashed(self, point: Point, callback: Callback, error: BaseException) -> None:
-        registration = next((entry for entry in self._registered[point] if entry.call is callback), None)
+        registration = next((entry for entry in self._registered[point] if callback in (entry.call, entry.burst)), None)
         if registration is None:  # it was removed while it ran
             _logger.error("a removed callback at %s crashed", point.name, exc_info=error)
             return

@@ -31,7 +31,7 @@ class Point:
 
     kind: str
 
-    def __init__(self, name: str, arguments: str, doc: str, *, waits: bool = False) -> None:
+    def __init__(self, name: str, arguments: str, doc: str, *, waits: bool = False, bursts: bool = False) -> None:
         self.name = name
         #: The attribute of `Hooks` that holds its callbacks.
         self.attribute = name.replace(".", "_")
@@ -40,6 +40,8 @@ class Point:
         self.doc = doc
         #: Its callbacks may be async: the client waits, nobody else does.
         self.waits = waits
+        #: Whoever only looks may take messages that came together as the `Burst` that they are.
+        self.bursts = bursts
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})"
@@ -57,9 +59,16 @@ class Transform(Point, Generic[T, *Ts]):
     kind = "transform"
 
     def __init__(
-        self, name: str, arguments: str, doc: str, *, replace: Callable[[T, object], T], waits: bool = False
+        self,
+        name: str,
+        arguments: str,
+        doc: str,
+        *,
+        replace: Callable[[T, object], T],
+        waits: bool = False,
+        bursts: bool = False,
     ) -> None:
-        super().__init__(name, arguments, doc, waits=waits)
+        super().__init__(name, arguments, doc, waits=waits, bursts=bursts)
         #: From the old value and what a callback returned, the new value. It raises when that cannot be one.
         self.replace = replace
 
@@ -122,6 +131,11 @@ CLIENT_ENHANCED_AUTHENTICATE: Final[Decide[Continue | Success | Deny, ClientInfo
     answers=(Continue, Success, Deny),
     waits=True,
 )
+CLIENT_AUTHENTICATED: Final[Notify[ClientInfo, Reason, str]] = Notify(
+    "client.authenticated",
+    "client reason text",
+    "It is decided who the client is: `reason` is SUCCESS, or says why it may not connect.",
+)
 CLIENT_CONNACK: Final[Notify[ClientInfo, Connack]] = Notify(
     "client.connack", "client packet", "The CONNACK is about to be sent, whatever it says."
 )
@@ -141,6 +155,13 @@ CLIENT_CHECK_ACL: Final[Decide[Allow | Deny, ClientInfo, Action, str, int, bool]
     "`receive`, nor about each topic of retained messages: deliveries cannot wait.",
     answers=(Allow, Deny),
     waits=True,
+)
+CLIENT_ACL_DECIDED: Final[Notify[ClientInfo, Action, str, int, bool, bool]] = Notify(
+    "client.acl_decided",
+    "client action topic qos retain allowed",
+    "It is decided whether this client may publish to the topic, subscribe to the filter or receive from the topic. "
+    "Decisions are kept for the connection, so this is not called for each message; of each message that is refused, "
+    "`message.dropped` is.",
 )
 CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
     "client.subscribe",
@@ -187,12 +208,14 @@ MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
     "PUBREC), DROP (the publisher is not told) or TAKEN. Access was checked before, for the topic that the client "
     "named.",
     replace=_message,
+    bursts=True,
 )
 MESSAGE_ROUTED: Final[Notify[Message, tuple[str, ...]]] = Notify(
     "message.routed",
     "message receivers",
     "A message is routed; `receivers` are the client ids of the sessions that it goes to. What a callback publishes "
     "here overtakes it.",
+    bursts=True,
 )
 MESSAGE_DELIVER: Final[Transform[Message]] = Transform(
     "message.deliver",
@@ -210,11 +233,13 @@ MESSAGE_DELIVERED: Final[Notify[ClientInfo, Message]] = Notify(
     "message.delivered",
     "client message",
     "A message was written to this subscriber's connection; again each time that it is sent again.",
+    bursts=True,
 )
 MESSAGE_ACKED: Final[Notify[ClientInfo, Message]] = Notify(
     "message.acked",
     "client message",
     "The subscriber took over a message: PUBACK for QoS 1, PUBREC for QoS 2.",
+    bursts=True,
 )
 MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
     "message.dropped",
@@ -227,6 +252,7 @@ DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
     "delivery.completed",
     "client message",
     "Nothing is left to do for this subscriber: QoS 0 is on its way, QoS 1 got its PUBACK, QoS 2 its PUBCOMP.",
+    bursts=True,
 )
 ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(
     "alarm.activated", "alarm", "A condition was found that an operator should know of."

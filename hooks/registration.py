@@ -17,12 +17,20 @@ class HookError(Exception):
 class Registration:
     """A callback, where it is registered and how. `call` is what the chain runs: filter and extra arguments applied."""
 
-    __slots__ = ("args", "call", "callback", "crashes", "filter", "is_async", "point", "priority")
+    __slots__ = ("args", "burst", "call", "callback", "crashes", "filter", "is_async", "point", "priority")
 
     def __init__(
-        self, point: Point, callback: Callback, priority: int, filter: Callback | None, args: tuple[object, ...]
+        self,
+        point: Point,
+        callback: Callback,
+        priority: int,
+        filter: Callback | None,
+        args: tuple[object, ...],
+        burst: Callback | None = None,
     ) -> None:
         _check_arguments(point, callback, args)
+        if burst is not None:
+            _check_burst(point, burst, filter, args)
         if filter is not None:
             _check_arguments(point, filter, ())
             if is_async(filter):
@@ -35,6 +43,8 @@ class Registration:
         self.priority = priority
         self.filter = filter
         self.args = args
+        #: What is called with a whole burst in place of its messages, one by one.
+        self.burst = burst
         #: How often it raised, or returned what its point does not take.
         self.crashes = 0
         self.call = _bound(callback, filter, args)
@@ -71,6 +81,21 @@ def _bound(callback: Callback, filter: Callback | None, args: tuple[object, ...]
         return callback(*values, *args) if filter(*values) else None
 
     return filtered
+
+
+def _check_burst(point: Point, burst: Callback, filter: Callback | None, args: tuple[object, ...]) -> None:
+    if not point.bursts:
+        raise HookError(f"{describe(burst)} takes bursts, but {point.name} has single messages alone")
+    if filter is not None or args:
+        raise HookError(f"{describe(burst)} takes bursts, and those can have neither a filter nor extra arguments")
+    if is_async(burst):
+        raise HookError(f"{describe(burst)} is async, but bursts cannot wait")
+    try:
+        inspect.signature(burst).bind(*point.arguments)
+    except TypeError as error:
+        raise HookError(
+            f"{point} calls back with a burst in place of the message: {describe(burst)}: {error}"
+        ) from None
 
 
 def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:

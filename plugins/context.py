@@ -42,6 +42,16 @@ class Client(Protocol):
     @property
     def listener(self) -> str: ...
     @property
+    def queued(self) -> int:
+        """Messages that wait for it."""
+        ...
+
+    @property
+    def inflight(self) -> int:
+        """Messages sent to it and not acknowledged."""
+        ...
+
+    @property
     def created_at(self) -> float:
         """When the session began, in seconds since the epoch."""
         ...
@@ -66,6 +76,7 @@ class Host(Protocol):
     def forget_decisions(self, client_id: str | None) -> None: ...
     def raise_alarm(self, name: str, text: str) -> None: ...
     def clear_alarm(self, name: str) -> None: ...
+    async def metrics(self) -> dict[str, int]: ...
     @property
     def now(self) -> float: ...
     @property
@@ -111,6 +122,7 @@ class PluginHooks:
         priority: int = 0,
         filter: Callback | None = None,
         args: tuple[object, ...] = (),
+        burst: Callback | None = None,
     ) -> bool:
         """Register a callback, as `trunkline.hooks.Hooks.add`.
 
@@ -118,7 +130,7 @@ class PluginHooks:
             PluginError: no such point.
             HookError: the callback cannot be called as the point calls it.
         """
-        return self._running.add_hook(point, callback, priority, filter, args)
+        return self._running.add_hook(point, callback, priority, filter, args, burst)
 
     def on(
         self, point: Point | str, *, priority: int = 0, filter: Callback | None = None
@@ -269,6 +281,10 @@ class Context(Generic[S_co]):
         self._host.forget_decisions(client_id)
 
     # What operators see
+
+    async def metrics(self) -> dict[str, int]:
+        """All metrics of the broker and of its plugins, by name, as they are now."""
+        return await self._host.metrics()
 
     def counter(self, name: str, text: str) -> Counter:
         """A counter of the plugin's own. A restart goes on with the count."""

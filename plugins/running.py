@@ -220,12 +220,13 @@ class Running(Actor["_Due | _Delivery"]):
         priority: int,
         filter: Callback | None,
         args: tuple[object, ...],
+        burst: Callback | None = None,
     ) -> bool:
         self._check_alive()
         if isinstance(point, str):
             point = point_for(point, callback)
         try:
-            added = self._hooks.add(point, callback, priority=priority, filter=filter, args=args)
+            added = self._hooks.add(point, callback, priority=priority, filter=filter, args=args, burst=burst)
         except HookError as error:
             raise PluginError([f"{self.name}: {error}"]) from None
         if added:

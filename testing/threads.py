@@ -327,8 +327,11 @@ class HooksInThread(Hooks):
         priority: int = 0,
         filter: Callback | None = None,
         args: tuple[object, ...] = (),
+        burst: Callback | None = None,
     ) -> bool:
-        return self._thread.call(lambda: self._theirs.add(point, callback, priority=priority, filter=filter, args=args))
+        return self._thread.call(
+            lambda: self._theirs.add(point, callback, priority=priority, filter=filter, args=args, burst=burst)
+        )
 
     def remove(self, point: Point | str, callback: Callback) -> bool:
         return self._thread.call(self._theirs.remove, point, callback)

@@ -15,6 +15,7 @@ from trunkline.hooks.decisions import Allow, Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
 from trunkline.hooks.points import (
     CLIENT_AUTHENTICATE,
+    CLIENT_AUTHENTICATED,
     CLIENT_CONNACK,
     CLIENT_CONNECT,
     CLIENT_ENHANCED_AUTHENTICATE,
@@ -159,6 +160,7 @@ class Admission:
         metrics = self._entrance.services.metrics
         metrics.authentication_failure += 1
         metrics.packets_connack_auth_error += 1
+        self._entrance.services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason(decision.reason), decision.text)
         self._refuse(decision.reason, decision.text)
 
     # Enhanced authentication
@@ -260,6 +262,7 @@ class Admission:
     def _admit(self) -> None:
         connect, services = self._connect, self._entrance.services
         assert connect is not None
+        services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
         asked = connect.properties
         if connect.version == Version.V5:
             expiry = services.bounded_expiry(asked.get("session_expiry_interval", 0))

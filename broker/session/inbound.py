@@ -9,6 +9,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
+from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.frames import PACKET_ID
@@ -128,8 +129,8 @@ class Inbound:
         """
         services, qos = self._services, burst.qos
         if (
-            services.hooks.message_publish
-            or services.hooks.message_routed
+            services.hooks.message_publish_bursts is None
+            or services.hooks.message_routed_bursts is None
             or qos > services.config.mqtt.max_qos
             or not all(map(channel.may_publish[qos << 1].get, burst.topics))
         ):
@@ -151,6 +152,8 @@ class Inbound:
             part.timestamp = wall = self.now + services.epoch
             guid = services.guids.take(wall, count)
             part.guids = range(guid, guid + count)
+            if services.hooks.message_publish_bursts:
+                services.hooks.look(MESSAGE_PUBLISH, services.hooks.message_publish_bursts, channel.client, part)
             if qos < 2:
                 self._route_burst(part, route)
             if qos:
@@ -166,7 +169,12 @@ class Inbound:
                 raise
 
     def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
-        self._services.pubsub.publish_burst(burst, route, self._subscriber, self._outbound)
+        pubsub = self._services.pubsub
+        if pubsub.may_burst(route):
+            pubsub.publish_burst(burst, route, self._subscriber, self._outbound)
+        else:
+            for message in burst.messages:
+                pubsub.publish(message, self.now, self._subscriber, self._outbound)
 
     def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""

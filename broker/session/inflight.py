@@ -88,6 +88,10 @@ class Shared(Generic[T]):
         """As it is after PUBREC."""
         return Shared(self._burst, self._first_id, self.target, _WAIT_PUBCOMP, now)
 
+    def part(self, packet_ids: Sequence[int]) -> Burst:
+        """The messages of these packet ids, which are in a row."""
+        return self._burst.part(packet_ids[0] - self._first_id, packet_ids[-1] + 1 - self._first_id)
+
     def of(self, packet_id: int) -> Entry[T]:
         return Entry(self._burst.messages[packet_id - self._first_id], self.target, self.state, self.sent_at)
 
@@ -157,6 +161,34 @@ class Inflight(Generic[T]):
             entries.update([(packet_id, entry.of(packet_id)) for packet_id, entry in entries.items()])
             self._shares = False
         return cast("dict[int, Entry[T]]", entries)
+
+    def waiting(self, packet_ids: Iterable[int], state: State) -> list[Message | Burst]:
+        """The messages that an acknowledgement of each of these packet ids is about, in bursts where they are in a row
+        and were sent so."""
+        entries = self._entries
+        found: list[Message | Burst] = []
+        share: Shared[T] | None = None
+        row: list[int] = []
+
+        def end_row() -> None:
+            if share is not None:
+                found.append(share.part(row))
+
+        for packet_id in dict.fromkeys(packet_ids):
+            entry = entries.get(packet_id)
+            if entry is None or entry.state is not state:
+                continue
+            if entry is share and packet_id == row[-1] + 1:
+                row.append(packet_id)
+                continue
+            end_row()
+            if type(entry) is Shared:
+                share, row = entry, [packet_id]
+            else:
+                share = None
+                found.append(entry.of(packet_id).message)
+        end_row()
+        return found
 
     def puback(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
         """End a QoS 1 exchange, whatever the reason code of the PUBACK."""

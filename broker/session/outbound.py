@@ -8,7 +8,7 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
@@ -21,14 +21,14 @@ from trunkline.hooks.points import (
     MESSAGE_DELIVERED,
     MESSAGE_QUEUED,
 )
-from trunkline.mqtt.burst import acknowledge_all
+from trunkline.mqtt.burst import Burst, acknowledge_all
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
 from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.broker.pubsub import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.pressure import Pressure
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.hooks.chain import Chain
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.burst import Burst
+    from trunkline.hooks.points import Notify
     from trunkline.mqtt.message import Message
     from trunkline.router import Target
 
@@ -113,8 +114,8 @@ class Outbound:
             or target.identifiers
             or not all(map(channel.may_read.get, burst.topics))
             or hooks.message_deliver
-            or hooks.message_delivered
-            or (qos == 0 and hooks.delivery_completed)
+            or hooks.message_delivered_bursts is None
+            or (qos == 0 and hooks.delivery_completed_bursts is None)
         ):
             for message in burst.messages:
                 self.deliver(message, target)
@@ -125,6 +126,11 @@ class Outbound:
         else:
             self.pieces.append(burst.wire(channel.version))
         self._sent[qos] += count
+        if count:
+            if hooks.message_delivered_bursts:
+                hooks.look(MESSAGE_DELIVERED, hooks.message_delivered_bursts, self._client, burst.part(0, count))
+            if not qos and hooks.delivery_completed_bursts:
+                hooks.look(DELIVERY_COMPLETED, hooks.delivery_completed_bursts, self._client, burst)
         if count < len(burst):
             for message in burst.messages[count:]:
                 self.deliver(message, target)
@@ -266,28 +272,48 @@ class Outbound:
     def pubacks(self, packet_ids: Sequence[int]) -> None:
         """As `puback`, many of them, none of which refuses."""
         hooks = self._services.hooks
-        if hooks.message_acked or hooks.delivery_completed:
+        acked, completed = hooks.message_acked_bursts, hooks.delivery_completed_bursts
+        if acked is None or completed is None:
             for packet_id in packet_ids:
                 self.puback(Puback(packet_id))
-        else:
-            self._services.metrics.messages_acked += self._window.pubacks(packet_ids)
+            return
+        ended = self._window.waiting(packet_ids, State.WAIT_PUBACK) if acked or completed else ()
+        self._services.metrics.messages_acked += self._window.pubacks(packet_ids)
+        self._tell(MESSAGE_ACKED, acked, ended)
+        self._tell(DELIVERY_COMPLETED, completed, ended)
 
     def pubrecs(self, packet_ids: Sequence[int]) -> None:
         """As `pubrec`, many of them, none of which refuses."""
-        if self._services.hooks.message_acked or not self._window.pubrecs(packet_ids, self.now):
+        acked = self._services.hooks.message_acked_bursts
+        taken = self._window.waiting(packet_ids, State.WAIT_PUBREC) if acked else ()
+        if acked is None or not self._window.pubrecs(packet_ids, self.now):
             for packet_id in packet_ids:
                 self.pubrec(Pubrec(packet_id))
         else:
             self._services.metrics.messages_acked += len(packet_ids)
+            self._tell(MESSAGE_ACKED, acked, taken)
             self.write_all(Pubrel, packet_ids)
 
     def pubcomps(self, packet_ids: Sequence[int]) -> None:
         """As `pubcomp`, many of them."""
-        if self._services.hooks.delivery_completed:
+        completed = self._services.hooks.delivery_completed_bursts
+        if completed is None:
             for packet_id in packet_ids:
                 self.pubcomp(Pubcomp(packet_id))
         else:
+            ended = self._window.waiting(packet_ids, State.WAIT_PUBCOMP) if completed else ()
             self._window.pubcomps(packet_ids)
+            self._tell(DELIVERY_COMPLETED, completed, ended)
+
+    def _tell(self, point: Notify[ClientInfo, Message], bursts: Chain, messages: Iterable[Message | Burst]) -> None:
+        """Let the hooks of a point look at messages, some of which are still together."""
+        hooks = self._services.hooks
+        if bursts:
+            for each in messages:
+                if type(each) is Burst:
+                    hooks.look(point, bursts, self._client, each)
+                else:
+                    hooks.notify(point, self._client, cast("Message", each))
 
     def pubrec(self, packet: Pubrec) -> None:
         if packet.reason >= FAILURE:

@@ -168,6 +168,7 @@ _WRITERS: Final[dict[str, Callable[[Any], _Fields]]] = {
     "topic": _plain("topic"),
     "qos": _plain("qos"),
     "retain": _plain("retain"),
+    "allowed": _plain("allowed"),
     "request": _request,
     "filter": _plain("topic"),
     "properties": lambda value: {"properties": _properties(value)},
@@ -181,7 +182,7 @@ FIELDS: Final = frozenset(
         *("clientid", "username", "peerhost", *_OF_CONNECTIONS),
         *("id", "topic", "qos", "retain", "from_clientid", "from_username", "publish_received_at"),
         *("payload", "payload_size", "payload_encoding", "properties"),
-        *("reason", "reason_code", "session_present", "will", "authentication_method", "text", "action"),
+        *("reason", "reason_code", "session_present", "will", "authentication_method", "text", "action", "allowed"),
         *("no_local", "retain_as_published", "retain_handling", "receivers", "name", "since", "until", "details"),
     }
 )

@@ -75,3 +75,17 @@ def test_what_was_retained_is_for_those_who_might_have_subscribed_to_it() -> Non
     assert rules.access.may_read_retained(rules.channel.client, "ok/1")
     assert not rules.access.may_read_retained(rules.channel.client, "no/1")
     assert rules.asked == [("subscribe", "ok/1", 0, False), ("subscribe", "no/1", 0, False)]
+
+
+def test_who_looks_is_told_each_decision_once() -> None:
+    rules = Rules()
+    told: list[tuple[object, ...]] = []
+    rules.hooks.add("client.acl_decided", lambda client, *rest: told.append(rest))
+    rules.access.may_publish(rules.channel, "ok/1", 1, True)
+    rules.access.decide(rules.channel.client, "subscribe", "no/#", 2)
+    rules.access.may_read(rules.channel, "ok/1")
+    assert told == [
+        ("publish", "ok/1", 1, True, True),
+        ("subscribe", "no/#", 2, False, False),
+        ("receive", "ok/1", 0, False, True),
+    ]

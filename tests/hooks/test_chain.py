@@ -612,3 +612,59 @@ class TestFitting:
         hooks.add(CLIENT_AUTHENTICATE, lambda client, password: ALLOW, filter=boom)
         assert hooks.decide(CLIENT_AUTHENTICATE, CLIENT, None) == Deny(Reason.NOT_AUTHORIZED)
         assert hooks.listing()[0].crashes == 1
+
+
+# Bursts
+
+
+def look(client: ClientInfo, message: Message) -> None: ...
+
+
+def test_a_burst_stays_one_as_long_as_everybody_takes_it() -> None:
+    hooks = Hooks()
+    assert hooks.message_publish_bursts == ()
+    seen: list[object] = []
+
+    def look_at_all(client: ClientInfo, burst: object) -> None:
+        seen.append(burst)
+
+    hooks.add("message.publish", look, burst=look_at_all)
+    assert hooks.message_publish_bursts == (look_at_all,)
+    hooks.look(MESSAGE_PUBLISH, hooks.message_publish_bursts, CLIENT, "burst")
+    assert seen == ["burst"]
+    hooks.add("message.publish", suffix("x"))
+    assert hooks.message_publish_bursts is None
+    hooks.remove("message.publish", look)
+    assert hooks.message_publish_bursts is None
+
+
+def test_a_crash_at_a_burst_is_counted_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = Hooks()
+    hooks.add("message.publish", look, burst=boom)
+    assert hooks.message_publish_bursts is not None
+    hooks.look(MESSAGE_PUBLISH, hooks.message_publish_bursts, CLIENT, "burst")
+    assert [registration.crashes for registration in hooks.listing()] == [1]
+    assert "look at message.publish crashed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("point", "burst", "more", "words"),
+    [
+        ("client.connected", boom, {}, "client.connected has single messages alone"),
+        ("message.publish", boom, {"filter": look}, "neither a filter nor extra arguments"),
+        ("message.publish", boom, {"args": (1,)}, "neither a filter nor extra arguments"),
+        ("message.publish", lambda burst: None, {}, "in place of the message"),
+    ],
+)
+def test_bursts_where_there_are_none(point: str, burst: Callable[..., Any], more: dict[str, Any], words: str) -> None:
+    def any_number(*args: object) -> None: ...
+
+    with pytest.raises(HookError, match=words):
+        Hooks().add(point, any_number, burst=burst, **more)
+
+
+def test_a_burst_cannot_wait() -> None:
+    async def slow(client: ClientInfo, burst: object) -> None: ...
+
+    with pytest.raises(HookError, match="slow is async, but bursts cannot wait"):
+        Hooks().add("message.publish", look, burst=slow)

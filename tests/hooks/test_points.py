@@ -11,13 +11,14 @@ from trunkline.hooks.reference import points_table
 
 
 def test_hooks_has_an_attribute_a_point_and_no_other() -> None:
-    assert set(get_type_hints(Hooks)) == {point.attribute for point in POINTS}
+    bursts = {f"{point.attribute}_bursts" for point in POINTS if point.bursts}
+    assert set(get_type_hints(Hooks)) == {point.attribute for point in POINTS} | bursts
     hooks = Hooks()
     assert all(getattr(hooks, point.attribute) == () for point in POINTS)
 
 
 def test_names_are_unique_and_found() -> None:
-    assert len({point.name for point in POINTS}) == len(POINTS) == 26
+    assert len({point.name for point in POINTS}) == len(POINTS) == 28
     assert all(find(point.name) is point for point in POINTS)
 
 

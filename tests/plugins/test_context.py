@@ -272,3 +272,22 @@ async def test_who_decides_about_access_comes_and_goes_at_once() -> None:
         assert not await may_publish()
         context.hooks.remove("client.check_acl", deny)
         assert await may_publish()
+
+
+async def test_metrics_are_right_whoever_asks_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.broker.node.SESSIONS_AT_ONCE", 10)  # so that they take turns
+    async with room() as here:
+        context = await context_in(here)
+        for number in range(300):
+            here.broker.publish(f"retained/{number}", b"x", retain=True)
+        clients = [await here.client(f"c{number}") for number in range(60)]
+        asked: list[dict[str, int]] = []
+
+        async def ask() -> None:
+            asked.append(await context.metrics())
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(ask)
+        assert [figures["connections.count"] for figures in asked] == [len(clients)] * 3
+        assert asked[0]["retained.count"] == 300

@@ -136,3 +136,22 @@ async def test_a_client_without_connect_is_closed_in_time(autojump_clock: MockCl
         await silent.expect_close()
         await slow.expect_close()
         assert trio.current_time() - began == pytest.approx(15, abs=0.1)
+
+
+async def test_who_looks_is_told_what_was_decided_about_a_client() -> None:
+    told: list[tuple[str, Reason, str]] = []
+
+    def look(client: ClientInfo, reason: Reason, text: str) -> None:
+        told.append((client.client_id, reason, text))
+
+    def decide(client: ClientInfo, password: bytes | None) -> Deny | None:
+        return Deny(Reason.BANNED, "go away") if client.client_id == "bad" else None
+
+    async with room() as here:
+        here.node.hooks.add("client.authenticated", look)
+        here.node.hooks.add("client.authenticate", decide)
+        await here.client("good")
+        bad = here.wire()
+        await bad.send(raw.connect("bad"))
+        assert (await bad.receive()).reason == Reason.BANNED
+    assert told == [("good", Reason.SUCCESS, ""), ("bad", Reason.BANNED, "go away")]

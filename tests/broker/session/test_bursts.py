@@ -74,11 +74,48 @@ def listen(here: Room, seen: Seen) -> None:
         here.broker.hooks.add(point, note(point))
 
 
+def watch(here: Room, seen: Seen, bursts: list[Burst]) -> None:
+    """Hooks that see every message too, and take what came together as it is."""
+
+    def notes(name: str) -> tuple[Any, Any]:
+        def hook(client: ClientInfo, message: Message) -> None:
+            seen.append((name, client.client_id, message.topic, message.payload, message.publisher, message.qos))
+
+        def burst_hook(client: ClientInfo, burst: Burst) -> None:
+            bursts.append(burst)
+            for message in burst.messages:
+                hook(client, message)
+
+        return hook, burst_hook
+
+    for point in ("message.publish", "message.delivered", "message.acked", "delivery.completed"):
+        one, many = notes(point)
+        here.broker.hooks.add(point, one, burst=many)
+
+    def routed(message: Message, receivers: tuple[str, ...]) -> None:
+        seen.append(("routed", message.publisher, message.topic, message.payload, sorted(receivers)))
+
+    def burst_routed(burst: Burst, receivers: tuple[str, ...]) -> None:
+        bursts.append(burst)
+        for message in burst.messages:
+            routed(message, receivers)
+
+    here.broker.hooks.add("message.routed", routed, burst=burst_routed)
+
+
 def refuse(_client: ClientInfo, action: str, topic: str, *_: object) -> Deny | None:
     return Deny() if action == "publish" and topic == "denied" else None
 
 
-async def outcome(seed: int, version: int, window: int, *, hooked: bool, acknowledged: int = 1000) -> list[object]:
+async def outcome(
+    seed: int,
+    version: int,
+    window: int,
+    *,
+    hooked: bool,
+    acknowledged: int = 1000,
+    watched: list[Burst] | None = None,
+) -> list[object]:
     """What can be seen of a run from outside, and what its sessions hold at the end."""
     random = Random(seed)
     heard: Seen = []
@@ -92,7 +129,9 @@ async def outcome(seed: int, version: int, window: int, *, hooked: bool, acknowl
     }
     async with room(session={"max_inflight": window}) as here:
         here.broker.hooks.add("client.check_acl", refuse)
-        if hooked:
+        if watched is not None:
+            watch(here, heard, watched)
+        elif hooked:
             listen(here, heard)
         else:
             assert not here.broker.hooks.message_routed, "somebody wants to see every message by itself"
@@ -160,3 +199,17 @@ async def test_what_is_not_acknowledged_is_kept_as_well(seed: int, monkeypatch: 
     together = await outcome(seed, 5, 20, hooked=False, acknowledged=9)
     monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
     assert await outcome(seed, 5, 20, hooked=False, acknowledged=9) == together
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(("seed", "window"), [(1, 1000), (2, 7), (3, 32), (4, 1)])
+async def test_who_only_looks_sees_the_same_and_keeps_them_together(
+    seed: int, window: int, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen_together: list[Burst] = []
+    together = await outcome(seed, version, window, hooked=True, watched=seen_together)
+    assert any(len(burst) > 1 for burst in seen_together)
+    monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
+    seen_apart: list[Burst] = []
+    assert await outcome(seed, version, window, hooked=True, watched=seen_apart) == together
+    assert not seen_apart

@@ -34,6 +34,7 @@ VALUES: dict[str, object] = {
     "topic": "t",
     "qos": 1,
     "retain": False,
+    "allowed": True,
     "request": SubscriptionRequest("f/#", 1),
     "filter": "f/+",
     "properties": {"subscription_identifier": [3]},
