@@ -104,9 +104,10 @@ class SegmentName(NamedTuple):
         """None if the file is none of the log's, such as one that is only half written."""
         if not (match := _SEGMENT.fullmatch(name)):
             return None
-        first, end, suffix = int(match[1]), match[2] and int(match[2]), match[3]
-        compacted = suffix == PARQUET
-        if compacted != (end is not None) or first >= _LONGEST_SEQ or (end is not None and not first < end < _LONGEST_SEQ):
+        first, end, suffix = int(match[1]), int(match[2]) if match[2] else None, match[3]
+        if (suffix == PARQUET) != (end is not None) or (end is not None and end <= first):
+            return None
+        if (end or first) >= _LONGEST_SEQ:
             return None
         return cls(first, end, suffix)
 

@@ -1,0 +1,285 @@
+"""Appends batches of rows to the log, so that a reader never sees half of one.
+
+A batch goes to the data file first and gets its index record when it is whole there. What could not be written is cut off
+again, and its rows have no numbers: the next append takes them. A writer begins a directory of its own and never goes on
+with a file that another has left behind.
+"""
+
+import contextlib
+import os
+import threading
+import zlib
+from io import FileIO
+from pathlib import Path
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from trunkline.events.layout import (
+    DATA,
+    INDEX,
+    LAST,
+    RECORD_SIZE,
+    SEALED,
+    VERSION_KEY,
+    Header,
+    LogError,
+    NodeKey,
+    Record,
+    SegmentName,
+)
+from trunkline.events.schema import STORED, VERSION
+
+#: What ends an Arrow stream.
+_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
+#: Segments that are over and wait for `sync`: more are left to the operating system.
+_UNSYNCED: Final = 4
+
+_flush = getattr(os, "fdatasync", os.fsync)
+
+
+class LogWriter:
+    """Writes one incarnation of one node.
+
+    All but `sync` belongs to one thread.
+
+    Args:
+        schema: the columns of the batches, some of `STORED`.
+        roll_bytes: no segment gets longer, unless a single batch is.
+        roll_age: seconds between the first and the last event of a segment, by the events' own times.
+
+    Raises OSError if the directory cannot be made, FileExistsError if it is there, and LogError for a name or a schema
+    that cannot be.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        node: str,
+        incarnation: int,
+        schema: pa.Schema = STORED,
+        *,
+        roll_bytes: int = 64 << 20,
+        roll_age: float = 3600,
+        compression: Literal["none", "lz4", "zstd"] = "none",
+    ) -> None:
+        self.key: Final = NodeKey(node, incarnation)
+        self.directory: Final = Path(root) / self.key.directory
+        for field in schema:
+            if field.name not in STORED.names or STORED.field(field.name).type != field.type:
+                raise LogError(f"{field} is no column that the event log stores")
+        self.schema: Final = schema.with_metadata({VERSION_KEY: str(VERSION)})
+        #: Number of the next row.
+        self.next_seq = 0
+        self._roll_bytes = roll_bytes
+        self._roll_age = int(roll_age * 1_000_000)
+        self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        self._head = self.schema.serialize().to_pybytes()
+        self._segment: _Segment | None = None
+        self._closed = False
+        #: Held for moments: `sync` flushes copies of the descriptors, so that appends go on meanwhile.
+        self._lock = threading.Lock()
+        self._unsynced: list[_Segment] = []
+        Path(root).mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir()
+
+    def append(self, batch: pa.RecordBatch, min_time: int, max_time: int) -> None:
+        """Numbers the batch's rows from `next_seq` on and writes them.
+
+        The times are those of its oldest and newest row, in microseconds since the epoch.
+
+        Raises OSError if there is no room or the disk fails: none of the batch is in the log then, and the same batch may
+        be tried again. ValueError if the writer is closed or the batch has other columns than the writer.
+        """
+        if self._closed:
+            raise ValueError(f"the log of {self.key} is closed")
+        if not batch.schema.equals(self.schema):
+            raise ValueError(f"the batch has other columns than the log of {self.key}: {batch.schema.names}")
+        if not batch.num_rows:
+            return
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.schema, options=self._options) as stream:
+            stream.write_batch(batch)
+        whole = sink.getvalue()
+        # one stream a batch, of which the middle is kept: that is how pyarrow compresses a single batch
+        data = whole.slice(len(self._head), whole.size - len(self._head) - len(_END_OF_STREAM))
+        segment = self._segment
+        if segment is not None and segment.rows and self._is_full(segment, data.size, max_time):
+            self.roll()
+        segment = self._segment or self._begin(min_time)
+        segment.append(data, batch.num_rows, min_time, max_time)
+        self.next_seq += batch.num_rows
+
+    def roll(self) -> None:
+        """Ends the segment, so that others may ship it; the next append begins another.
+
+        Raises OSError if that cannot be written; the segment goes on then.
+        """
+        if self._segment is not None and self._segment.rows:
+            self._segment.seal(0)
+            self._retire(self._segment)
+
+    def sync(self) -> None:
+        """Waits until all that was appended before is on the disk. May run in another thread while appends go on.
+
+        Raises OSError: what was appended since the sync before may get lost if the machine fails.
+        """
+        with self._lock:
+            over, self._unsynced = self._unsynced, []
+            live = self._segment and self._segment.duplicate()
+        failures: list[OSError] = []
+        for segment in (*over, live):
+            if segment is not None:
+                with contextlib.closing(segment):
+                    try:
+                        segment.sync()
+                    except OSError as error:
+                        failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def close(self) -> None:
+        """Ends the segment and says that none follows.
+
+        Raises OSError if that cannot be written; the writer is closed all the same, and no row is lost by it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._segment is not None:
+                self._segment.seal(LAST)
+        finally:
+            if self._segment is not None:
+                self._retire(self._segment)
+            self.sync()
+
+    def _is_full(self, segment: "_Segment", more: int, max_time: int) -> bool:
+        return segment.size + more > self._roll_bytes or max_time - segment.born >= self._roll_age
+
+    def _begin(self, min_time: int) -> "_Segment":
+        self.directory.mkdir(parents=True, exist_ok=True)  # somebody may have cleared up
+        segment = _Segment.create(self.directory, self.next_seq, self._head, min_time)
+        with self._lock:
+            self._segment = segment
+        return segment
+
+    def _retire(self, segment: "_Segment") -> None:
+        with self._lock:
+            self._segment = None
+            self._unsynced.append(segment)
+            left = self._unsynced.pop(0) if len(self._unsynced) > _UNSYNCED else None
+        if left is not None:
+            left.close()
+
+
+class _Segment:
+    """The two files of a segment, and how far they are whole."""
+
+    def __init__(self, data: FileIO, index: FileIO, directory: Path) -> None:
+        self._data = data
+        self._index = index
+        self._directory = directory
+        self._first = 0
+        self.rows = 0
+        self.size = 0
+        self._index_size = 0
+        self.born = 0
+        self._min_time = 0
+        self._max_time = 0
+        #: The files may be longer than what is whole.
+        self._torn = False
+
+    @classmethod
+    def create(cls, directory: Path, first: int, head: bytes, born: int) -> "_Segment":
+        paths = [directory / str(SegmentName(first, None, suffix)) for suffix in (DATA, INDEX)]
+        made: list[FileIO] = []
+        try:
+            for path in paths:
+                made.append(FileIO(path, "wb"))  # what is there is left of a try that failed
+            _write(made[0], head)
+            _write(made[1], Header(first, len(head), zlib.crc32(head)).pack())
+        except OSError:
+            for path, file in zip(paths, made, strict=False):
+                with contextlib.suppress(OSError):
+                    file.close()
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            raise
+        segment = cls(made[0], made[1], directory)
+        segment._first = first
+        segment.size = len(head)
+        segment._index_size = RECORD_SIZE
+        segment.born = segment._min_time = born
+        segment._max_time = born
+        return segment
+
+    def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
+        end = self.size + data.size
+        record = Record(end, self._first + self.rows, rows, zlib.crc32(data), min_time, max_time)
+        self._extend(data, record)
+        self.rows += rows
+        self._min_time = min(self._min_time, min_time)
+        self._max_time = max(self._max_time, max_time)
+
+    def seal(self, flags: int) -> None:
+        end = self.size + len(_END_OF_STREAM)
+        first = self._first + self.rows
+        self._extend(_END_OF_STREAM, Record(end, first, 0, 0, self._min_time, self._max_time, SEALED | flags))
+
+    def _extend(self, data: pa.Buffer | bytes, record: Record) -> None:
+        if self._torn:
+            self._cut_back()
+        # from here on until both are written, what is in the files is not to be relied on
+        self._torn = True
+        try:
+            _write(self._data, data)
+            _write(self._index, record.pack())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._cut_back()
+            raise
+        self._torn = False
+        self.size = record.end_offset
+        self._index_size += RECORD_SIZE
+
+    def _cut_back(self) -> None:
+        # the index first: no record may outlive its rows
+        for file, size in ((self._index, self._index_size), (self._data, self.size)):
+            file.truncate(size)
+            file.seek(size)
+        self._torn = False
+
+    def duplicate(self) -> "_Segment":
+        """The same files, by descriptors of their own."""
+        data = FileIO(os.dup(self._data.fileno()), "r+b")
+        try:
+            index = FileIO(os.dup(self._index.fileno()), "r+b")
+        except OSError:
+            data.close()
+            raise
+        return _Segment(data, index, self._directory)
+
+    def sync(self) -> None:
+        _flush(self._data.fileno())
+        _flush(self._index.fileno())
+        with contextlib.suppress(PermissionError, FileNotFoundError):  # Windows cannot; or it is deleted already
+            directory = os.open(self._directory, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def close(self) -> None:
+        for file in (self._data, self._index):
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def _write(file: FileIO, data: pa.Buffer | bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = file.write(rest)
+        if not written:
+            raise OSError(f"{file.name} took no bytes")
+        rest = rest[written:]
