@@ -1,0 +1,81 @@
+"""Where a reader stands: for each incarnation of a node, the number of the next row.
+
+Spark keeps offsets as JSON text and compares the texts, so equal offsets must be equal texts: keys are always sorted.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: `n1@1763739192123`: the node's name, and when its exporter started.
+Offsets = dict[str, int]
+
+_KEY = re.compile(r"(?P<name>.+)@(?P<incarnation>[0-9]+)")
+
+
+class OffsetError(ValueError):
+    """An offset that this source cannot have made."""
+
+
+def name_of(key: str) -> str:
+    """The node's name in a node key.
+
+    Raises: OffsetError.
+    """
+    return _split(key)[0]
+
+
+def incarnation_of(key: str) -> int:
+    """Milliseconds since the epoch, from a node key.
+
+    Raises: OffsetError.
+    """
+    return _split(key)[1]
+
+
+def _split(key: str) -> tuple[str, int]:
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise OffsetError(f"{key!r} is no node key: expected NAME@INCARNATION, such as n1@1763739192123")
+    return found["name"], int(found["incarnation"])
+
+
+def parse(text: str) -> Offsets:
+    """Offsets from JSON text.
+
+    Raises: OffsetError.
+    """
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise OffsetError(f"not JSON: {error}") from None
+    return check(value)
+
+
+def check(value: Any) -> Offsets:
+    """Offsets in their order.
+
+    Raises: OffsetError.
+    """
+    if not isinstance(value, Mapping):
+        raise OffsetError(f'expected an object such as {{"n1@1763739192123": 5000}}, not {json.dumps(value)}')
+    for key, number in value.items():
+        _split(str(key))
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise OffsetError(f"{key}: expected the number of a row, 0 or more, not {json.dumps(number)}")
+    return {str(key): value[key] for key in sorted(value)}
+
+
+def dump(offsets: Offsets) -> str:
+    return json.dumps(offsets, sort_keys=True)
+
+
+def farthest(one: Offsets, other: Offsets) -> Offsets:
+    """For each node the greater of both: an offset never goes back."""
+    return {key: max(one.get(key, 0), other.get(key, 0)) for key in sorted(one.keys() | other.keys())}
+
+
+def rows_between(start: Offsets, end: Offsets) -> int:
+    """How many rows lie between. A node that the start does not know begins at 0."""
+    return sum(max(0, number - start.get(key, 0)) for key, number in end.items())

@@ -1,0 +1,212 @@
+"""What to read next, and in which pieces. Pure: it sees spans and numbers, and no file, clock or Spark.
+
+A span is a run of rows of one node that were written together, with the times of its first and last event. Offsets may
+cut a span anywhere; its times then stand for both halves.
+
+**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: when one node's
+backlog is read ahead of another's, the other's rows come late, and are dropped without a word. So spans are taken from
+all nodes in the order of their newest events, and while a node is live but has not told of some time yet, the others
+wait for it.
+
+**Splitting** cuts what was admitted into ranges of about equal size, each of one node, which are read in parallel.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from trunkline.analytics.source.offsets import Offsets, incarnation_of, name_of
+
+
+class Span(Protocol):
+    """Rows [first, end) of a node; times in microseconds since the epoch, the size in bytes."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def min_time(self) -> int: ...
+    @property
+    def max_time(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+
+class Progress(NamedTuple):
+    """How far a node has told: the time of its newest row in microseconds since the epoch, and whether more may come."""
+
+    newest: int
+    ended: bool
+
+
+class Range(NamedTuple):
+    """Rows of a node for one task: runs [first, end) in their order."""
+
+    node: str
+    runs: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(end - first for first, end in self.runs)
+
+
+class Budget:
+    """Rows and bytes that a trigger may still take; None is without end."""
+
+    def __init__(self, rows: int | None = None, size: int | None = None) -> None:
+        self._rows = rows
+        self._size = size
+        self._spent = False
+
+    @property
+    def exhausted(self) -> bool:
+        return self._rows == 0 or self._size == 0
+
+    def take(self, rows: int, size: int) -> int:
+        """How many of the rows may be taken, and takes them. The first row is always granted, or nothing would move."""
+        granted = rows
+        if self._rows is not None:
+            granted = min(granted, self._rows)
+        if self._size is not None and size > self._size:
+            granted = min(granted, rows * self._size // size)
+        if not self._spent:
+            granted = max(granted, 1)
+        self._spent = True
+        if self._rows is not None:
+            self._rows -= granted
+        if self._size is not None:
+            self._size -= min(self._size, -(-size * granted // rows))
+        return granted
+
+
+def superseded(nodes: Iterable[str]) -> set[str]:
+    """Node keys whose node has started again since: nothing comes from them any more."""
+    newest: dict[str, str] = {}
+    keys = sorted(nodes, key=incarnation_of)
+    for key in keys:
+        newest[name_of(key)] = key
+    return set(keys) - set(newest.values())
+
+
+def frontier(nodes: Mapping[str, Progress], *, now: int, max_wait: int, within: int) -> int | None:
+    """The time up to which rows may be taken, when some node has yet to tell of what is after it. None: nobody waits.
+
+    A node is waited for while it is live: not ended, not started anew, and with something new in the last `max_wait`,
+    by the clock as by the other nodes' events. So one that was killed, or whose clock is wrong, holds the others back no
+    longer than that. All in microseconds.
+    """
+    if len(nodes) < 2:
+        return None
+    over = superseded(nodes)
+    newest = max(progress.newest for progress in nodes.values())
+    since = max(now, newest) - max_wait
+    awaited = [
+        progress.newest
+        for key, progress in nodes.items()
+        if not progress.ended and key not in over and progress.newest > since
+    ]
+    return min(awaited) + within if awaited else None
+
+
+def admit(
+    start: Offsets,
+    pending: Mapping[str, Iterator[Span]],
+    budget: Budget,
+    *,
+    frontier: int | None = None,
+    backlog: Mapping[str, int] | None = None,
+) -> Offsets:
+    """Where a trigger that begins at `start` ends. Spans are taken in the order of their newest events across nodes.
+
+    Among rows that are left, none is older than the newest that was taken by more than the time that one span covers.
+    With `backlog`, the rows that each node has waiting, every node gives its share of them instead, whatever their times.
+    """
+    end = dict(start)
+    heads: list[tuple[float, str, Span]] = []
+
+    def look(node: str, after: float) -> None:
+        span = next(pending[node], None)
+        if span is not None:
+            rank = span.max_time if backlog is None else (span.end - start.get(node, 0)) / backlog[node]
+            # a clock that was set back does not put a node behind the others again
+            heapq.heappush(heads, (max(rank, after), node, span))
+
+    for node in pending:
+        look(node, float("-inf"))
+    while heads and not budget.exhausted:
+        rank, node, span = heapq.heappop(heads)
+        if frontier is not None and rank > frontier:
+            break
+        first = max(span.first, end.get(node, 0))
+        rows = span.end - first
+        if rows > 0:
+            granted = budget.take(rows, span.size * rows // (span.end - span.first))
+            if granted:
+                end[node] = first + granted
+            if granted < rows:
+                break
+        look(node, rank)
+    return {key: end[key] for key in sorted(end)}
+
+
+class Window(NamedTuple):
+    """Times from `since` on and before `until`, in microseconds since the epoch; None is without end."""
+
+    since: int | None = None
+    until: int | None = None
+
+    def may_hold(self, span: Span) -> bool:
+        return (self.since is None or span.max_time >= self.since) and (
+            self.until is None or span.min_time < self.until
+        )
+
+
+def split(
+    node: str, spans: Iterable[Span], first: int, end: int, *, rows: int, size: int, window: Window
+) -> list[Range]:
+    """Ranges of about equal size over the rows [first, end), without spans that are outside of the window.
+
+    They hold about `rows` rows or `size` bytes at most, and are cut between spans where possible. Rows that no span has
+    are in them all the same: whoever reads them finds out that they are lost.
+    """
+    pieces = list(_pieces(spans, first, end, rows, size, window))
+    total = sum(load for _, _, load in pieces)
+    count = max(1, math.ceil(total - 1e-9))
+    runs: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    done = 0.0
+    for low, high, load in pieces:
+        into = runs[min(int(done * count / total + 1e-9), count - 1)] if total else runs[0]
+        if into and into[-1][1] == low:
+            into[-1] = (into[-1][0], high)
+        else:
+            into.append((low, high))
+        done += load
+    return [Range(node, tuple(some)) for some in runs if some]
+
+
+def _pieces(
+    spans: Iterable[Span], first: int, end: int, rows: int, size: int, window: Window
+) -> Iterator[tuple[int, int, float]]:
+    """Runs of rows, and the part of a full range that each is: no more than 1."""
+    at = first
+    for span in spans:
+        low, high = max(span.first, at), min(span.end, end)
+        if low >= high:
+            continue
+        if at < low:
+            yield at, low, 0.0
+        at = high
+        if not window.may_hold(span):
+            continue
+        load = (high - low) * max(1 / rows, span.size / (span.end - span.first) / size)
+        parts = min(math.ceil(load), high - low)
+        bounds = [low + (high - low) * part // parts for part in range(parts + 1)]
+        for one, other in itertools.pairwise(bounds):
+            yield one, other, load / parts
+    if at < end:
+        yield at, end, 0.0

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from trunkline.analytics.source.offsets import (
+    OffsetError,
+    check,
+    dump,
+    farthest,
+    incarnation_of,
+    name_of,
+    parse,
+    rows_between,
+)
+
+
+def test_equal_offsets_are_equal_texts() -> None:
+    one = parse('{"n2@7": 5, "n1@1763739192123": 12}')
+    other = parse(' {"n1@1763739192123":12,"n2@7":5}')
+    assert list(one) == ["n1@1763739192123", "n2@7"]
+    assert dump(one) == dump(other) == json.dumps(one)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[1]", "expected an object"),
+        ("7", "expected an object"),
+        ("{", "not JSON"),
+        ('{"topic": {"0": 5}}', "'topic' is no node key: expected NAME@INCARNATION"),
+        ('{"n1@x": 5}', "'n1@x' is no node key"),
+        ('{"n1@1": -1}', "n1@1: expected the number of a row, 0 or more, not -1"),
+        ('{"n1@1": true}', "n1@1: expected the number of a row, 0 or more, not true"),
+        ('{"n1@1": 1.5}', "not 1.5"),
+    ],
+)
+def test_what_is_no_offset_is_told(text: str, complaint: str) -> None:
+    with pytest.raises(OffsetError) as caught:
+        parse(text)
+    assert complaint in str(caught.value)
+
+
+def test_a_name_may_hold_the_separator() -> None:
+    assert name_of("rack@2@17") == "rack@2"
+    assert incarnation_of("rack@2@17") == 17
+
+
+def test_an_offset_never_goes_back() -> None:
+    assert farthest({"b@1": 5, "a@1": 9}, {"b@1": 7, "a@1": 3, "c@1": 0}) == {"a@1": 9, "b@1": 7, "c@1": 0}
+
+
+def test_rows_between_counts_new_nodes_from_their_first_row() -> None:
+    assert rows_between({"a@1": 5, "gone@1": 8}, {"a@1": 9, "b@1": 3}) == 7
+
+
+def test_nothing_is_an_offset() -> None:
+    assert check({}) == {}

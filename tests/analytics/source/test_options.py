@@ -1,0 +1,93 @@
+from dataclasses import fields
+
+import pytest
+
+from trunkline.analytics.source.options import OPTIONS, OptionError, understood
+from trunkline.analytics.source.settings import Settings
+
+
+def test_every_setting_is_an_option() -> None:
+    assert {option.setting for option in OPTIONS} | {"storage"} == {field.name for field in fields(Settings)}
+
+
+def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
+    settings = understood(
+        {
+            "PATH": "s3://bucket/log",
+            "maxrowspertrigger": "5000",
+            "maxBytesPerTrigger": "64MiB",
+            "kinds": "message.delivered, client.*,node.tick",
+            "nodes": "n1,n2@17",
+            "since": "2026-03-01T12:00:00.5+01:00",
+            "until": "2026-03-01 12:00",
+            "startingOffsets": '{"n1@17": 5}',
+            "onCorrupt": "SKIP",
+            "alignWithin": "250ms",
+            "maxWait": "3",
+            "fs.Region": "eu-central-1",
+            "fs.secret_key": "hush",
+        },
+        streaming=True,
+    )
+    assert settings.rows_per_trigger == 5000
+    assert settings.bytes_per_trigger == 64 * 2**20
+    assert settings.kinds == ("message.delivered", "client.*", "node.tick")
+    assert settings.since == 1_772_362_800_500_000
+    assert settings.until == 1_772_366_400_000_000
+    assert settings.starting == {"n1@17": 5}
+    assert settings.on_corrupt == "skip"
+    assert settings.on_loss == "fail"
+    assert (settings.align_within, settings.max_wait) == (0.25, 3.0)
+    assert settings.storage == {"region": "eu-central-1", "secret_key": "hush"}
+    assert "hush" not in repr(settings)
+    assert settings.takes("n1@99")
+    assert settings.takes("n2@17")
+    assert not settings.takes("n2@18")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "option path is missing"),
+        ({"path": " "}, "option path=' ': expected a directory"),
+        ({"kind": "node.tick"}, "unknown option kind: perhaps kinds?"),
+        ({"zzz": "1"}, "unknown option zzz: there are path, nodes"),
+        ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger='0': expected a whole number, 1 or more"),
+        ({"maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger='many'"),
+        ({"maxBytesPerTrigger": "64 apples"}, "expected bytes, 1 or more, or text such as"),
+        ({"alignWithin": "soon"}, "option alignWithin='soon': expected seconds"),
+        ({"alignEventTime": "maybe"}, "option alignEventTime='maybe': expected true or false"),
+        ({"onLoss": "ignore"}, "option onLoss='ignore': expected fail or skip"),
+        ({"since": "yesterday"}, "option since='yesterday': expected a time such as"),
+        ({"since": "2026-03-02", "until": "2026-03-01"}, "since must be before until"),
+        ({"kinds": "mesage.publish"}, "there is no kind 'mesage.publish', perhaps 'message.publish'?"),
+        ({"kinds": "zzz.*"}, "there is no kind 'zzz.*'"),
+        ({"kinds": ","}, "option kinds=',': expected kinds of events"),
+        ({"nodes": ","}, "option nodes=',': expected names of nodes"),
+        ({"startingOffsets": "now"}, "option startingOffsets='now': not JSON"),
+        ({"startingOffsets": '{"n1": 5}'}, "'n1' is no node key"),
+        ({"consumer": "../evil"}, "option consumer='../evil': expected 1 to 128 letters"),
+        ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
+    ],
+)
+def test_what_is_wrong_is_named(options: dict[str, str], complaint: str) -> None:
+    given = options if not options or "path" in options else {"path": "events", **options}
+    with pytest.raises(OptionError) as caught:
+        understood(given, streaming=True)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"startingOffsets": "latest"}, "only streams begin there"),
+        ({"endingOffsets": "earliest"}, "a batch would be empty"),
+    ],
+)
+def test_a_batch_that_would_be_empty_is_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        understood({"path": "events", **options}, streaming=False)
+
+
+def test_options_of_streams_are_allowed_in_a_batch() -> None:
+    assert understood({"path": "events", "maxRowsPerTrigger": "5"}, streaming=False).rows_per_trigger == 5
