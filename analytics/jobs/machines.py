@@ -1,0 +1,153 @@
+"""State machines that see the events of one subject (a client, an address, a node) in the order of time.
+
+The same machine serves recorded and streamed events. Recorded ones are sorted and given to it one after the other. Of a
+stream, `Keeper` holds back what comes until the watermark has passed it: from then on nothing older can come, so a
+machine sees the very same order however the events were cut into batches, and gives the very same rows.
+
+A machine that waits for something names the time at which it is due. Events of that very time still come before.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+#: What a machine has to tell: a row of the job's result, with times as microseconds since the epoch.
+Result: TypeAlias = dict[str, Any]
+#: What a machine is about: what kind of a thing, and which.
+Subject: TypeAlias = tuple[str, str]
+
+
+class Event(Protocol):
+    """A named tuple that begins with these; they give events their order. No two are alike in all four."""
+
+    @property
+    def at(self) -> int:
+        """Microseconds since the epoch."""
+        ...
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def incarnation(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+
+
+def microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+E = TypeVar("E")
+
+
+class Machine(Generic[E]):
+    #: Microseconds since the epoch: when nothing has come until then, `expire` is called.
+    due: int | None = None
+
+    def event(self, event: E) -> Iterator[Result]:
+        """Called in the order of time."""
+        raise NotImplementedError
+
+    def expire(self) -> Iterator[Result]:
+        """It is `due`; afterwards it is due later, or not at all."""
+        raise NotImplementedError
+
+    def end(self, now: int) -> Iterator[Result]:
+        """Nothing more was recorded, and it was `now` when that ended. Streams have no end."""
+        return iter(())
+
+    def save(self) -> list[Any] | None:
+        """All that it knows, as JSON has it; None when that is nothing."""
+        raise NotImplementedError
+
+
+class Logic(Protocol[E]):
+    """What a job does: makes machines. It is sent to Spark's workers."""
+
+    #: The named tuple that its machines take, see `Event`.
+    event: ClassVar[type[Any]]
+
+    def machine(self, subject: Subject, saved: list[Any] | None) -> Machine[E]:
+        """One that knows nothing, or what `save` gave."""
+        ...
+
+
+def play(machine: Machine[Any], events: Iterable[Event], until: int) -> Iterator[Result]:
+    """Give a machine its next events, in order, and let time go on to `until`."""
+    for event in events:
+        while machine.due is not None and machine.due < event.at:
+            yield from machine.expire()
+        yield from machine.event(event)
+    while machine.due is not None and machine.due <= until:
+        yield from machine.expire()
+
+
+class _Kept:
+    """What is kept of a subject between batches."""
+
+    __slots__ = ("due", "pending", "state")
+
+    def __init__(self, state: list[Any] | None = None, due: int | None = None, pending: list[Any] | None = None) -> None:
+        self.state = state
+        self.due = due
+        self.pending: list[Any] = pending or []
+
+    def next(self) -> int | None:
+        """When there is something to do."""
+        times = [event[0] for event in self.pending]
+        if self.due is not None:
+            times.append(self.due)
+        return min(times, default=None)
+
+
+class Keeper:
+    """The machines of many subjects in a stream, and the events that they have not seen yet."""
+
+    def __init__(self, logic: Logic[Any], saved: str | None = None) -> None:
+        """
+        Raises:
+            ValueError: when `saved` is not what `save` gave.
+        """
+        self._logic = logic
+        self._kept: dict[Subject, _Kept] = {}
+        if saved is not None:
+            for scope, name, state, due, pending in json.loads(saved):
+                self._kept[scope, name] = _Kept(state, due, pending)
+
+    def add(self, subject: Subject, event: Event) -> None:
+        """An event that came just now; in any order."""
+        kept = self._kept.get(subject)
+        if kept is None:
+            kept = self._kept[subject] = _Kept()
+        kept.pending.append(event)
+
+    def advance(self, now: int) -> Iterator[tuple[Subject, Result]]:
+        """Time, in microseconds since the epoch, has come to `now`: no event that is as old will come any more."""
+        for subject, kept in list(self._kept.items()):
+            following = kept.next()
+            if following is None or following > now:
+                continue
+            ready = sorted((event for event in kept.pending if event[0] <= now), key=_order)
+            kept.pending = [event for event in kept.pending if event[0] > now]
+            machine = self._logic.machine(subject, kept.state)
+            machine.due = kept.due
+            for result in play(machine, map(self._logic.event._make, ready), now):
+                yield subject, result
+            kept.state, kept.due = machine.save(), machine.due
+            if kept.state is None and not kept.pending:
+                del self._kept[subject]
+
+    def next(self) -> int | None:
+        """When `advance` will have something to do, unless events come before."""
+        return min((due for kept in self._kept.values() if (due := kept.next()) is not None), default=None)
+
+    def save(self) -> str | None:
+        """For the next batch; None when nothing is left."""
+        if not self._kept:
+            return None
+        rows = [[*subject, kept.state, kept.due, kept.pending] for subject, kept in self._kept.items()]
+        return json.dumps(rows, separators=(",", ":"))
+
+
+def _order(event: Any) -> Any:
+    return event[:4]

@@ -1,0 +1,182 @@
+"""State machines in Spark: over recorded events in one sorted pass, over a stream by `transformWithState`.
+
+Spark has that operator for recorded events too, but there no timer ever fires. And in a stream each key costs it some
+round trips to Java a batch, which is much for a million clients: so its keys are buckets of subjects, and the state of a
+bucket is one text. It comes as rows, and what has to be done later is one timer of the bucket.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+from pydantic import Field
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from trunkline.analytics.jobs.job import Column, Options
+from trunkline.analytics.jobs.machines import Keeper, Logic, Result, play
+
+#: Names a row of the input belongs to: bucket, and the subject in it.
+_KEY: Final = ("bucket", "scope", "subject")
+#: Rows of a batch of results.
+_ROWS: Final = 4096
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TYPES: Final = {
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+}
+
+
+class StatefulOptions(Options):
+    buckets: int = Field(
+        default=32,
+        ge=1,
+        le=10_000,
+        description="Parts in which a stream keeps what it knows; some hundred clients each are good. A query that was "
+        "stopped must go on with the same number.",
+    )
+
+
+def subject(scope: str, name: str) -> SparkColumn:
+    """One thing that a row is about."""
+    return F.struct(F.lit(scope).alias("scope"), F.col(name).alias("subject"))
+
+
+def in_buckets(events: DataFrame, buckets: int, *subjects: SparkColumn) -> DataFrame:
+    """Each row once for each of its subjects, with the bucket of that."""
+    rows = events.withColumn("of", F.explode(F.array(*subjects))).select("*", "of.scope", "of.subject").drop("of")
+    rows = rows.where(F.col("subject").isNotNull())
+    return rows.withColumn("bucket", F.pmod(F.xxhash64("scope", "subject"), F.lit(buckets)).cast("int"))
+
+
+def run(rows: DataFrame, events: DataFrame, logic: Logic[Any], columns: Sequence[Column]) -> DataFrame:
+    """What the machines of `logic` tell about `rows`, which have `bucket`, `scope`, `subject`, `time` and all columns that
+    the events of `logic` name.
+
+    Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of `events`.
+    """
+    fields = [name for name in logic.event._fields if name != "at"]
+    wanted = [*_KEY, F.unix_micros("time").alias("at"), *fields]
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in columns)
+    if rows.isStreaming:
+        return (
+            rows.select(*wanted, "time")
+            .groupBy("bucket")
+            .transformWithState(Processor(logic, columns), schema, outputMode="append", timeMode="eventTime")
+        )
+    until = events.agg(F.unix_micros(F.max("time")).alias("until"))
+    return (
+        rows.select(*wanted)
+        .crossJoin(F.broadcast(until))
+        .repartition(*_KEY)
+        .sortWithinPartitions(*_KEY, "at", "node", "incarnation", "seq")
+        .mapInArrow(partial(recorded, logic, columns), schema)
+    )
+
+
+def recorded(logic: Logic[Any], columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One sorted pass over recorded events. The columns are `_KEY`, the events' fields and `until`."""
+    event = logic.event
+    schema = pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
+    width = len(_KEY)
+
+    def results() -> Iterator[dict[str, Any]]:
+        rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        for key, group in groupby(rows, key=itemgetter(*range(width))):
+            first = next(group)
+            machine, until = logic.machine(key[1:], None), first[-1]
+            these = (event._make(row[width:-1]) for row in _chain(first, group))
+            for result in play(machine, these, until):
+                yield _row(result, columns)
+            for result in machine.end(until):
+                yield _row(result, columns)
+
+    full: list[dict[str, Any]] = []
+    for result in results():
+        full.append(result)
+        if len(full) == _ROWS:
+            yield pa.RecordBatch.from_pylist(full, schema)
+            full = []
+    if full:
+        yield pa.RecordBatch.from_pylist(full, schema)
+
+
+def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _row(result: Result, columns: Sequence[Column]) -> dict[str, Any]:
+    """With all columns, and times as such."""
+    return {
+        column.name: _time(value) if column.type == "timestamp" else value
+        for column in columns
+        for value in (result.get(column.name),)
+    }
+
+
+def _time(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+
+
+class Processor(StatefulProcessor):
+    """The machines of a bucket of subjects, in a stream."""
+
+    def __init__(self, logic: Logic[Any], columns: Sequence[Column]) -> None:
+        self._logic = logic
+        self._columns = tuple(columns)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._state = handle.getValueState("machines", "timer bigint, kept string")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        timer, keeper = self._load()
+        event = self._logic.event
+        for number, row in enumerate(rows):
+            if not number:
+                places = itemgetter(*(row.__fields__.index(name) for name in ("scope", "subject", *event._fields)))
+            values = places(row)
+            keeper.add(values[:2], event._make(values[2:]))
+        yield from self._advance(keeper, timer, timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        _, keeper = self._load()
+        yield from self._advance(keeper, None, timerValues)
+
+    def _load(self) -> tuple[int | None, Keeper]:
+        saved = self._state.get()
+        if saved is None:
+            return None, Keeper(self._logic)
+        return saved[0], Keeper(self._logic, saved[1])
+
+    def _advance(self, keeper: Keeper, timer: int | None, times: TimerValues) -> Iterator[Row]:
+        for _, result in keeper.advance(times.getCurrentWatermarkInMs() * 1000):
+            yield Row(**_row(result, self._columns))
+        saved, due = keeper.save(), keeper.next()
+        # Timers are milliseconds, and must be later than the watermark.
+        following = None if due is None else -(-due // 1000)
+        if timer is not None and timer != following:
+            self._handle.deleteTimer(timer)
+        if following is not None and timer != following:
+            self._handle.registerTimer(following)
+        if saved is None:
+            self._state.clear()
+        else:
+            self._state.update((following, saved))
