@@ -1,0 +1,74 @@
+"""Figures and names as people read them. Names come from clients, so anything may be in them."""
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Final
+
+#: Characters of a name that are shown.
+LONGEST_NAME: Final = 80
+
+_SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+_THOUSANDS: Final = ("", "k", "M", "G", "T")
+#: Seconds up to which (not including) a duration is told in this unit, and the unit's own length.
+_DURATIONS: Final = ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
+_LONGER: Final = ((172_800.0, 3600.0, "h"), (float("inf"), 86_400.0, "d"))
+
+
+def name(text: str) -> str:
+    """With what cannot be seen, or what turns the reading direction, spelled out; and not too long."""
+    cut = text[:LONGEST_NAME]
+    seen = "".join([_spelled(character) for character in cut])
+    if len(text) > LONGEST_NAME:
+        seen += f"… ({len(text)} characters)"
+    return seen or "(empty)"
+
+
+def _spelled(character: str) -> str:
+    return character if unicodedata.category(character)[0] not in "CZ" or character == " " else ascii(character)[1:-1]
+
+
+def whole(number: float) -> str:
+    """All digits, in groups: 12 345."""
+    return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def short(number: float) -> str:
+    """Three digits and a letter: 12.3k."""
+    return _scaled(number, _THOUSANDS, "")
+
+
+def size(number: float) -> str:
+    """Bytes, in steps of a thousand."""
+    return _scaled(number, _SIZES, "\N{NO-BREAK SPACE}")
+
+
+def _scaled(number: float, units: tuple[str, ...], gap: str) -> str:
+    value, unit = float(number), 0
+    while abs(value) >= 999.5 and unit < len(units) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{_digits(value)}{gap}{units[unit]}".rstrip()
+
+
+def _digits(value: float) -> str:
+    """Three of them, and no zeros behind the point."""
+    decimals = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def duration(seconds: float) -> str:
+    """In the unit in which it has few digits: 1.2 ms, 3 min."""
+    for limit, length, unit in _DURATIONS + _LONGER:
+        if abs(seconds) < limit:
+            return f"{_digits(seconds / length)}\N{NO-BREAK SPACE}{unit}"
+    raise ValueError(f"a duration of {seconds} seconds")
+
+
+def moment(time: datetime) -> str:
+    """Date and time of day, UTC."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 client`, `2 clients`."""
+    return f"{whole(number)} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,77 @@
+"""Results for tests: half an hour of a broker that has seen better days, with a hostile client."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from trunkline.analytics.report.results import (
+    Churn,
+    Denial,
+    Drop,
+    Flapping,
+    Health,
+    Lag,
+    Latency,
+    Queue,
+    Results,
+    Talker,
+    Traffic,
+)
+
+BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
+WINDOW = 10
+WINDOWS = 180
+HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def nothing() -> Results:
+    return Results(source="events", made=BEGIN, begin=BEGIN, end=BEGIN + timedelta(seconds=WINDOW), window=WINDOW)
+
+
+def bad_day(hostile: str = HOSTILE) -> Results:
+    random = Random(4)
+    times = [BEGIN + timedelta(seconds=WINDOW * index) for index in range(WINDOWS)]
+    reasons = ("no_subscribers", "queue_full", "expired", "slow_consumer", "not_authorized", hostile)
+    messages = [int(400 + 150 * math.sin(index / 20) + random.random() * 60) for index in range(WINDOWS)]
+    return Results(
+        source=hostile,
+        made=times[-1],
+        begin=BEGIN,
+        end=BEGIN + timedelta(seconds=WINDOW * WINDOWS),
+        window=WINDOW,
+        traffic=[
+            Traffic(time, number, number * 60, number * 3, number * 180)
+            for time, number in zip(times, messages, strict=True)
+        ],
+        latency=[
+            Latency(
+                time,
+                1000,
+                180 + random.random() * 30,
+                600 + random.random() * 200,
+                2000 * (20 if 90 <= index < 93 else 1),
+            )
+            for index, time in enumerate(times)
+            if not 120 < index < 127
+        ],
+        churn=[Churn(time, random.randrange(6), random.randrange(6), random.randrange(3)) for time in times],
+        flapping=[Flapping("pump-17", times[20], times[60], 41), Flapping(hostile, times[70], None, 19)],
+        topics=[Talker(f"site/{index}/temperature", 9000 // (index + 1), 90_000 // (index + 1)) for index in range(34)]
+        + [Talker(hostile, 10_000, 5)],
+        clients=[Talker(f"sensor-{index:03}", 5000 // (index + 1), 50_000 // (index + 1)) for index in range(3)],
+        denials=[
+            Denial("intruder", "203.0.113.7", "connect", "not authorized", 57),
+            Denial(hostile, hostile, "publish", hostile, 12),
+        ],
+        drops=[Drop(time, reason, random.randrange(1, 9)) for time in times[::3] for reason in reasons],
+        queues=[
+            Queue(time, client_id, int(growth * index + random.randrange(20)))
+            for index, time in enumerate(times)
+            for client_id, growth in (("archive", 5.0), (hostile, 2.0))
+        ],
+        health=[
+            Health("n1@1748788200000", BEGIN, times[-1], 812_345, 0, 0, 0, False),
+            Health(hostile, BEGIN, times[-9], 12_345, 3, 40, 2, True),
+        ],
+        lags=[Lag("spark", 1200, 1.2), Lag(hostile, 0, 0.0)],
+    )

@@ -1,0 +1,37 @@
+from dataclasses import replace
+
+from tests.analytics.report.made import BEGIN, bad_day, nothing
+from trunkline.analytics.report.findings import findings, tiles
+from trunkline.analytics.report.results import Drop
+
+
+def test_nothing_stands_out_where_nothing_happened() -> None:
+    assert findings(nothing()) == []
+    assert {tile.figure for tile in tiles(nothing())} == {"0", "–"}
+
+
+def test_all_that_went_wrong_is_told_and_leads_somewhere() -> None:
+    found = findings(bad_day())
+    assert [finding.section for finding in found] == ["pipeline", "pipeline", "flapping", "denials", "drops"]
+    assert [finding.text for finding in found[:4]] == [
+        "5 events cannot be read: figures are too low.",
+        "The exporter lost 40 events: figures are too low.",
+        "2 clients flapped.",
+        "Refused: 69 requests of 2 clients.",
+    ]
+
+
+def test_messages_that_nobody_wants_are_no_loss() -> None:
+    rows = [Drop(BEGIN, "no_subscribers", 100), Drop(BEGIN, "queue_full", 1)]
+    assert [finding.text for finding in findings(replace(nothing(), drops=rows))] == [
+        "1 message did not get to a subscriber."
+    ]
+    assert findings(replace(nothing(), drops=rows[:1])) == []
+
+
+def test_tiles_add_up() -> None:
+    results = bad_day()
+    found = {tile.name: tile for tile in tiles(results)}
+    assert found["Denied"].figure == "69"
+    assert found["Latency, worst p99"].figure == "40\N{NO-BREAK SPACE}ms"
+    assert found["Published"].more.endswith("MB")
