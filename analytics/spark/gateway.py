@@ -10,6 +10,7 @@ compiled, which costs each of them half a second and more; without it they find 
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import struct
@@ -63,27 +64,33 @@ class GatewayError(RuntimeError):
     """The Java process did not start; the text ends with what it said last."""
 
 
+def flags(java: Java, jars: Path, *first: str) -> list[str]:
+    """What any program of Spark needs between `java` and the name of its class; `first` leads the class path."""
+    conf = [folder for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
+    # several jars bring it, and this one must win
+    logging = sorted(map(str, jars.glob("slf4j-api-*.jar")))
+    return [
+        *FLAGS,
+        *([f"--add-modules={VECTOR_MODULE}"] if VECTOR_MODULE in java.modules else ()),
+        "-cp",
+        os.pathsep.join([*first, *conf, *logging, str(jars / "*")]),
+    ]
+
+
 def command(java: Java, jars: Path, properties: Path, settings: Mapping[str, str], *, fast_start: bool) -> list[str]:
-    """The command line, with what of the settings only a starting Java can obey."""
-    conf = [Path(folder) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
+    """The command line of a driver, with what of the settings only a starting Java can obey."""
     extra = settings.get("spark.driver.extraClassPath")
-    # of several that are there, the first must be this one
-    first = sorted(jars.glob("slf4j-api-*.jar"))
-    path = os.pathsep.join([*([extra] if extra else []), *map(str, [*conf, *first]), str(jars / "*")])
     return [
         str(java.executable),
-        *FLAGS,
-        *(FAST_START if fast_start else ()),
-        *([f"--add-modules={VECTOR_MODULE}"] if VECTOR_MODULE in java.modules else ()),
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *(FAST_START if fast_start else ()),
         *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
-        "-cp",
-        path,
+        *flags(java, jars, *([extra] if extra else [])),
         "org.apache.spark.deploy.SparkSubmit",
         "--properties-file",
         str(properties),
         "--load-spark-defaults",
-        "pyspark-shell",
+        *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
     ]
 
 
@@ -99,13 +106,16 @@ def _escaped(text: str) -> str:
     )
 
 
+def _at_home(master: str) -> bool:
+    """Whether all of Spark is on this machine."""
+    return re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
+
+
 class JavaProcess:
     """Spark's Java process. It ends with this one, even when this one is killed: it reads from a pipe that nobody
     writes to, until the pipe's other end is gone."""
 
-    def __init__(
-        self, java: Java, jars: Path, settings: Mapping[str, str], *, python: str, fast_start: bool = False
-    ) -> None:
+    def __init__(self, java: Java, jars: Path, settings: Mapping[str, str], *, fast_start: bool = False) -> None:
         #: The last that it said.
         self.said: deque[str] = deque(maxlen=KEPT_LINES)
         self._quiet = True
@@ -118,10 +128,9 @@ class JavaProcess:
             **os.environ,
             "SPARK_HOME": str(NO_HOME),
             "SPARK_CONNECT_MODE": "0",
-            "PYSPARK_PYTHON": python,
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
         }
-        if settings.get("spark.master", "").startswith("local"):
+        if _at_home(settings.get("spark.master", "")):
             # the machine's name may lead to an address that it no longer has
             environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.process = subprocess.Popen(
@@ -168,8 +177,11 @@ class JavaProcess:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
         (port, size) = struct.unpack_from(">ii", data)
-        self._quiet = False
         return port, data[8 : 8 + size].decode()
+
+    def show(self) -> None:
+        """From now on pass on what it says: what it says while it starts is of use only if it does not."""
+        self._quiet = False
 
     def _last_words(self) -> str:
         return ", and said nothing" if not self.said else ":" + "".join(f"\n  {line}" for line in self.said)

