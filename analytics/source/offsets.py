@@ -4,41 +4,17 @@ Spark keeps offsets as JSON text and compares the texts, so equal offsets must b
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from trunkline.events.layout import LogError, NodeKey
 
 #: `n1@1763739192123`: the node's name, and when its exporter started.
 Offsets = dict[str, int]
 
-_KEY = re.compile(r"(?P<name>.+)@(?P<incarnation>[0-9]+)")
-
 
 class OffsetError(ValueError):
     """An offset that this source cannot have made."""
-
-
-def name_of(key: str) -> str:
-    """The node's name in a node key.
-
-    Raises: OffsetError.
-    """
-    return _split(key)[0]
-
-
-def incarnation_of(key: str) -> int:
-    """Milliseconds since the epoch, from a node key.
-
-    Raises: OffsetError.
-    """
-    return _split(key)[1]
-
-
-def _split(key: str) -> tuple[str, int]:
-    found = _KEY.fullmatch(key)
-    if found is None:
-        raise OffsetError(f"{key!r} is no node key: expected NAME@INCARNATION, such as n1@1763739192123")
-    return found["name"], int(found["incarnation"])
 
 
 def parse(text: str) -> Offsets:
@@ -61,7 +37,10 @@ def check(value: Any) -> Offsets:
     if not isinstance(value, Mapping):
         raise OffsetError(f'expected an object such as {{"n1@1763739192123": 5000}}, not {json.dumps(value)}')
     for key, number in value.items():
-        _split(str(key))
+        try:
+            NodeKey.parse(str(key))
+        except LogError as error:
+            raise OffsetError(str(error)) from None
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise OffsetError(f"{key}: expected the number of a row, 0 or more, not {json.dumps(number)}")
     return {str(key): value[key] for key in sorted(value)}

@@ -4,10 +4,13 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from trunkline.analytics.source.offsets import OffsetError, parse
 from trunkline.analytics.source.settings import Position, Settings
+
+#: The two ways of reading.
+Mode = Literal["batch", "stream"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Begins the options that are handed to the file system.
@@ -25,8 +28,8 @@ class Option(NamedTuple):
     parse: Callable[[str], Any]
     #: What it takes, in words.
     accepts: str
-    #: `batch` or `stream` where it means nothing to the other.
-    only: str = ""
+    #: Where it means nothing to the other.
+    only: Mode | None = None
 
 
 def _text(text: str) -> str:
@@ -86,8 +89,10 @@ def _time(text: str) -> int:
 
 def _position(text: str) -> Position:
     word = text.strip().lower()
-    if word == "earliest" or word == "latest":
-        return word
+    if word == "earliest":
+        return "earliest"
+    if word == "latest":
+        return "latest"
     try:
         return parse(text)
     except OffsetError as error:
@@ -159,11 +164,11 @@ OPTIONS: Final = (
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 
-def understood(options: Mapping[str, str], *, streaming: bool) -> Settings:
+def understood(options: Mapping[str, str], mode: Mode | None = None) -> Settings:
     """The settings that the options ask for. Names are taken in any case, as everywhere in Spark.
 
-    What only means something to the other way of reading is checked, and does nothing; except for what would silently
-    give other rows than were asked for.
+    What only means something to the other mode is checked, and does nothing; except for what would silently give other
+    rows than were asked for. Without a mode, that is not looked at.
 
     Raises: OptionError.
     """
@@ -184,14 +189,14 @@ def understood(options: Mapping[str, str], *, streaming: bool) -> Settings:
             raise OptionError(f"option {option.name}={text!r}: expected {option.accepts}") from None
     if "path" not in values:
         raise OptionError("option path is missing: the directory or URI of an event log")
-    _check_together(values, streaming=streaming)
+    _check_together(values, mode)
     return Settings(storage=storage, **values)
 
 
-def _check_together(values: Mapping[str, Any], *, streaming: bool) -> None:
-    if streaming and "ending" in values:
+def _check_together(values: Mapping[str, Any], mode: Mode | None) -> None:
+    if mode == "stream" and "ending" in values:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")
-    if not streaming and values.get("starting") == "latest":
+    if mode == "batch" and values.get("starting") == "latest":
         raise OptionError("option startingOffsets='latest': only streams begin there; a batch would be empty")
     if values.get("ending") == "earliest":
         raise OptionError("option endingOffsets='earliest': expected latest, or JSON: a batch would be empty")

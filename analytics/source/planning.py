@@ -14,10 +14,11 @@ wait for it.
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from trunkline.analytics.source.offsets import Offsets, incarnation_of, name_of
+from trunkline.analytics.source.offsets import Offsets
+from trunkline.events.layout import NodeKey
 
 
 class Span(Protocol):
@@ -86,11 +87,11 @@ class Budget:
 
 def superseded(nodes: Iterable[str]) -> set[str]:
     """Node keys whose node has started again since: nothing comes from them any more."""
-    newest: dict[str, str] = {}
-    keys = sorted(nodes, key=incarnation_of)
-    for key in keys:
-        newest[name_of(key)] = key
-    return set(keys) - set(newest.values())
+    keys = {key: NodeKey.parse(key) for key in nodes}
+    newest: dict[str, int] = {}
+    for name, incarnation in keys.values():
+        newest[name] = max(incarnation, newest.get(name, 0))
+    return {key for key, (name, incarnation) in keys.items() if incarnation < newest[name]}
 
 
 def frontier(nodes: Mapping[str, Progress], *, now: int, max_wait: int, within: int) -> int | None:
@@ -152,6 +153,37 @@ def admit(
                 break
         look(node, rank)
     return {key: end[key] for key in sorted(end)}
+
+
+class Piece(NamedTuple):
+    """Part of a span, or one that has no other origin."""
+
+    node: str
+    first: int
+    end: int
+    min_time: int
+    max_time: int
+    size: int
+
+
+def divide(span: Span, times: Sequence[int], within: int) -> list[Piece]:
+    """The span in pieces that cover no more than `within` microseconds each, by the times of its rows.
+
+    Rows that could not be read leave it whole.
+    """
+    held = span.end - span.first
+    if len(times) != held:
+        return [Piece(span.node, span.first, span.end, span.min_time, span.max_time, span.size)]
+    pieces: list[Piece] = []
+    begin, oldest, newest = 0, times[0], times[0]
+    for row, time in enumerate(times):
+        if max(newest, time) - min(oldest, time) > within:
+            pieces.append(Piece(span.node, span.first + begin, span.first + row, oldest, newest, 0))
+            begin, oldest, newest = row, time, time
+        else:
+            oldest, newest = min(oldest, time), max(newest, time)
+    pieces.append(Piece(span.node, span.first + begin, span.end, oldest, newest, 0))
+    return [piece._replace(size=span.size * (piece.end - piece.first) // held) for piece in pieces]
 
 
 class Window(NamedTuple):

@@ -7,8 +7,6 @@ from trunkline.analytics.source.offsets import (
     check,
     dump,
     farthest,
-    incarnation_of,
-    name_of,
     parse,
     rows_between,
 )
@@ -27,8 +25,8 @@ def test_equal_offsets_are_equal_texts() -> None:
         ("[1]", "expected an object"),
         ("7", "expected an object"),
         ("{", "not JSON"),
-        ('{"topic": {"0": 5}}', "'topic' is no node key: expected NAME@INCARNATION"),
-        ('{"n1@x": 5}', "'n1@x' is no node key"),
+        ('{"topic": {"0": 5}}', "'topic' is no node of an event log: it reads like n1@1763739192123"),
+        ('{"n1@x": 5}', "'n1@x' is no node of an event log"),
         ('{"n1@1": -1}', "n1@1: expected the number of a row, 0 or more, not -1"),
         ('{"n1@1": true}', "n1@1: expected the number of a row, 0 or more, not true"),
         ('{"n1@1": 1.5}', "not 1.5"),
@@ -38,11 +36,6 @@ def test_what_is_no_offset_is_told(text: str, complaint: str) -> None:
     with pytest.raises(OffsetError) as caught:
         parse(text)
     assert complaint in str(caught.value)
-
-
-def test_a_name_may_hold_the_separator() -> None:
-    assert name_of("rack@2@17") == "rack@2"
-    assert incarnation_of("rack@2@17") == 17
 
 
 def test_an_offset_never_goes_back() -> None:

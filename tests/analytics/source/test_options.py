@@ -27,7 +27,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
             "fs.Region": "eu-central-1",
             "fs.secret_key": "hush",
         },
-        streaming=True,
+        "stream",
     )
     assert settings.rows_per_trigger == 5000
     assert settings.bytes_per_trigger == 64 * 2**20
@@ -65,7 +65,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         ({"kinds": ","}, "option kinds=',': expected kinds of events"),
         ({"nodes": ","}, "option nodes=',': expected names of nodes"),
         ({"startingOffsets": "now"}, "option startingOffsets='now': not JSON"),
-        ({"startingOffsets": '{"n1": 5}'}, "'n1' is no node key"),
+        ({"startingOffsets": '{"n1": 5}'}, "'n1' is no node of an event log"),
         ({"consumer": "../evil"}, "option consumer='../evil': expected 1 to 128 letters"),
         ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
     ],
@@ -73,7 +73,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
 def test_what_is_wrong_is_named(options: dict[str, str], complaint: str) -> None:
     given = options if not options or "path" in options else {"path": "events", **options}
     with pytest.raises(OptionError) as caught:
-        understood(given, streaming=True)
+        understood(given, "stream")
     assert complaint in str(caught.value)
 
 
@@ -86,8 +86,8 @@ def test_what_is_wrong_is_named(options: dict[str, str], complaint: str) -> None
 )
 def test_a_batch_that_would_be_empty_is_refused(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
-        understood({"path": "events", **options}, streaming=False)
+        understood({"path": "events", **options}, "batch")
 
 
 def test_options_of_streams_are_allowed_in_a_batch() -> None:
-    assert understood({"path": "events", "maxRowsPerTrigger": "5"}, streaming=False).rows_per_trigger == 5
+    assert understood({"path": "events", "maxRowsPerTrigger": "5"}, "batch").rows_per_trigger == 5

@@ -1,0 +1,62 @@
+"""`spark.read.format("trunkline")`: all rows that are there when the query is planned."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from trunkline.analytics.source.planning import Range, Window
+from trunkline.analytics.source.pushdown import Pushed
+from trunkline.analytics.source.rows import RowReader
+from trunkline.analytics.source.view import View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from trunkline.analytics.source.settings import Settings
+
+
+class EventReader(DataSourceReader):
+    """Rows from `startingOffsets` to `endingOffsets`."""
+
+    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+        self._settings = settings
+        self._rows = RowReader(settings, schema)
+        self._window = Window(settings.since, settings.until)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        view = View(self._settings)
+        start = view.offsets(self._settings.starting, "startingOffsets")
+        end = view.offsets(self._settings.ending, "endingOffsets")
+        end = {node: number for node, number in end.items() if self._wanted(node)}
+        # Spark asks for one partition of its own when there are none
+        return [InputPartition(part) for part in view.ranges(start, end, self._window)] or [InputPartition(None)]
+
+    def _wanted(self, node: str) -> bool:
+        return True
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        part: Range | None = partition.value
+        return iter(()) if part is None else self._rows.read(part)
+
+
+class PushingEventReader(EventReader):
+    """One that is told the query's conditions. A class of its own, because Spark refuses such readers unless
+    `spark.sql.python.filterPushdown.enabled` is set."""
+
+    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+        super().__init__(settings, schema)
+        self._schema = schema
+        self._pushed = Pushed()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        self._pushed = Pushed()
+        left = [one for one in filters if not self._pushed.take(one, self._schema)]
+        for column, condition in self._pushed.conditions:
+            self._rows.require(column, condition)
+        self._window = self._pushed.narrowed(self._window)
+        return left
+
+    def _wanted(self, node: str) -> bool:
+        return self._pushed.may_be_of(node)

@@ -1,0 +1,60 @@
+"""What Spark knows as the format `trunkline`: events are read, and messages are written."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from trunkline.analytics.source.options import Mode, understood
+from trunkline.events.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+    from trunkline.analytics.source.settings import Settings
+
+
+class TrunklineDataSource(DataSource):
+    """Reads an event log in batches and as a stream. Written to, it publishes messages to a broker."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "trunkline"
+
+    def schema(self) -> str:
+        # asked for by load(): what is wrong is better told there than when the first query runs
+        self._settings(None)
+        return spark_schema()
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        from trunkline.analytics.source.batch import EventReader, PushingEventReader
+
+        settings = self._settings("batch")
+        return (PushingEventReader if settings.push_filters else EventReader)(settings, schema)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
+        from trunkline.analytics.source.stream import EventStreamReader
+
+        return EventStreamReader(self._settings("stream"), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from trunkline.analytics.sinks.mqtt import MqttWriter
+
+        return MqttWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
+        from trunkline.analytics.sinks.mqtt import MqttStreamWriter
+
+        return MqttStreamWriter(self.options, schema, overwrite)
+
+    def _settings(self, mode: Mode | None) -> "Settings":
+        from trunkline.analytics.source.places import check_place
+
+        settings = understood(self.options, mode)
+        check_place(settings)
+        return settings

@@ -1,0 +1,174 @@
+"""`spark.readStream.format("trunkline")`: rows as they come, in triggers of which each can be read again exactly."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from trunkline.analytics.source.offsets import Offsets, check, farthest
+from trunkline.analytics.source.planning import (
+    Budget,
+    Piece,
+    Progress,
+    Range,
+    Span,
+    Window,
+    admit,
+    divide,
+    frontier,
+    superseded,
+)
+from trunkline.analytics.source.rows import RowReader
+from trunkline.analytics.source.view import View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from trunkline.analytics.source.settings import Settings
+    from trunkline.events.positions import Positions
+
+#: Wide spans that are remembered as divided.
+_DIVIDED: Final = 64
+
+
+class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One lives in a process of Spark's driver for as long as the query runs; copies of it read the rows in tasks."""
+
+    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+        self._settings = settings
+        self._rows = RowReader(settings, schema)
+        # opened when first needed: copies of this object go to the tasks, which have no use for it
+        self._opened: View | None = None
+        self._positions: Positions | None = None
+        self._held: Offsets | None = None
+        self._target: Offsets | None = None
+        self._divided: OrderedDict[tuple[str, int], list[Piece]] = OrderedDict()
+
+    def _view(self) -> View:
+        if self._opened is None:
+            self._opened = View(self._settings)
+        return self._opened
+
+    def initialOffset(self) -> Offsets:
+        return self._view().offsets(self._settings.starting, "startingOffsets")
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._settings.rows_per_trigger is not None:
+            return ReadMaxRows(self._settings.rows_per_trigger)
+        if self._settings.bytes_per_trigger is not None:
+            return ReadMaxBytes(self._settings.bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        view = self._view()
+        view.refresh()
+        self._target = view.end()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Offsets:
+        """Where the next trigger ends. The same as `start` when there is nothing for it.
+
+        Spark asks when it has finished everything before `start`, so that is what consumers are done with. Its own word
+        for it, `commit`, comes a trigger later, and for the last one never.
+        """
+        begin = check(start)
+        self._hold(begin)
+        view = self._view()
+        view.refresh()
+        latest = view.end() if self._target is None else self._target
+        waiting = {node: number - begin.get(node, 0) for node, number in latest.items() if number > begin.get(node, 0)}
+        if not waiting:
+            return begin
+        budget, limited = self._budget(limit)
+        held_at = self._frontier(view) if self._settings.align and self._target is None else None
+        if not limited and held_at is None:
+            end = farthest(begin, {node: latest[node] for node in waiting})
+        else:
+            align = self._settings.align
+            fine = align and (len(waiting) > 1 or held_at is not None)
+            pending = {node: self._pending(view, node, begin.get(node, 0), latest[node], fine) for node in waiting}
+            end = admit(begin, pending, budget, frontier=held_at, backlog=None if align else waiting)
+        return end if end == begin else self._without_forgotten(view, end)
+
+    def _budget(self, limit: ReadLimit) -> tuple[Budget, bool]:
+        if isinstance(limit, ReadAllAvailable):
+            return Budget(), False
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.rows_per_trigger
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._settings.bytes_per_trigger
+        return Budget(rows, size), True
+
+    def _frontier(self, view: View) -> int | None:
+        nodes = {node: Progress(extent.newest, extent.ended) for node, extent in view.extents().items() if extent.end}
+        return frontier(
+            nodes,
+            now=time.time_ns() // 1000,
+            max_wait=round(self._settings.max_wait * 1_000_000),
+            within=self._within(),
+        )
+
+    def _within(self) -> int:
+        return round(self._settings.align_within * 1_000_000)
+
+    def _pending(self, view: View, node: str, first: int, end: int, fine: bool) -> Iterator[Span]:
+        """Spans in their order; those that cover much time, such as row groups of compacted files, in pieces."""
+        for span in view.spans(node, first, end):
+            if fine and span.max_time - span.min_time > self._within() and span.end - span.first > 1:
+                yield from self._pieces(view, span)
+            else:
+                yield span
+
+    def _pieces(self, view: View, span: Span) -> list[Piece]:
+        key = (span.node, span.first)
+        known = self._divided.get(key)
+        if known is None or known[-1].end != span.end:
+            times = [
+                moment
+                for batch in view.log.read(
+                    span.node, span.first, span.end, columns=["time"], on_corrupt="skip", on_lost="skip"
+                )
+                for moment in batch.column("time").cast("int64").to_pylist()
+            ]
+            known = self._divided[key] = divide(span, times, self._within())
+            if len(self._divided) > _DIVIDED:
+                self._divided.popitem(last=False)
+        return known
+
+    def _without_forgotten(self, view: View, end: Offsets) -> Offsets:
+        """Lets go of incarnations that are gone from the log while a later one of their node is there."""
+        there = view.log.nodes()
+        gone = superseded([*end, *there]) - there.keys()
+        return {node: number for node, number in end.items() if node not in gone}
+
+    def reportLatestOffset(self) -> Offsets | None:
+        return None if self._opened is None else self._opened.end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        window = Window(self._settings.since, self._settings.until)
+        return [InputPartition(part) for part in self._view().ranges(check(start), check(end), window)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        part: Range = partition.value
+        return self._rows.read(part)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._hold(check(end))
+
+    def _hold(self, position: Offsets) -> None:
+        """Tells retention what is still wanted."""
+        if self._settings.consumer is None or (self._held is not None and farthest(self._held, position) == self._held):
+            return
+        if self._positions is None:
+            from trunkline.events.positions import Positions
+
+            self._positions = Positions(self._settings.path, self._settings.consumer)
+        self._positions.write(position)
+        self._held = position

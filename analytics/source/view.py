@@ -1,0 +1,87 @@
+"""The part of a log that the settings ask for: which nodes, from where to where, in which ranges."""
+
+from typing import TYPE_CHECKING
+
+from trunkline.analytics.source.offsets import Offsets
+from trunkline.analytics.source.options import OptionError
+from trunkline.analytics.source.places import open_log
+from trunkline.analytics.source.planning import Range, Window, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trunkline.analytics.source.settings import Position, Settings
+    from trunkline.events.reader import EventLog, Extent, Span
+
+
+class View:
+    """Opens the log at once.
+
+    Raises: OptionError, LogError, OSError.
+    """
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+        self.log: EventLog = open_log(settings)
+        self.window = Window(settings.since, settings.until)
+
+    def refresh(self) -> None:
+        self.log.refresh()
+
+    def extents(self) -> "dict[str, Extent]":
+        """Of the nodes that are wanted."""
+        return {node: extent for node, extent in sorted(self.log.nodes().items()) if self._settings.takes(node)}
+
+    def first(self) -> Offsets:
+        """Where the oldest rows are; with `since`, the oldest that may be wanted."""
+        return {node: self._first(node, extent) for node, extent in self.extents().items()}
+
+    def _first(self, node: str, extent: "Extent") -> int:
+        if self.window.since is None:
+            return extent.first
+        return next(
+            (span.first for span in self.log.spans(node, extent.first) if span.max_time >= self.window.since),
+            extent.end,
+        )
+
+    def end(self) -> Offsets:
+        """Where the next rows will be."""
+        return {node: extent.end for node, extent in self.extents().items()}
+
+    def offsets(self, position: "Position", option: str) -> Offsets:
+        """What a position means now. Of nodes that it does not name, all rows are meant.
+
+        Raises: OptionError, for rows that are not there.
+        """
+        if position == "earliest":
+            return self.first()
+        if position == "latest":
+            return self.end()
+        extents = self.extents()
+        for node, number in position.items():
+            if node not in extents:
+                raise OptionError(f"option {option}: there is no node {node} in {self._settings.path}")
+            if number > extents[node].end:
+                raise OptionError(f"option {option}: {node} has no row {number} yet, it ends at {extents[node].end}")
+        rest = self.first() if option == "startingOffsets" else self.end()
+        return {node: position.get(node, rest[node]) for node in rest}
+
+    def spans(self, node: str, first: int, end: int) -> "Iterator[Span]":
+        return self.log.spans(node, first, end)
+
+    def ranges(self, start: Offsets, end: Offsets, window: Window) -> list[Range]:
+        """In which pieces the rows between are read. A node that the start does not know begins at 0."""
+        found: list[Range] = []
+        for node, number in end.items():
+            first = start.get(node, 0)
+            if first < number:
+                found += split(
+                    node,
+                    self.spans(node, first, number) if node in self.log.nodes() else (),
+                    first,
+                    number,
+                    rows=self._settings.rows_per_partition,
+                    size=self._settings.bytes_per_partition,
+                    window=window,
+                )
+        return found
