@@ -1,0 +1,214 @@
+"""A segment as its writer left it, or is still writing it: an Arrow stream and its index."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyarrow.fs import FileSystem
+
+from trunkline.events.index import Batch, Index
+from trunkline.events.layout import DATA, INDEX, LogError, NodeKey
+from trunkline.events.projection import Fit, Projection
+from trunkline.events.segment import Damage, Part, Rows
+
+#: Bytes that are read at once, unless a single batch is longer.
+_CHUNK: Final = 4 << 20
+
+
+class ArrowSegment:
+    """Its files may grow while it is read, and vanish: reading raises FileNotFoundError then."""
+
+    def __init__(self, filesystem: FileSystem, directory: str, first: int) -> None:
+        stem = f"{directory}/{first:020d}"
+        self.path: Final = stem + DATA
+        self.first: Final = first
+        self._filesystem = filesystem
+        self._index_path = stem + INDEX
+        self._index = Index(first)
+        #: The index may have grown since it was read.
+        self._stale = True
+
+    def look_again(self) -> None:
+        self._stale = not self._index.sealed
+
+    def forget(self) -> None:
+        self._index = Index(self.first)
+        self._stale = True
+
+    @property
+    def index(self) -> Index:
+        """Raises LogError if a later version wrote it."""
+        if self._stale:
+            try:
+                with self._filesystem.open_input_file(self._index_path) as file:
+                    file.seek(self._index.position)
+                    self._index.feed(file.read())
+            except FileNotFoundError:
+                pass  # what is known of it stays true
+            except LogError as error:
+                raise LogError(f"{self._index_path}: {error}") from None
+            self._stale = False
+        return self._index
+
+    @property
+    def end(self) -> int:
+        return self.index.end
+
+    @property
+    def newest(self) -> int | None:
+        return self.index.newest
+
+    def parts(self, first: int, end: int) -> Iterator[Part]:
+        for batch in self.index.within(first, end):
+            size = 0 if batch.start is None or batch.end_offset is None else batch.end_offset - batch.start
+            yield Part(batch.first, batch.end, batch.min_time, batch.max_time, size)
+
+    def read(
+        self, key: NodeKey, first: int, end: int, projection: Projection, *, verify: bool
+    ) -> Iterator[Rows | Damage]:
+        index = self.index
+        batches = index.within(first, end)
+        with self._filesystem.open_input_file(self.path) as file:
+            head = _head(file, index, verify)
+            for piece in self._pieces(file, head, batches, key, projection, verify):
+                low, high = max(first, piece.first), min(end, piece.end)
+                if isinstance(piece, Damage):
+                    yield piece._replace(first=low, end=high)
+                else:
+                    yield Rows(low, piece.batch.slice(low - piece.first, high - low))
+
+    def _pieces(
+        self,
+        file: pa.NativeFile,
+        head: bytes | None,
+        batches: Sequence[Batch],
+        key: NodeKey,
+        projection: Projection,
+        verify: bool,
+    ) -> Iterator[Rows | Damage]:
+        if head is None:
+            for batch in batches:
+                yield _damage(batch, "the segment's schema is damaged")
+            return
+        fit = projection.fit(pa.ipc.read_schema(pa.py_buffer(head)), self.path)
+        for run in _runs(_with_starts(file, len(head), batches)):
+            if isinstance(run, Damage):
+                yield run
+                continue
+            for batch, decoded in _decode(file, head, run, fit, verify):
+                if isinstance(decoded, str):
+                    yield _damage(batch, decoded)
+                else:
+                    yield Rows(batch.first, projection.apply(decoded, fit, key, batch.first))
+
+
+def _head(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:
+    """The Arrow schema as it is in the file. None if it is damaged."""
+    header = index.header
+    if header is None:  # the stream itself says where its schema ends
+        try:
+            pa.ipc.read_message(file)
+        except (pa.ArrowException, EOFError, OSError):
+            return None
+        length = file.tell()
+    else:
+        length = header.offset
+    file.seek(0)
+    head = file.read(length)
+    if verify and header is not None and zlib.crc32(head) != header.schema_crc:
+        return None
+    try:
+        pa.ipc.read_schema(pa.py_buffer(head))
+    except (pa.ArrowException, EOFError, OSError):
+        return None
+    return head
+
+
+def _with_starts(file: pa.NativeFile, begin: int, batches: Sequence[Batch]) -> Iterator[Batch | Damage]:
+    known = begin
+    for batch in batches:
+        if batch.start is not None:
+            known = batch.start
+        if batch.end_offset is None:
+            yield _damage(batch, "its index record is damaged")
+            continue
+        start = batch.start if batch.start is not None else _look_for_start(file, known, batch.end_offset)
+        yield _damage(batch, "the index record before it is damaged") if start is None else batch._replace(start=start)
+        known = batch.end_offset
+
+
+def _look_for_start(file: pa.NativeFile, known: int, end: int) -> int | None:
+    """Where the message begins that ends at `end`, going from message to message."""
+    file.seek(known)
+    try:
+        while (start := file.tell()) < end:
+            pa.ipc.read_message(file)
+            if file.tell() == end:
+                return start
+    except (pa.ArrowException, EOFError, OSError):
+        pass
+    return None
+
+
+def _runs(batches: Iterator[Batch | Damage]) -> Iterator[list[Batch] | Damage]:
+    """Batches that are read at once."""
+    run: list[Batch] = []
+    for batch in batches:
+        if run and (isinstance(batch, Damage) or _size([*run[:1], batch]) > _CHUNK):
+            yield run
+            run = []
+        if isinstance(batch, Damage):
+            yield batch
+        else:
+            run.append(batch)
+    if run:
+        yield run
+
+
+def _size(batches: Sequence[Batch]) -> int:
+    return (batches[-1].end_offset or 0) - (batches[0].start or 0)
+
+
+def _decode(
+    file: pa.NativeFile, head: bytes, run: Sequence[Batch], fit: Fit, verify: bool
+) -> Iterator[tuple[Batch, pa.RecordBatch | str]]:
+    """Each batch, or what is wrong with it."""
+    begin = run[0].start or 0
+    # the schema goes before the batches once more, so that they are a stream
+    data = memoryview(bytearray(len(head) + _size(run)))
+    data[: len(head)] = head
+    file.seek(begin)
+    read = file.readinto(data[len(head) :])
+    stream: pa.RecordBatchStreamReader | None = None
+    for batch in run:
+        start, end = (batch.start or 0) - begin, (batch.end_offset or 0) - begin
+        body = data[len(head) + start : len(head) + end]
+        if end > read:
+            wrong = "the file ends before it does"
+        elif verify and zlib.crc32(body) != batch.crc:
+            wrong = "its checksum is wrong"
+        else:
+            try:
+                stream = stream or _open(head, data, start, fit)
+                decoded = stream.read_next_batch()
+                if not verify:
+                    decoded.validate()
+                if decoded.num_rows == batch.end - batch.first:
+                    yield batch, decoded
+                    continue
+                wrong = f"it has {decoded.num_rows} rows, and not {batch.end - batch.first}"
+            except (pa.ArrowException, StopIteration, OSError) as error:
+                wrong = f"it cannot be decoded: {error}"
+        stream = None
+        yield batch, wrong
+
+
+def _open(head: bytes, data: memoryview, start: int, fit: Fit) -> pa.RecordBatchStreamReader:
+    if start:
+        data = memoryview(b"".join((head, data[len(head) + start :])))
+    return pa.ipc.open_stream(pa.py_buffer(data), options=pa.ipc.IpcReadOptions(included_fields=fit.places))
+
+
+def _damage(batch: Batch, reason: str) -> Damage:
+    return Damage(batch.first, batch.end, reason, batch.min_time)

@@ -1,0 +1,97 @@
+"""What an index file says, read bit by bit while it grows."""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from trunkline.events.layout import INDEX_VERSION, LAST, RECORD_SIZE, SEALED, Header, LogError, Record
+
+
+class Batch(NamedTuple):
+    """A batch of a segment, or rows that must have been there while their records are damaged."""
+
+    first: int
+    end: int
+    #: Where it is in the data file. A start of None must be looked for there; an end of None is that of rows without record.
+    start: int | None
+    end_offset: int | None
+    crc: int
+    #: Microseconds since the epoch; of rows without record, the newest time before them.
+    min_time: int
+    max_time: int
+
+
+class Index:
+    """All whole records of one index.
+
+    Damaged ones are those of a crash if nothing follows them: the segment ends before. If something does, rows are missing.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first: Final = first
+        self.batches: list[Batch] = []
+        #: How many bytes of the file were understood. Reading goes on from there.
+        self.position = 0
+        #: None as long as it is not known, or if it is damaged.
+        self.header: Header | None = None
+        self.sealed = False
+        #: No segment of the same incarnation follows.
+        self.last = False
+        self.oldest: int | None = None
+        #: Microseconds since the epoch, of all rows.
+        self.newest: int | None = None
+        self._start: int | None = None
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end if self.batches else self.first
+
+    def feed(self, data: bytes) -> None:
+        """Takes what is in the file from `position` on. Raises LogError if a later version wrote it."""
+        begin = self.position
+        offset = 0
+        if begin == 0:
+            self._take_header(data[:RECORD_SIZE])
+            offset = RECORD_SIZE
+        while not self.sealed and offset + RECORD_SIZE <= len(data):
+            record = Record.unpack(data[offset : offset + RECORD_SIZE])
+            offset += RECORD_SIZE
+            if record is not None and self._take(record):
+                self.position = begin + offset
+
+    def within(self, first: int, end: int) -> list[Batch]:
+        """Those that have rows in [first, end)."""
+        low = bisect_right(self.batches, first, key=lambda batch: batch.end)
+        high = bisect_right(self.batches, end - 1, key=lambda batch: batch.first)
+        return self.batches[low:high]
+
+    def _take_header(self, data: bytes) -> None:
+        header = Header.unpack(data)
+        if header is None or header.first != self.first:
+            return
+        if header.version > INDEX_VERSION:
+            raise LogError(f"the index has version {header.version}: this Trunkline reads up to {INDEX_VERSION}")
+        self.header = header
+        self.position = RECORD_SIZE
+        self._start = header.offset
+
+    def _take(self, record: Record) -> bool:
+        """False if the record does not go on where the others ended."""
+        end = self.end
+        behind = self.batches[-1].end_offset if self.batches else self._start
+        ends = bool(record.flags & SEALED)
+        if record.first < end or not (record.rows or ends) or record.end_offset <= (behind or 0):
+            return False
+        if record.first > end:
+            time = record.min_time if self.newest is None else self.newest
+            self.batches.append(Batch(end, record.first, behind, None, 0, time, time))
+            behind = None
+        if ends:
+            self.sealed = True
+            self.last = bool(record.flags & LAST)
+            return True
+        self.batches.append(
+            Batch(record.first, record.end, behind, record.end_offset, record.crc, record.min_time, record.max_time)
+        )
+        self.oldest = record.min_time if self.oldest is None else min(self.oldest, record.min_time)
+        self.newest = record.max_time if self.newest is None else max(self.newest, record.max_time)
+        return True

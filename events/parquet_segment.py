@@ -1,0 +1,147 @@
+"""A compacted segment: one Parquet file, whole from the moment in which it is there."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
+
+from trunkline.events.layout import NodeKey
+from trunkline.events.projection import Projection
+from trunkline.events.segment import Damage, Part, Rows
+
+_BATCH_ROWS: Final = 16384
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class ParquetSegment:
+    """What it is called says which rows it has, and its footer where they are. Reading raises FileNotFoundError if it
+    has vanished."""
+
+    def __init__(self, filesystem: FileSystem, path: str, first: int, end: int) -> None:
+        self.path: Final = path
+        self.first: Final = first
+        self.end: Final = end
+        self._filesystem = filesystem
+        self._footer: pq.FileMetaData | None = None
+
+    def forget(self) -> None:
+        self._footer = None
+
+    @property
+    def newest(self) -> int | None:
+        return max(
+            (part.max_time for part in self.parts(self.first, self.end) if part.max_time is not None), default=None
+        )
+
+    def parts(self, first: int, end: int) -> Iterator[Part]:
+        with self._filesystem.open_input_file(self.path) as file:
+            footer = self._read_footer(file)
+            if isinstance(footer, str):
+                yield Part(self.first, self.end, None, None, file.size())
+                return
+            for group, (low, high) in enumerate(self._groups(footer)):
+                if low < end and high > first:
+                    times = _times(footer, group) or _look_for_times(file, footer, group)
+                    yield Part(low, high, *times, footer.row_group(group).total_byte_size)
+
+    def read(
+        self, key: NodeKey, first: int, end: int, projection: Projection, *, verify: bool
+    ) -> Iterator[Rows | Damage]:
+        with self._filesystem.open_input_file(self.path) as file:
+            footer = self._read_footer(file)
+            if isinstance(footer, str):
+                yield Damage(first, end, footer, None)
+                return
+            reader = pq.ParquetFile(file, metadata=footer, page_checksum_verification=verify, pre_buffer=True)
+            fit = projection.fit(reader.schema_arrow, self.path)
+            for group, (low, high) in enumerate(self._groups(footer)):
+                if low >= end or high <= first:
+                    continue
+                at = low
+                try:
+                    for batch in reader.iter_batches(_BATCH_ROWS, row_groups=[group], columns=fit.names):
+                        begin, at = at, at + batch.num_rows
+                        if (skip := max(first - begin, 0)) < batch.num_rows and begin < end:
+                            part = batch.slice(skip, min(at, end) - begin - skip)
+                            yield Rows(begin + skip, projection.apply(part, fit, key, begin + skip))
+                    wrong = f"it has {at - low} rows, and not {high - low}"
+                except (pa.ArrowException, OSError) as error:
+                    _read_raw(file, footer, group, fit.names)
+                    wrong = f"it cannot be decoded: {error}"
+                if (behind := max(at, first)) < min(high, end):
+                    times = _times(footer, group)
+                    yield Damage(behind, min(high, end), wrong, times and times[0])
+
+    def _read_footer(self, file: pa.NativeFile) -> pq.FileMetaData | str:
+        """Or what is wrong with it."""
+        if self._footer is None:
+            try:
+                footer = pq.ParquetFile(file).metadata
+            except (pa.ArrowException, EOFError) as error:
+                return f"its footer cannot be read: {error}"
+            if footer.num_rows != self.end - self.first:
+                return f"it has {footer.num_rows} rows, and its name says {self.end - self.first}"
+            self._footer = footer
+        return self._footer
+
+    def _groups(self, footer: pq.FileMetaData) -> list[tuple[int, int]]:
+        """First row and the one behind the last, of each row group."""
+        rows = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        ends = list(accumulate(rows, initial=self.first))
+        return list(pairwise(ends))
+
+
+def _times(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None:
+    """Oldest and newest, microseconds since the epoch, if its writer has noted them."""
+    for number in range(footer.num_columns):
+        column = footer.row_group(group).column(number)
+        if column.path_in_schema == "time":
+            statistics = column.statistics
+            if statistics is None or not statistics.has_min_max:
+                return None
+            oldest, newest = statistics.min, statistics.max
+            if isinstance(oldest, datetime.datetime) and isinstance(newest, datetime.datetime):
+                return _microseconds(oldest), _microseconds(newest)
+    return None
+
+
+def _look_for_times(file: pa.NativeFile, footer: pq.FileMetaData, group: int) -> tuple[int | None, int | None]:
+    try:
+        times = pq.ParquetFile(file, metadata=footer).read_row_group(group, columns=["time"]).column("time")
+        numbers = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        return pc.min(numbers).as_py(), pc.max(numbers).as_py()
+    except (pa.ArrowException, KeyError):
+        return None, None
+
+
+def _microseconds(time: datetime.datetime) -> int:
+    return (time.replace(tzinfo=time.tzinfo or datetime.UTC) - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _read_raw(file: pa.NativeFile, footer: pq.FileMetaData, group: int, names: Sequence[str]) -> None:
+    """Raises OSError if the bytes themselves cannot be had: then it is the way to them that fails, and no row is damaged."""
+    for number in range(footer.num_columns):
+        column = footer.row_group(group).column(number)
+        if column.path_in_schema.split(".")[0] in names:
+            begin = column.dictionary_page_offset or column.data_page_offset
+            file.seek(begin)
+            file.read(column.total_compressed_size)
+
+
+def check_seq(filesystem: FileSystem, segment: ParquetSegment) -> str | None:
+    """What is wrong with the numbers that the file itself gives its rows, if it does."""
+    with filesystem.open_input_file(segment.path) as file:
+        reader = pq.ParquetFile(file)
+        if "seq" not in reader.schema_arrow.names:
+            return None
+        at = segment.first
+        for batch in reader.iter_batches(_BATCH_ROWS, columns=["seq"]):
+            if batch.column("seq").to_pylist() != list(range(at, at + batch.num_rows)):
+                return f"its column seq does not go on from {at} on"
+            at += batch.num_rows
+    return None

@@ -1,0 +1,355 @@
+"""Reads the log: whichever rows are asked for, each one once, wherever and in whatever format they are.
+
+It follows a log that is being written, and one that others compact or clear up meanwhile: what was moved is looked for
+again before it counts as lost.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import pyarrow as pa
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+
+from trunkline.events.arrow_segment import ArrowSegment
+from trunkline.events.layout import DATA, INDEX, LogError, NodeKey, SegmentName, local_root
+from trunkline.events.parquet_segment import ParquetSegment
+from trunkline.events.projection import Projection
+from trunkline.events.segment import Damage, Segment
+
+__all__ = ["CorruptBatch", "EventLog", "Extent", "LogError", "LostRows", "Span"]
+
+#: Segments whose indexes or footers are kept. Tens of kilobytes each.
+_WARM: Final = 64
+#: How often a file may be in the listing and yet not be there.
+_TRIES: Final = 3
+
+
+class CorruptBatch(LogError):
+    """Rows [first, end) of a segment cannot be read."""
+
+    def __init__(self, path: str, first: int, end: int, reason: str) -> None:
+        super().__init__(f"{path}: rows {first} to {end - 1} are corrupt: {reason}")
+        self.path: Final = path
+        self.first: Final = first
+        self.end: Final = end
+
+
+class LostRows(LogError):
+    """Rows [first, end) of a node are not in the log, or no longer."""
+
+    def __init__(self, node: str, first: int, end: int, held: str) -> None:
+        super().__init__(f"rows {first} to {end - 1} of {node} are not in the log: {held}")
+        self.node: Final = node
+        self.first: Final = first
+        self.end: Final = end
+
+
+class Extent(NamedTuple):
+    """What there is of a node: rows [first, end)."""
+
+    first: int
+    end: int
+    #: No more will come: it was ended in order, or has started anew since.
+    ended: bool
+    #: Time of its newest row, microseconds since the epoch.
+    newest: int
+
+
+class Span(NamedTuple):
+    """Rows [first, end) of a node that are together in a file, and cheap to read together."""
+
+    node: str
+    first: int
+    end: int
+    #: Microseconds since the epoch, of the whole batch or row group.
+    min_time: int
+    max_time: int
+    #: Bytes in the file.
+    size: int
+
+
+class _Node:
+    """The segments of one node, as of the last listing."""
+
+    def __init__(self, key: NodeKey, arrows: Sequence[ArrowSegment], parquets: Sequence[ParquetSegment]) -> None:
+        self.key: Final = key
+        self.arrows: Final = sorted(arrows, key=lambda segment: segment.first)
+        self.parquets: Final = sorted(parquets, key=lambda segment: (segment.first, segment.end))
+        #: How far the segments up to each one go, for they may overlap.
+        self._reach: Final = list(accumulate((segment.end for segment in self.parquets), max))
+
+    def covering(self, seq: int) -> tuple[Segment, int] | None:
+        """The segment to read a row from, and up to where: a compacted one where there is one."""
+        behind = bisect_right(self.parquets, seq, key=lambda segment: segment.first)
+        best: ParquetSegment | None = None
+        for number in range(behind - 1, -1, -1):
+            if self._reach[number] <= seq:
+                break
+            segment = self.parquets[number]
+            if segment.end > (best.end if best else seq):
+                best = segment
+        if best is not None:
+            return best, best.end
+        number = bisect_right(self.arrows, seq, key=lambda segment: segment.first) - 1
+        if number < 0 or self.arrows[number].end <= seq:
+            return None
+        follow: list[Segment] = [*self.parquets[behind : behind + 1], *self.arrows[number + 1 : number + 2]]
+        return self.arrows[number], min([self.arrows[number].end, *(segment.first for segment in follow)])
+
+    def after(self, seq: int) -> int | None:
+        """The number of the first row behind `seq` that is there."""
+        found = [segment.first for segment in self.parquets if segment.first > seq][:1]
+        for segment in self.arrows[bisect_right(self.arrows, seq, key=lambda segment: segment.first) :]:
+            if segment.end > segment.first:
+                found.append(segment.first)
+                break
+        return min(found, default=None)
+
+    def first(self) -> int | None:
+        return 0 if self.covering(0) else self.after(0)
+
+    def newest(self) -> Segment | None:
+        """The segment with the last row."""
+        last: Segment | None = max(self.parquets, key=lambda segment: segment.end, default=None)
+        for segment in reversed(self.arrows):
+            if segment.end > segment.first:
+                return segment if last is None or segment.end > last.end else last
+        return last
+
+    def is_closed(self) -> bool:
+        return bool(self.arrows) and self.arrows[-1].index.last
+
+
+class EventLog:
+    """The log below a directory, or below a URI that pyarrow knows (`s3://…`, `gs://…`, `file://…`).
+
+    With `filesystem`, `root` is a path in that one. A directory that is not there is a log without nodes: it may come yet.
+    One object belongs to one thread at a time.
+
+    All methods raise LogError for what no reader can understand, and OSError if the files cannot be reached.
+    """
+
+    def __init__(self, root: str | Path, filesystem: FileSystem | None = None) -> None:
+        local = local_root(root) if filesystem is None else None
+        if local is not None:
+            filesystem, base = LocalFileSystem(), local.absolute().as_posix()
+        elif filesystem is None:
+            try:
+                filesystem, base = FileSystem.from_uri(str(root))
+            except (pa.ArrowException, ValueError) as error:
+                raise LogError(f"{root}: {error}") from None
+        else:
+            base = str(root)
+        #: Where the log is, within `filesystem`.
+        self.root: Final = base.rstrip("/") or base
+        self.filesystem: Final = filesystem
+        self._nodes: dict[str, _Node] | None = None
+        self._arrows: dict[str, ArrowSegment] = {}
+        self._parquets: dict[str, ParquetSegment] = {}
+        self._warm: OrderedDict[str, Segment] = OrderedDict()
+
+    def refresh(self) -> None:
+        """Looks for new nodes, segments and rows. Of an index that was read before only what is new is read."""
+        arrows: dict[str, ArrowSegment] = {}
+        parquets: dict[str, ParquetSegment] = {}
+        nodes: list[_Node] = []
+        for key, files in self._list().items():
+            mine: list[ArrowSegment] = []
+            compacted: list[ParquetSegment] = []
+            for directory, names in files.items():
+                for name in names:
+                    path = f"{directory}/{name}"
+                    if name.end is not None:
+                        known = self._parquets.get(path)
+                        parquets[path] = known or ParquetSegment(self.filesystem, path, name.first, name.end)
+                        compacted.append(parquets[path])
+                    elif name.suffix == DATA and name._replace(suffix=INDEX) in names:
+                        segment = self._arrows.get(path) or ArrowSegment(self.filesystem, directory, name.first)
+                        segment.look_again()
+                        arrows[path] = segment
+                        mine.append(segment)
+            nodes.append(_Node(key, mine, compacted))
+        self._arrows, self._parquets = arrows, parquets
+        for path in [path for path in self._warm if path not in arrows and path not in parquets]:
+            del self._warm[path]
+        self._nodes = {str(node.key): node for node in sorted(nodes, key=lambda node: node.key)}
+
+    def nodes(self) -> dict[str, Extent]:
+        """What there is of each node that has rows, by its key, as of the last `refresh`."""
+        extents: dict[str, Extent] = {}
+        latest = {node.key.name: node.key for node in self._known().values()}
+        for text, node in self._known().items():
+            first, segment = node.first(), node.newest()
+            if first is not None and segment is not None:
+                ended = node.is_closed() or latest[node.key.name] != node.key
+                newest = self._touch(segment).newest
+                extents[text] = Extent(first, segment.end, ended, _start_of(node.key) if newest is None else newest)
+        return extents
+
+    def spans(self, node: str, first: int, end: int | None = None) -> Iterator[Span]:
+        """What [first, end) is made of, in order, cut to it; without `end`, all from `first` on. Rows that are not there
+        have no span; rows that are damaged have."""
+        NodeKey.parse(node)
+        return self._spans(node, first, end)
+
+    def read(
+        self,
+        node: str,
+        first: int,
+        end: int,
+        *,
+        columns: Sequence[str] | None = None,
+        on_corrupt: Literal["fail", "skip"] = "fail",
+        on_lost: Literal["fail", "skip"] = "fail",
+        verify: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """Exactly rows [first, end) of a node in order, with the columns that are asked for, or all of `SCHEMA`.
+
+        With "skip", a row of kind `log.corrupt` or `log.lost` stands for each run of rows that cannot be read: its `seq` is
+        the first one's, its `value` how many there are, its time that of a neighbour. Without `verify`, checksums are not
+        looked at.
+
+        Raises CorruptBatch and LostRows, after all rows before have come; both are LogErrors, as is a column that cannot be
+        had.
+        """
+        key = NodeKey.parse(node)
+        if not 0 <= first <= end:
+            raise LogError(f"rows {first} to {end} cannot be asked for")
+        return self._read(key, first, end, Projection(columns), on_corrupt == "skip", on_lost == "skip", verify)
+
+    def _read(
+        self,
+        key: NodeKey,
+        first: int,
+        end: int,
+        projection: Projection,
+        skip_corrupt: bool,
+        skip_lost: bool,
+        verify: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        node = str(key)
+        at = first
+        failures = 0
+        while at < end:
+            segment, upto = self._find(node, at, end)
+            if segment is None:
+                if not skip_lost:
+                    raise LostRows(node, at, upto, self._held(node))
+                yield projection.stand_in(key, "log.lost", at, upto - at, self._time_beside(key, at, upto))
+                at = upto
+                continue
+            try:
+                for piece in segment.read(key, at, upto, projection, verify=verify):
+                    if isinstance(piece, Damage):
+                        if not skip_corrupt:
+                            raise CorruptBatch(segment.path, piece.first, piece.end, piece.reason)
+                        time = self._time_beside(key, piece.first, piece.end) if piece.time is None else piece.time
+                        yield projection.stand_in(key, "log.corrupt", piece.first, piece.end - piece.first, time)
+                    else:
+                        yield piece.batch
+                    at = piece.end
+                    failures = 0
+            except FileNotFoundError:
+                failures += 1
+                self._retry(segment, failures)
+
+    def _spans(self, node: str, first: int, end: int | None) -> Iterator[Span]:
+        at = first
+        newest = 0
+        failures = 0
+        while end is None or at < end:
+            segment, upto = self._find(node, at, end)
+            if segment is None:
+                if upto == at:
+                    return
+                at = upto
+                continue
+            try:
+                for part in segment.parts(at, upto):
+                    low, high = max(at, part.first), min(upto, part.end)
+                    min_time = newest if part.min_time is None else part.min_time
+                    newest = min_time if part.max_time is None else part.max_time
+                    size = part.size * (high - low) // (part.end - part.first)
+                    yield Span(node, low, high, min_time, newest, size)
+                    at = high
+                    failures = 0
+            except FileNotFoundError:
+                failures += 1
+                self._retry(segment, failures)
+
+    def _find(self, node: str, at: int, end: int | None) -> tuple[Segment | None, int]:
+        """The segment with row `at`, and up to where to read it. None if the rows up to there are in none."""
+        found: tuple[Segment, int] | None = None
+        after: int | None = None
+        for again in (False, True):
+            if again:
+                if end is None and after is None:
+                    break
+                self.refresh()  # what is missing may just have been moved
+            if there := self._known().get(node):
+                found = there.covering(at)
+                if found is not None:
+                    segment, upto = found
+                    return self._touch(segment), upto if end is None else min(upto, end)
+                after = there.after(at)
+        if end is None:
+            return None, at if after is None else after
+        return None, end if after is None else min(after, end)
+
+    def _retry(self, segment: Segment, failures: int) -> None:
+        if failures >= _TRIES:
+            raise LogError(f"{segment.path}: it is in the listing, and yet not there")
+        self.refresh()
+
+    def _known(self) -> dict[str, _Node]:
+        if self._nodes is None:
+            self.refresh()
+        return self._nodes or {}
+
+    def _touch(self, segment: Segment) -> Segment:
+        self._warm[segment.path] = segment
+        self._warm.move_to_end(segment.path)
+        if len(self._warm) > max(_WARM, 2 * len(self._known())):
+            self._warm.popitem(last=False)[1].forget()
+        return segment
+
+    def _held(self, node: str) -> str:
+        extent = self.nodes().get(node)
+        return "it knows no such node" if extent is None else f"it has {extent.first} to {extent.end - 1}"
+
+    def _time_beside(self, key: NodeKey, first: int, end: int) -> int:
+        """Time of what comes behind the rows, or else before them, or else when the exporter started."""
+        for span in self._spans(str(key), end, None):
+            if span.min_time:
+                return span.min_time
+            break
+        extent = self.nodes().get(str(key))
+        return extent.newest if extent is not None and extent.end <= first else _start_of(key)
+
+    def _list(self) -> dict[NodeKey, dict[str, set[SegmentName]]]:
+        """The segments of each node, by their directory."""
+        found: dict[NodeKey, dict[str, set[SegmentName]]] = {}
+        local = self.filesystem.type_name == "local"
+        # an object store answers best when it is asked for everything at once
+        for entry in self.filesystem.get_file_info(FileSelector(self.root, allow_not_found=True, recursive=not local)):
+            place, *rest = entry.path.removeprefix(self.root).lstrip("/").split("/")
+            key = NodeKey.of_directory(place)
+            if key is None:
+                continue
+            files = found.setdefault(key, {})
+            if local and entry.type == FileType.Directory:
+                below = self.filesystem.get_file_info(FileSelector(entry.path, allow_not_found=True, recursive=True))
+            else:
+                below = [entry] if rest else []
+            for file in below:
+                if file.type == FileType.File and (name := SegmentName.parse(file.base_name)):
+                    files.setdefault(file.path.removesuffix(f"/{file.base_name}"), set()).add(name)
+        return found
+
+
+def _start_of(key: NodeKey) -> int:
+    return key.incarnation * 1000
