@@ -15,7 +15,9 @@ COLUMNS: Final = (
     Column("client_id", "string", "Of its latest event."),
     Column("username", "string", "Of its latest event."),
     Column("peer", "string", "Of its latest event."),
-    Column("count", "bigint", "Events: at the beginning those within the window, at the end all since the first of them."),
+    Column(
+        "count", "bigint", "Events: at the beginning those within the window, at the end all since the first of them."
+    ),
     Column("threshold", "double", "At the beginning: `count` is above it."),
     Column("usual", "double", "At the beginning, where there is a baseline: events that a window usually has."),
     Column("began", "timestamp", "When the alert began."),

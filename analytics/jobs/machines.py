@@ -87,7 +87,9 @@ class _Kept:
 
     __slots__ = ("due", "pending", "state")
 
-    def __init__(self, state: list[Any] | None = None, due: int | None = None, pending: list[Any] | None = None) -> None:
+    def __init__(
+        self, state: list[Any] | None = None, due: int | None = None, pending: list[Any] | None = None
+    ) -> None:
         self.state = state
         self.due = due
         self.pending: list[Any] = pending or []

@@ -88,7 +88,9 @@ def run(rows: DataFrame, events: DataFrame, logic: Logic[Any], columns: Sequence
     )
 
 
-def recorded(logic: Logic[Any], columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def recorded(
+    logic: Logic[Any], columns: Sequence[Column], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """One sorted pass over recorded events. The columns are `_KEY`, the events' fields and `until`."""
     event = logic.event
     schema = pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
@@ -161,10 +163,10 @@ class Processor(StatefulProcessor):
         yield from self._advance(keeper, None, timerValues)
 
     def _load(self) -> tuple[int | None, Keeper]:
-        saved = self._state.get()
-        if saved is None:
+        if not self._state.exists():  # Spark warns of a value that is read and is not there
             return None, Keeper(self._logic)
-        return saved[0], Keeper(self._logic, saved[1])
+        timer, kept = self._state.get()
+        return timer, Keeper(self._logic, kept)
 
     def _advance(self, keeper: Keeper, timer: int | None, times: TimerValues) -> Iterator[Row]:
         for _, result in keeper.advance(times.getCurrentWatermarkInMs() * 1000):
