@@ -228,6 +228,8 @@ def plan(settings: Settings, schema: "StructType") -> Plan:
     for name in settings.columns:
         _require(types, name, "option columns", None)
     columns = settings.columns or tuple(name for name in types if topic is not None or name != "topic")
+    if not columns:
+        raise SinkError("there is no column beside topic: add one, such as payload")
     return Plan(topic, payload, columns, row, settings.escape, settings.invalid == "skip")
 
 

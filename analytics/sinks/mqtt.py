@@ -73,8 +73,11 @@ def publish(settings: Settings, plan: Plan, query: str, batches: "Iterator[pa.Re
 class MqttStreamWriter(DataSourceStreamArrowWriter):
     """Each batch is published at least once, with the same numbers if it is more than once."""
 
-    def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
-        """Raises: SinkError."""
+    def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool = False) -> None:
+        """`overwrite` is output mode `complete`: each batch is the whole result, and all of it is published.
+
+        Raises: SinkError.
+        """
         self._settings = parse(options)
         self._plan = plan(self._settings, schema)
 
