@@ -64,8 +64,8 @@ class NodeKey(NamedTuple):
         return cls(name, int(digits))
 
     @property
-    def directory(self) -> str:
-        """Name of the node's folder, also a hive partition: characters that such a one cannot hold are %-encoded.
+    def encoded(self) -> str:
+        """The text as a file can be called, and also a hive partition: what such names cannot hold is %-encoded.
 
         Raises LogError if no file system could take the name.
         """
@@ -75,7 +75,12 @@ class NodeKey(NamedTuple):
             raise LogError(f"{self.name!r} cannot name a folder: it is no text") from None
         if not encoded or len(encoded) > _LONGEST_NAME:
             raise LogError(f"{self.name!r} cannot name a folder: encoded, it has {len(encoded)} characters")
-        return f"{_NODE}{encoded}@{self.incarnation}"
+        return f"{encoded}@{self.incarnation}"
+
+    @property
+    def directory(self) -> str:
+        """Name of the node's folder. Raises LogError as `encoded` does."""
+        return f"{_NODE}{self.encoded}"
 
     @classmethod
     def of_directory(cls, name: str) -> Self | None:

@@ -1,0 +1,104 @@
+"""How far each reader of the log has come. What all of them have read may be deleted."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from trunkline.events.layout import CONSUMERS, LogError, NodeKey, local_root
+
+_SUFFIX: Final = ".json"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+
+class _Content(NamedTuple):
+    positions: dict[str, int]
+    updated: datetime
+
+
+class Positions:
+    """Positions of one consumer, in a file below a log's directory.
+
+    Raises LogError for a name that cannot be one, and for a log that is not in a directory of this machine.
+    """
+
+    def __init__(self, root: str | Path, consumer: str) -> None:
+        if not _NAME.fullmatch(consumer):
+            raise LogError(f"{consumer!r} cannot name a consumer: letters, digits, . _ -, at most 100, no dot in front")
+        self.consumer: Final = consumer
+        self.path: Final = _directory(root) / f"{consumer}{_SUFFIX}"
+
+    def read(self) -> dict[str, int]:
+        """The next row to read of each node key; empty if nothing was noted yet.
+
+        Raises LogError if the file is damaged, OSError if it cannot be read.
+        """
+        content = self._load()
+        return content.positions if content else {}
+
+    def updated(self) -> datetime | None:
+        """When they were noted. None if never. Raises as `read` does."""
+        content = self._load()
+        return content.updated if content else None
+
+    def write(self, positions: Mapping[str, int]) -> None:
+        """Notes them in place of those before, wholly or not at all. Raises LogError for what is no position, OSError if
+        it cannot be written."""
+        for key, seq in positions.items():
+            NodeKey.parse(key)
+            if seq < 0:
+                raise LogError(f"{seq} is no position in {key}")
+        content = {"positions": dict(sorted(positions.items())), "updated": datetime.now(UTC).isoformat()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        half = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            with half.open("w", encoding="utf-8") as file:
+                json.dump(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            half.replace(self.path)
+        except OSError:
+            half.unlink(missing_ok=True)
+            raise
+
+    def delete(self) -> None:
+        """Forgets the consumer: nothing is kept for it any more. No error if there is none."""
+        self.path.unlink(missing_ok=True)
+
+    def _load(self) -> _Content | None:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            content: Any = json.loads(data)
+            positions: dict[str, int] = {}
+            for key, seq in content["positions"].items():
+                if type(seq) is not int or seq < 0:
+                    raise LogError(f"{seq!r} is no position in {key}")
+                positions[str(NodeKey.parse(key))] = seq
+            updated = datetime.fromisoformat(content["updated"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = error if isinstance(error, LogError) else "it is no file of positions"
+            raise LogError(f"{self.path} is damaged: {what}; delete it to let the consumer go") from None
+        return _Content(positions, updated)
+
+
+def consumers(root: str | Path) -> list[str]:
+    """The names of all that keep a position in the log. Raises LogError if it is not in a directory, OSError."""
+    try:
+        names = os.listdir(_directory(root))
+    except FileNotFoundError:
+        return []
+    stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    return sorted(stem for stem in stems if _NAME.fullmatch(stem))
+
+
+def _directory(root: str | Path) -> Path:
+    local = local_root(root)
+    if local is None:
+        raise LogError(f"{root}: only a log in a directory of this machine keeps positions")
+    return local / CONSUMERS

@@ -1,0 +1,184 @@
+"""Keeps a node's part of the log small: deletes its oldest segments.
+
+Only from the front, so that what is left has no holes, and never the segment that is being written.
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from trunkline.events.index import Index
+from trunkline.events.layout import DATA, DEAD_LETTERS, INDEX, LogError, NodeKey, SegmentName
+from trunkline.events.positions import Positions, consumers
+
+#: Rows that are kept behind the slowest reader. A position follows some batches late, and readers go back when they fail.
+MARGIN: Final = 100_000
+#: Segments that one call deletes at most.
+_MOST: Final = 256
+
+
+class Deleted(NamedTuple):
+    segments: int
+    rows: int
+    bytes: int
+    #: Rows among them that the reader who lost most had not read.
+    unread: int
+    #: What could not be looked at or deleted, and why.
+    problems: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Segment:
+    key: NodeKey
+    first: int
+    end: int
+    #: In the order in which they are to go.
+    paths: list[Path] = field(default_factory=list)
+    size: int = 0
+    #: Seconds since the epoch.
+    written: float = 0
+
+
+def tidy(
+    root: str | Path,
+    node: str,
+    now: int,
+    *,
+    max_bytes: int | None,
+    max_age: float | None,
+    delete_read: bool = False,
+    margin: int = MARGIN,
+) -> Deleted:
+    """Deletes the oldest segments of a node: those above `max_bytes` in all, those that nobody has written to for `max_age`
+    seconds, and with `delete_read` those that all consumers have read, but for `margin` rows.
+
+    `now` is in microseconds since the epoch. One call deletes a bounded number; the next goes on.
+
+    Raises OSError if the directory cannot be read.
+    """
+    problems: list[str] = []
+    positions = _positions(root, problems)
+    incarnations = _incarnations(Path(root), node)
+    segments = [segment for key in incarnations for segment in _segments(Path(root), key, problems)]
+    live = _live(segments, incarnations)
+    total = sum(segment.size for segment in segments)
+    gone: list[_Segment] = []
+    for segment in segments:
+        too_old = max_age is not None and now / 1e6 - segment.written > max_age
+        too_big = max_bytes is not None and total > max_bytes
+        read = (
+            delete_read
+            and bool(positions)
+            and all(segment.end + margin <= at.get(str(segment.key), 0) for at in positions)
+        )
+        if segment is live or len(gone) >= _MOST or not (too_old or too_big or read):
+            break
+        if not _delete(segment, problems):
+            break
+        gone.append(segment)
+        total -= segment.size
+    left = segments[len(gone) :]
+    for key in incarnations[:-1]:
+        if not any(segment.key == key for segment in left):
+            _delete_directory(Path(root), key)
+    rows, unread = _cost(gone, left, positions)
+    return Deleted(len(gone), rows, sum(segment.size for segment in gone), unread, tuple(problems))
+
+
+def _incarnations(root: Path, node: str) -> list[NodeKey]:
+    """Oldest first."""
+    try:
+        names = os.listdir(root)
+    except FileNotFoundError:
+        return []
+    keys = (NodeKey.of_directory(name) for name in names)
+    return sorted(key for key in keys if key is not None and key.name == node)
+
+
+def _segments(root: Path, key: NodeKey, problems: list[str]) -> list[_Segment]:
+    """Oldest first; what is left of a half deleted one counts as one without rows."""
+    found: dict[tuple[int, int], _Segment] = {}
+    for folder, _, names in os.walk(root / key.directory):
+        for text in names:
+            if (name := SegmentName.parse(text)) is None:
+                continue
+            segment = found.setdefault((name.first, name.end or 0), _Segment(key, name.first, name.end or name.first))
+            path = Path(folder) / text
+            # a reader does without the index at once: it goes first
+            segment.paths.insert(0 if name.suffix == INDEX else len(segment.paths), path)
+            with contextlib.suppress(FileNotFoundError):  # compaction deletes too
+                status = path.stat()
+                segment.size += status.st_size
+                segment.written = max(segment.written, status.st_mtime)
+    segments = [found[name] for name in sorted(found)]
+    raw = [segment for segment in segments if segment.paths[-1].suffix in (DATA, INDEX)]
+    for segment, after in pairwise(raw):
+        segment.end = after.first
+    if raw:
+        raw[-1].end = _end(raw[-1], problems)
+    return segments
+
+
+def _end(segment: _Segment, problems: list[str]) -> int:
+    index = Index(segment.first)
+    try:
+        index.feed(segment.paths[0].read_bytes() if segment.paths[0].suffix == INDEX else b"")
+    except (LogError, OSError) as error:
+        problems.append(f"{segment.paths[0]}: {error}")
+    return index.end
+
+
+def _live(segments: Sequence[_Segment], incarnations: Sequence[NodeKey]) -> _Segment | None:
+    """The one that may still be written to."""
+    raw = [
+        segment for segment in segments if segment.key == incarnations[-1] and segment.paths[-1].suffix != ".parquet"
+    ]
+    return raw[-1] if raw else None
+
+
+def _positions(root: str | Path, problems: list[str]) -> list[dict[str, int]]:
+    """Of a consumer whose file cannot be read: none, so that nothing is deleted on its account."""
+    found: list[dict[str, int]] = []
+    for consumer in consumers(root):
+        try:
+            found.append(Positions(root, consumer).read())
+        except (LogError, OSError) as error:
+            problems.append(str(error))
+            found.append({})
+    return found
+
+
+def _delete(segment: _Segment, problems: list[str]) -> bool:
+    for path in segment.paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:  # on Windows, while somebody reads it
+            problems.append(f"{path}: {error}")
+            return False
+    return True
+
+
+def _delete_directory(root: Path, key: NodeKey) -> None:
+    for folder, _, _ in os.walk(root / key.directory, topdown=False):
+        with contextlib.suppress(OSError):  # somebody else keeps something there
+            os.rmdir(folder)
+    with contextlib.suppress(OSError):
+        (root / DEAD_LETTERS / f"{key.encoded}.jsonl").unlink()
+
+
+def _cost(gone: Sequence[_Segment], left: Sequence[_Segment], positions: Sequence[dict[str, int]]) -> tuple[int, int]:
+    """How many rows are there no longer, and how many of them the one who lost most had not read."""
+    rows = 0
+    unread = [0] * len(positions)
+    for key in dict.fromkeys(segment.key for segment in gone):
+        first = min(segment.first for segment in gone if segment.key == key)
+        end = max(segment.end for segment in gone if segment.key == key)
+        end = min([end, *(segment.first for segment in left if segment.key == key)])
+        rows += max(0, end - first)
+        for number, at in enumerate(positions):
+            unread[number] += max(0, end - max(first, at.get(str(key), 0)))
+    return rows, max(unread, default=0)
