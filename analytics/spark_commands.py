@@ -1,8 +1,138 @@
 """`trunkline spark`: Spark and its Java."""
 
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+from trunkline.management.command_line import FAILED, fail
+
+if TYPE_CHECKING:
+    from trunkline.analytics.spark.java import Java
+
+_java_option = click.option(
+    "--java", metavar="CHOICE", help="bundled, system, or the path of a Java. [variable: TRUNKLINE_JAVA]"
+)
+_host_option = click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Listen there: who reaches it can run code on the cluster."
+)
+_properties_option = click.option(
+    "--properties-file",
+    "properties",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Settings of Spark, a line `name value` each.",
+)
 
 
 @click.group()
 def spark() -> None:
     """Spark and its Java."""
+
+
+@spark.command()
+@_java_option
+@click.option("--try", "trial", is_flag=True, help="Start a session too, and run a query in it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object, for programs.")
+def doctor(java: str | None, trial: bool, as_json: bool) -> None:
+    """Say what Spark would find here, what is wrong with it, and how to mend that.
+
+    Ends with 1 if anything is wrong.
+    """
+    from trunkline.analytics.spark.doctor import State, attempt, examine
+
+    findings = examine(java)
+    wrong = sum(finding.state is State.WRONG for finding in findings)
+    if trial and not wrong:
+        findings.append(attempt(java))
+        wrong = sum(finding.state is State.WRONG for finding in findings)
+    if as_json:
+        click.echo(json.dumps({"good": not wrong, "findings": [asdict(finding) for finding in findings]}, indent=2))
+    else:
+        for finding in findings:
+            mark = "WRONG" if finding.state is State.WRONG else finding.state.value
+            click.echo(f"{mark:<6}{finding.topic}: {finding.found}")
+            if finding.mend is not None:
+                click.echo(f"{'':<6}-> {finding.mend}")
+        click.echo("Spark can be used." if not wrong else f"Wrong: {wrong}. Spark cannot be used like this.")
+    sys.exit(FAILED if wrong else 0)
+
+
+@spark.command()
+@_host_option
+@click.option("--port", default=7077, show_default=True, help="For workers and sessions.")
+@click.option("--webui-port", "web_port", default=8080, show_default=True, help="For browsers.")
+@_properties_option
+@_java_option
+def master(host: str, port: int, web_port: int, properties: Path | None, java: str | None) -> None:
+    """Run the master of a Spark cluster, at spark://HOST:PORT."""
+    from trunkline.analytics.spark import programs
+
+    found, package = _found(java)
+    programs.master(found, package, host=host, port=port, web_port=web_port, properties=properties).become()
+
+
+@spark.command()
+@click.argument("master_url", metavar="MASTER")
+@_host_option
+@click.option("--webui-port", "web_port", default=8081, show_default=True, help="For browsers.")
+@click.option("--cores", type=int, help="Processors that sessions may use. Without it all.")
+@click.option("--memory", metavar="SIZE", help="Memory for sessions, as 2g. Without it all but a gigabyte.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), help="For files and logs. Without it PySpark's own."
+)
+@_properties_option
+@_java_option
+def worker(
+    master_url: str,
+    host: str,
+    web_port: int,
+    cores: int | None,
+    memory: str | None,
+    folder: Path | None,
+    properties: Path | None,
+    java: str | None,
+) -> None:
+    """Run a worker for the master of a Spark cluster (MASTER, as spark://HOST:PORT)."""
+    from trunkline.analytics.spark import programs
+
+    found, package = _found(java)
+    programs.worker(
+        found,
+        package,
+        master_url,
+        host=host,
+        web_port=web_port,
+        cores=cores,
+        memory=memory,
+        folder=folder,
+        properties=properties,
+    ).become()
+
+
+@spark.command()
+@_host_option
+@click.option("--port", default=15002, show_default=True, help="For sessions.")
+@click.option("--master", "master_url", default="local[*]", show_default=True, help="Where the work is done.")
+@_properties_option
+@_java_option
+def connect(host: str, port: int, master_url: str, properties: Path | None, java: str | None) -> None:
+    """Run a Spark Connect server, at sc://HOST:PORT."""
+    from trunkline.analytics.spark import programs
+
+    found, package = _found(java)
+    programs.connect(found, package, host=host, port=port, master_url=master_url, properties=properties).become()
+
+
+def _found(java: str | None) -> "tuple[Java, Path]":
+    """The Java and the PySpark that a program runs with."""
+    from trunkline.analytics.spark.gateway import GatewayError, spark_package
+    from trunkline.analytics.spark.java import JavaError, find
+
+    try:
+        return find(java), spark_package()
+    except (GatewayError, JavaError) as error:
+        fail([error], FAILED)

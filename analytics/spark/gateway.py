@@ -9,6 +9,7 @@ compiled, which costs each of them half a second and more; without it they find 
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import shlex
@@ -64,6 +65,21 @@ class GatewayError(RuntimeError):
     """The Java process did not start; the text ends with what it said last."""
 
 
+def spark_package() -> Path:
+    """The folder of the installed PySpark.
+
+    Raises:
+        GatewayError: there is none, or only the client of Spark Connect, which brings no Spark.
+    """
+    package = importlib.util.find_spec("pyspark")
+    if package is None or not package.submodule_search_locations:
+        raise GatewayError("PySpark is not installed: pip install 'trunkline[spark]'")
+    folder = Path(package.submodule_search_locations[0])
+    if not (folder / "jars").is_dir():
+        raise GatewayError(f"the PySpark in {folder} is the client of Spark Connect alone: pip install pyspark")
+    return folder
+
+
 def flags(java: Java, jars: Path, *first: str) -> list[str]:
     """What any program of Spark needs between `java` and the name of its class; `first` leads the class path."""
     conf = [folder for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
@@ -71,6 +87,8 @@ def flags(java: Java, jars: Path, *first: str) -> list[str]:
     logging = sorted(map(str, jars.glob("slf4j-api-*.jar")))
     return [
         *FLAGS,
+        # Java itself does not look at TMPDIR
+        f"-Djava.io.tmpdir={tempfile.gettempdir()}",
         *([f"--add-modules={VECTOR_MODULE}"] if VECTOR_MODULE in java.modules else ()),
         "-cp",
         os.pathsep.join([*first, *conf, *logging, str(jars / "*")]),
@@ -84,8 +102,8 @@ def command(java: Java, jars: Path, properties: Path, settings: Mapping[str, str
         str(java.executable),
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *(FAST_START if fast_start else ()),
-        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
         *flags(java, jars, *([extra] if extra else [])),
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
         "org.apache.spark.deploy.SparkSubmit",
         "--properties-file",
         str(properties),

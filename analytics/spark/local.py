@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from trunkline.analytics.spark.gateway import JavaProcess
+from trunkline.analytics.spark.gateway import JavaProcess, spark_package
 from trunkline.analytics.spark.java import Java
 from trunkline.analytics.spark.shim import java_home
 
@@ -33,7 +33,6 @@ def direct(settings: Mapping[str, str], java: Java, *, fast_start: bool, within:
     Raises:
         GatewayError: Java did not start.
     """
-    import pyspark
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -41,7 +40,7 @@ def direct(settings: Mapping[str, str], java: Java, *, fast_start: bool, within:
     process: JavaProcess | None = None
     with environment(**{PYTHON_VARIABLE: os.environ.get(PYTHON_VARIABLE, sys.executable)}):
         if SparkContext._gateway is None:  # pyright: ignore[reportPrivateUsage]
-            process = JavaProcess(java, Path(pyspark.__file__).parent / "jars", settings, fast_start=fast_start)
+            process = JavaProcess(java, spark_package() / "jars", settings, fast_start=fast_start)
             port, secret = process.connect(within)
             with environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
                 gateway = launch_gateway()  # type: ignore[no-untyped-call]

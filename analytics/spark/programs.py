@@ -26,7 +26,7 @@ _PACKAGE: Final = "org.apache.spark"
 class Program:
     """What is run: a command line and an environment."""
 
-    arguments: Sequence[str]
+    arguments: list[str]
     environment: Mapping[str, str]
 
     def become(self) -> Never:
