@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs import job as jobs
 from trunkline.analytics.jobs.job import Names, Options, Seconds, job
-from trunkline.analytics.jobs.windows import CLOCK, heard, window
+from trunkline.analytics.jobs.windows import CLOCK, heard, window, window_bounds
 
-#: Loads that are counted, by the kind of event that counts for them.
+#: What is counted, by the kind of event that counts for it.
 COUNTED: Final = {
     "messages_in": "message.publish",
     "messages_out": "message.delivered",
@@ -21,6 +21,127 @@ COUNTED: Final = {
 }
 #: Payload bytes, by the kind of event that has them.
 BYTES: Final = {"bytes_in": "message.publish", "bytes_out": "message.delivered"}
-#: Loads that a node reads off itself: the last reading in the window counts.
+#: What a node reads off itself: the last reading in the window counts.
 READ: Final = {"connections": "connections.count", "sessions": "sessions.count"}
 LOADS: Final = (*COUNTED, *BYTES, *READ)
+
+
+class BalanceOptions(Options):
+    window: Seconds = Field(default=60.0, gt=0, description="Seconds over which is counted.")
+    loads: Names = Field(default=LOADS, min_length=1, description=f"What to look at: {', '.join(LOADS)}.")
+    nodes: Names = Field(
+        default=(), description="Nodes that there should be: one without any event in a window counts with 0 there."
+    )
+
+    @field_validator("loads")
+    @classmethod
+    def _known(cls, loads: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [load for load in loads if load not in LOADS]:
+            raise ValueError(f"there is no load {unknown[0]!r}, only {', '.join(LOADS)}")
+        return loads
+
+
+COLUMNS: Final = (
+    jobs.Column("window_start", "timestamp", "Begin of the window."),
+    jobs.Column("window_end", "timestamp", "Its end, which belongs to the next one."),
+    jobs.Column("load", "string", "What is measured."),
+    jobs.Column("node", "string", "The node."),
+    jobs.Column("value", "double", "How much of it the node has: events, bytes, or the last reading."),
+    jobs.Column("share", "double", "The node's part of what all have, 0 to 1; null when nobody has any."),
+    jobs.Column("nodes", "int", "Nodes that are compared."),
+    jobs.Column("mean", "double", "Mean of the nodes."),
+    jobs.Column("skew", "double", "The largest value over the mean: 1 is even; null when nobody has any."),
+    jobs.Column("variation", "double", "Standard deviation over the mean: 0 is even; null when nobody has any."),
+)
+
+
+def _amount(load: str) -> Column:
+    """How much of a load a node has, over its events."""
+    kind = F.col("kind")
+    if load in READ:
+        reading = F.when((kind == "node.stats") & (F.col("name") == READ[load]), F.col("value"))
+        return F.max_by(reading, F.when(reading.isNotNull(), F.struct("time", "incarnation", "seq")))
+    if load in BYTES:
+        amount = F.when(kind == BYTES[load], F.col("weight") * F.col("size"))
+    else:
+        amount = F.when(kind == COUNTED[load], F.col("weight"))
+    return F.coalesce(F.sum(amount).cast("double"), F.lit(0.0))
+
+
+def _kinds(loads: tuple[str, ...]) -> tuple[str, ...]:
+    """The clock's too, for they show that an idle node is there."""
+    known = {**COUNTED, **BYTES, **dict.fromkeys(READ, "node.stats")}
+    return tuple(dict.fromkeys((*(known[load] for load in loads), *CLOCK)))
+
+
+@job(
+    "balance",
+    options=BalanceOptions,
+    kinds=_kinds(LOADS),
+    columns=COLUMNS,
+    key=("window_start", "window_end", "load", "node"),
+)
+def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
+    """What each node of a cluster has to do in each window, and how far the nodes are from doing the same.
+
+    A node is there when it wrote any event that counts, or `node.tick`; what it did not do then counts as 0. Readings count
+    where there is one: a node without is left out of that load. Sampled events count by their weight.
+    """
+    seen = heard(events, _kinds(options.loads), options.lateness)
+    by_node = seen.groupBy(window(options.window), "node").agg(*(_amount(load).alias(load) for load in options.loads))
+    amounts = F.array(*(F.struct(F.lit(load).alias("load"), F.col(load).alias("value")) for load in options.loads))
+    by_load = by_node.select("window", "node", F.inline(amounts)).where("value is not null")
+    # a second grouping, since streams cannot look from a row to the others of its window
+    compared = by_load.groupBy("window", "load").agg(
+        F.collect_list(F.struct("node", "value")).alias("here"),
+        F.count("value").alias("count"),
+        F.avg("value").alias("average"),
+        F.var_pop("value").alias("variance"),
+        F.max("value").alias("largest"),
+    )
+    return (
+        _with_missing(compared, options.nodes)
+        .select(
+            *window_bounds(),
+            "load",
+            F.inline("here"),
+            *(F.col(name) for name in ("nodes", "mean", "largest", "deviation")),
+        )
+        .select(
+            "window_start",
+            "window_end",
+            "load",
+            "node",
+            "value",
+            _over(F.col("value"), F.col("mean") * F.col("nodes")).alias("share"),
+            "nodes",
+            "mean",
+            _over(F.col("largest"), F.col("mean")).alias("skew"),
+            _over(F.col("deviation"), F.col("mean")).alias("variation"),
+        )
+    )
+
+
+def _with_missing(compared: DataFrame, expected: tuple[str, ...]) -> DataFrame:
+    """With the nodes that should be there and are not, as zeros; a reading that nobody made is not 0."""
+    names = F.transform("here", lambda one: one["node"])
+    nobody = F.array().cast("array<string>")
+    counted = ~F.col("load").isin(*READ)
+    missing = (
+        F.when(counted, F.array_except(F.array(*map(F.lit, expected)), names)).otherwise(nobody) if expected else nobody
+    )
+    zeros = F.transform("missing", lambda name: F.struct(name.alias("node"), F.lit(0.0).alias("value")))
+    count, zero_count, nodes = F.col("count"), F.size("missing"), F.col("nodes")
+    # what zeros add to the squares of differences from the mean
+    added = F.col("average") * F.col("average") * count * zero_count / nodes
+    return (
+        compared.withColumn("missing", missing)
+        .withColumn("nodes", (count + zero_count).cast("int"))
+        .withColumn("here", F.concat("here", zeros))
+        .withColumn("mean", F.col("average") * count / nodes)
+        .withColumn("deviation", F.sqrt((F.col("variance") * count + added) / nodes))
+    )
+
+
+def _over(part: Column, whole: Column) -> Column:
+    return F.when(whole != 0, part / whole)

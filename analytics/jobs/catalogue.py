@@ -35,6 +35,7 @@ CATALOGUE: Final = {
     "silent": Entry("silent", "Silent devices", "Clients that publish no more, measured by their own habit."),
     "audit": Entry("audit", "Pipeline audit", "Is the record whole: gaps, dropped and corrupt events, delays."),
     "balance": Entry("balance", "Cluster balance", "How evenly the nodes carry the load."),
+    "moves": Entry("moves", "Moves between nodes", "Clients that go from one node to another, and takeovers."),
 }
 
 

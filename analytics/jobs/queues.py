@@ -142,6 +142,8 @@ def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     slope = F.when(F.col("samples") >= options.min_samples, F.col("line"))
     room = F.col("limit") - F.col("last")
     full_in = F.when(room <= 0, F.lit(0.0)).when(F.col("slope") > 0, room / F.col("slope"))
-    results = grouped.select(*window_bounds(), "node", "client_id", "metric", "samples", "last", "max", slope.alias("slope"))
+    results = grouped.select(
+        *window_bounds(), "node", "client_id", "metric", "samples", "last", "max", slope.alias("slope")
+    )
     results = results.withColumn("limit", _limit(options)).withColumn("full_in", full_in)
     return results if options.full_within is None else results.where(F.col("full_in") <= options.full_within)

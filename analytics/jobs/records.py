@@ -50,10 +50,11 @@ def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[Run]:
     if not count:
         return []
     incarnation, seq, at = (rows.column(name).to_numpy(zero_copy_only=False) for name in ("incarnation", "seq", "at"))
-    codes = pc.rank(rows.column("node"), tiebreaker="min").to_numpy()
+    node = rows.column("node")
     own = pc.is_in(rows.column("kind"), pa.array(OWN)).to_numpy(zero_copy_only=False)
     other = np.ones(count, dtype=bool)
-    other[1:] = (codes[1:] != codes[:-1]) | (incarnation[1:] != incarnation[:-1])
+    other[1:] = pc.not_equal(node.slice(1), node.slice(0, count - 1)).to_numpy(zero_copy_only=False)
+    other[1:] |= incarnation[1:] != incarnation[:-1]
     newest = at.copy()
     for first, end in pairwise([*np.flatnonzero(other), count]):
         np.maximum.accumulate(at[first:end], out=newest[first:end])

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs import job as jobs
 from trunkline.analytics.jobs.job import Seconds, job
-from trunkline.analytics.jobs.machines import Machine, Result, Subject
+from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.windows import CLOCK, heard, microseconds
+from trunkline.analytics.jobs.windows import CLOCK, heard
 
 KINDS: Final = (
     "client.connected",
@@ -34,13 +34,20 @@ class SlowConsumersOptions(StatefulOptions):
         default=1.0, gt=0, description="Seconds: a client whose 99th percentile takes longer is slow."
     )
     max_inflight: int = Field(
-        default=100, ge=1, le=65_535, description="Messages: `session.max_inflight` of the brokers, where a window is full."
+        default=100,
+        ge=1,
+        le=65_535,
+        description="Messages: `session.max_inflight` of the brokers, where a window is full.",
     )
     unanswered_after: Seconds = Field(
-        default=300.0, gt=0, description="Seconds after which a delivery counts as unanswered and is waited for no more."
+        default=300.0,
+        gt=0,
+        description="Seconds after which a delivery counts as unanswered and is waited for no more.",
     )
     max_open: int = Field(
-        default=10_000, ge=1, description="Deliveries of one client that are waited for at once; then the oldest is given up."
+        default=10_000,
+        ge=1,
+        description="Deliveries of one client that are waited for at once; then the oldest is given up.",
     )
     only_slow: bool = Field(default=False, description="Leave out the clients that are not slow.")
 
@@ -254,7 +261,9 @@ COLUMNS: Final = (
     jobs.Column("window_start", "timestamp", "Begin of the window."),
     jobs.Column("window_end", "timestamp", "Its end, which belongs to the next one."),
     jobs.Column("client_id", "string", "The subscriber."),
-    jobs.Column("delivered", "bigint", "Messages of QoS 1 and 2 that were written to its connection, repeats included."),
+    jobs.Column(
+        "delivered", "bigint", "Messages of QoS 1 and 2 that were written to its connection, repeats included."
+    ),
     jobs.Column("repeated", "bigint", "Those of them that were sent again, with DUP."),
     jobs.Column("repeat_rate", "double", "`repeated` as a share of `delivered`; null when nothing was delivered."),
     jobs.Column("acked", "bigint", "Messages that it acknowledged: PUBACK, or PUBREC for QoS 2."),
@@ -290,9 +299,7 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
     """
     seen = heard(events, KINDS, options.lateness).where("kind != 'message.delivered' or qos > 0")
     rows = in_buckets(seen.withColumn("message", F.hex("guid")), options.buckets, subject("client", "client_id"))
-    rules = Rules(
-        microseconds(options.window), microseconds(options.unanswered_after), options.max_open, options.max_inflight
-    )
+    rules = Rules(microseconds(options.window)(options.unanswered_after), options.max_open, options.max_inflight)
     slow = (
         (F.coalesce("ack_p99_us", F.lit(0)) > options.slow_after * 1e6)
         | (F.col("unanswered") + F.col("dropped_slow") + F.col("dropped_full") > 0)

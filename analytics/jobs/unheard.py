@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs import job as jobs
 from trunkline.analytics.jobs.job import Seconds, job
-from trunkline.analytics.jobs.machines import Machine, Result, Subject
+from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.windows import CLOCK, heard, microseconds, window, window_bounds
+from trunkline.analytics.jobs.windows import CLOCK, heard, window, window_bounds
 from trunkline.mqtt.topics import matches, parse_shared
 
 MADE: Final = "session.subscribed"
@@ -29,7 +29,9 @@ REMEMBERED_TOPICS: Final = 1000
 class UnheardOptions(StatefulOptions):
     subject: Literal["all", "subscriptions", "topics"] = Field(default="all", description="What to look for.")
     after: Seconds = Field(
-        default=24 * 3600.0, gt=0, description="Seconds without a delivery that matches, after which a subscription is dead."
+        default=24 * 3600.0,
+        gt=0,
+        description="Seconds without a delivery that matches, after which a subscription is dead.",
     )
     window: Seconds = Field(default=3600.0, gt=0, description="Seconds over which unheard messages are counted.")
     at_least: int = Field(default=1, ge=1, description="Messages: topics with fewer of them in a window are left out.")
@@ -202,9 +204,9 @@ def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
     messages = heard(events, (ROUTED, DROPPED), options.lateness).where(nobody)
     counted = messages.groupBy(window(options.window), "topic").agg(
         # both kinds tell of the same message, and perhaps only one of them was recorded
-        F.greatest(*(F.sum(F.when(F.col("kind") == kind, F.col("weight")).otherwise(0)) for kind in (ROUTED, DROPPED))).alias(
-            "count"
-        ),
+        F.greatest(
+            *(F.sum(F.when(F.col("kind") == kind, F.col("weight")).otherwise(0)) for kind in (ROUTED, DROPPED))
+        ).alias("count"),
         F.max("time").alias("last"),
     )
     begin, end = window_bounds()
