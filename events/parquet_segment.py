@@ -77,6 +77,19 @@ class ParquetSegment:
                     times = _times(footer, group)
                     yield Damage(behind, min(high, end), wrong, times and times[0])
 
+    def wrong_numbers(self) -> str | None:
+        """What is wrong with the numbers that the file itself gives its rows, if it does."""
+        with self._filesystem.open_input_file(self.path) as file:
+            reader = pq.ParquetFile(file)
+            if "seq" not in reader.schema_arrow.names:
+                return None
+            at = self.first
+            for batch in reader.iter_batches(_BATCH_ROWS, columns=["seq"]):
+                if batch.column("seq").to_pylist() != list(range(at, at + batch.num_rows)):
+                    return f"its column seq does not count on from {at}"
+                at += batch.num_rows
+        return None
+
     def _read_footer(self, file: pa.NativeFile) -> pq.FileMetaData | str:
         """Or what is wrong with it."""
         if self._footer is None:
@@ -131,17 +144,3 @@ def _read_raw(file: pa.NativeFile, footer: pq.FileMetaData, group: int, names: S
             begin = column.dictionary_page_offset or column.data_page_offset
             file.seek(begin)
             file.read(column.total_compressed_size)
-
-
-def check_seq(filesystem: FileSystem, segment: ParquetSegment) -> str | None:
-    """What is wrong with the numbers that the file itself gives its rows, if it does."""
-    with filesystem.open_input_file(segment.path) as file:
-        reader = pq.ParquetFile(file)
-        if "seq" not in reader.schema_arrow.names:
-            return None
-        at = segment.first
-        for batch in reader.iter_batches(_BATCH_ROWS, columns=["seq"]):
-            if batch.column("seq").to_pylist() != list(range(at, at + batch.num_rows)):
-                return f"its column seq does not go on from {at} on"
-            at += batch.num_rows
-    return None

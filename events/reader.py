@@ -221,6 +221,12 @@ class EventLog:
             raise LogError(f"rows {first} to {end} cannot be asked for")
         return self._read(key, first, end, Projection(columns), on_corrupt == "skip", on_lost == "skip", verify)
 
+    def segments(self) -> Iterator[tuple[NodeKey, list[Segment]]]:
+        """All files of each node as of the last `refresh`, by their first rows; those whose rows are in others too."""
+        for node in list(self._known().values()):
+            segments: list[Segment] = [*node.arrows, *node.parquets]
+            yield node.key, sorted(segments, key=lambda segment: segment.first)
+
     def _read(
         self,
         key: NodeKey,

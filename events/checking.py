@@ -1,0 +1,136 @@
+"""Goes through a whole log and says what is wrong with it, file by file."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trunkline.events.layout import LogError, NodeKey
+from trunkline.events.parquet_segment import ParquetSegment
+from trunkline.events.projection import Projection
+from trunkline.events.reader import EventLog
+from trunkline.events.segment import Damage, Part, Rows, Segment
+
+
+class Trouble(StrEnum):
+    #: Rows are there and cannot be read.
+    CORRUPT = "corrupt"
+    #: Rows are missing before this file.
+    GAP = "gap"
+    #: Rows are older or newer than their index record says, so that who looks for a time may miss them.
+    TIMES = "times"
+    #: Another file of the same kind has some of the rows too; each row is read once all the same.
+    OVERLAP = "overlap"
+    #: The file cannot be read as it is: a column has an impossible type, or a later version wrote it.
+    UNREADABLE = "unreadable"
+
+
+class Finding(NamedTuple):
+    trouble: Trouble
+    path: str
+    node: str
+    #: Which rows: [first, end).
+    first: int
+    end: int
+    #: For people.
+    text: str
+
+
+class Checked(NamedTuple):
+    """One file that was gone through."""
+
+    path: str
+    node: str
+    first: int
+    end: int
+    #: Batches or row groups, and their bytes.
+    parts: int
+    size: int
+    findings: tuple[Finding, ...]
+
+
+def check(log: EventLog) -> Iterator[Checked]:
+    """Reads all of the log, a file at a time: its checksums, its numbers of rows, its times. Files that vanish meanwhile,
+    because others compact or clear up, are passed over.
+
+    Raises OSError if the files cannot be reached.
+    """
+    log.refresh()
+    for key, segments in log.segments():
+        ends: dict[type[Segment], int] = {}
+        for segment in segments:
+            try:
+                found = _check(key, segment)
+            except FileNotFoundError:
+                continue
+            before = ends.get(type(segment))
+            if found.first == found.end:
+                continue
+            found = found._replace(
+                findings=(*_continuity(found, before, max(ends.values(), default=None)), *found.findings)
+            )
+            ends[type(segment)] = max(before or 0, found.end)
+            yield found
+            segment.forget()
+
+
+def _check(key: NodeKey, segment: Segment) -> Checked:
+    node = str(key)
+    findings: list[Finding] = []
+    first = end = segment.first
+    parts = size = 0
+    projection = Projection(None)
+    try:
+        end = segment.end
+        for part in segment.parts(first, end):
+            parts += 1
+            size += part.size
+            oldest: list[int] = []
+            newest: list[int] = []
+            whole = True
+            for piece in segment.read(key, part.first, part.end, projection, verify=True):
+                if isinstance(piece, Damage):
+                    findings.append(Finding(Trouble.CORRUPT, segment.path, node, piece.first, piece.end, piece.reason))
+                    whole = False
+                    continue
+                if (wrong := _invalid(piece)) is not None:
+                    findings.append(Finding(Trouble.CORRUPT, segment.path, node, piece.first, piece.end, wrong))
+                times = piece.batch.column("time").cast(pa.int64())
+                if times.null_count < len(times):
+                    oldest.append(pc.min(times).as_py())
+                    newest.append(pc.max(times).as_py())
+            if whole and oldest and not _within(min(oldest), max(newest), part):
+                text = (
+                    f"its rows are of {min(oldest)} to {max(newest)} µs, and it says {part.min_time} to {part.max_time}"
+                )
+                findings.append(Finding(Trouble.TIMES, segment.path, node, part.first, part.end, text))
+        if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
+            findings.append(Finding(Trouble.CORRUPT, segment.path, node, first, end, wrong))
+    except LogError as error:
+        findings.append(Finding(Trouble.UNREADABLE, segment.path, node, first, end, str(error)))
+    return Checked(segment.path, node, first, end, parts, size, tuple(findings))
+
+
+def _within(oldest: int, newest: int, part: Part) -> bool:
+    return (part.min_time is None or part.min_time <= oldest) and (part.max_time is None or newest <= part.max_time)
+
+
+def _invalid(rows: Rows) -> str | None:
+    try:
+        rows.batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return f"its contents are no rows: {error}"
+    return None
+
+
+def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterator[Finding]:
+    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere: what
+    was before has been deleted."""
+    if same is not None and found.first < same:
+        text = f"rows {found.first} to {same - 1} are in the file before too"
+        yield Finding(Trouble.OVERLAP, found.path, found.node, found.first, same, text)
+    if reached is not None and found.first > reached:
+        text = f"rows {reached} to {found.first - 1} are in no file"
+        yield Finding(Trouble.GAP, found.path, found.node, reached, found.first, text)
