@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -30,22 +31,29 @@ _TYPES: Final = {column.name: column.type for column in COLUMNS}
 _SPARK_TYPES: Final = {column.name: column.spark for column in COLUMNS}
 #: Columns whose values compare in Arrow as they do in Spark.
 _COMPARABLE: Final = frozenset({"string", "int", "bigint", "timestamp"})
+#: From a column and what it is compared with to which rows are wanted.
 _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], Any]]] = {
-    EqualTo: lambda column, value: column == value,
-    GreaterThan: lambda column, value: column > value,
-    GreaterThanOrEqual: lambda column, value: column >= value,
-    LessThan: lambda column, value: column < value,
-    LessThanOrEqual: lambda column, value: column <= value,
-    In: lambda column, values: column.isin(values),
-    StringStartsWith: pc.starts_with,
+    EqualTo: pc.equal,
+    GreaterThan: pc.greater,
+    GreaterThanOrEqual: pc.greater_equal,
+    LessThan: pc.less,
+    LessThanOrEqual: pc.less_equal,
+    In: pc.is_in,
+    StringStartsWith: lambda column, start: pc.starts_with(column, start.as_py()),
 }
+
+
+def _holds(kind: type[Filter], values: list[Any], column: Any) -> Any:
+    compared = pa.array(values, column.type)
+    return _COMPARISONS[kind](column, compared if kind is In else compared[0])
 
 
 class Pushed:
     """The conditions that were taken over. All of them must hold."""
 
     def __init__(self) -> None:
-        self.conditions: list[tuple[str, pc.Expression]] = []
+        #: A column, and from its values to which of them are wanted.
+        self.conditions: list[tuple[str, Callable[[Any], Any]]] = []
         self._names: set[str] | None = None
         self._window = Window()
 
@@ -56,30 +64,21 @@ class Pushed:
         # a column that the user asked for in another type is compared by Spark, after the conversion
         if column not in schema.names or schema[column].dataType.simpleString() != _SPARK_TYPES.get(column):
             return False
-        field: Any = pc.field(column)
-        if isinstance(condition, IsNotNull):
-            self.conditions.append((column, field.is_valid()))
+        kind = type(condition)
+        if kind is IsNotNull:
+            self.conditions.append((column, pc.is_valid))
             return True
-        compare = _COMPARISONS.get(type(condition))
-        if compare is None or _SPARK_TYPES[column] not in _COMPARABLE:
+        if kind not in _COMPARISONS or _SPARK_TYPES[column] not in _COMPARABLE:
             return False
         value: Any = vars(condition)["value"]
-        several = isinstance(condition, In)
-        try:
-            values = pa.array(list(value) if several else [value], _TYPES[column])
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        values = list(value) if kind is In else [value]
+        if not _comparable(values, column) or (kind is StringStartsWith and _TYPES[column] != pa.string()):
             return False
-        if values.null_count or (isinstance(condition, StringStartsWith) and _TYPES[column] != pa.string()):
-            return False
-        if isinstance(condition, StringStartsWith):
-            self.conditions.append((column, compare(field, value)))
-        else:
-            self.conditions.append((column, compare(field, values if several else values[0])))
-        self._remember(condition, column, list(value) if several else [value])
+        self.conditions.append((column, partial(_holds, kind, values)))
+        self._remember(kind, column, values)
         return True
 
-    def _remember(self, condition: Filter, column: str, values: list[Any]) -> None:
-        kind = type(condition)
+    def _remember(self, kind: type[Filter], column: str, values: list[Any]) -> None:
         if column == "node" and kind in (EqualTo, In):
             names = {str(value) for value in values}
             self._names = names if self._names is None else self._names & names
@@ -95,6 +94,16 @@ class Pushed:
 
     def narrowed(self, window: Window) -> Window:
         return _both(window, self._window)
+
+
+def _comparable(values: list[Any], column: str) -> bool:
+    """Whether there are values at all, none of them null, and the column could have them."""
+    if any(isinstance(value, datetime.datetime) and value.tzinfo is None for value in values):
+        return False
+    try:
+        return bool(values) and pa.array(values, _TYPES[column]).null_count == 0
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        return False
 
 
 def _both(one: Window, other: Window) -> Window:

@@ -1,8 +1,11 @@
 """Rows as Spark wants them: filtered, with its columns, in its types. What runs in the tasks."""
 
 import difflib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +20,10 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.source.planning import Range
     from trunkline.analytics.source.settings import Settings
+    from trunkline.events.reader import EventLog
 
 #: Rows of batches that are put together before they go to Spark: each batch costs it something.
-_TOGETHER = 8192
+_TOGETHER: Final = 8192
 
 
 def arrow_schema(schema: "StructType") -> pa.Schema:
@@ -44,30 +48,46 @@ def arrow_schema(schema: "StructType") -> pa.Schema:
     return wanted
 
 
+#: From a column to which of its rows are wanted. Functions, for Arrow's expressions cost a small batch far more.
+Condition = Callable[[Any], Any]
+
+#: Logs that this process has open: it does one task after another, and finds out by itself when files have changed.
+_LOGS: "OrderedDict[tuple[str, str], EventLog]" = OrderedDict()
+_MOST_LOGS: Final = 4
+
+
+def _opened(settings: "Settings") -> "EventLog":
+    key = (settings.path, json.dumps(settings.storage, sort_keys=True))
+    if key not in _LOGS:
+        _LOGS[key] = open_log(settings)
+        if len(_LOGS) > _MOST_LOGS:
+            _LOGS.popitem(last=False)
+    return _LOGS[key]
+
+
 class RowReader:
     """Reads ranges of rows. Goes to the tasks, so it opens nothing before it is asked for rows."""
 
     def __init__(self, settings: "Settings", schema: "StructType") -> None:
         self._settings = settings
         self._schema = arrow_schema(schema)
-        self._conditions: list[pc.Expression] = []
+        self._conditions: list[tuple[str, Condition]] = []
         self._columns = set(self._schema.names)
         if settings.kinds:
-            self.require("kind", _kinds(settings.kinds))
-        time = pc.field("time")
+            self.require("kind", partial(_is_one_of, settings.kinds))
         if settings.since is not None:
-            self.require("time", time >= _moment(settings.since))
+            self.require("time", partial(_is_from, settings.since))
         if settings.until is not None:
-            self.require("time", time < _moment(settings.until))
+            self.require("time", partial(_is_before, settings.until))
 
-    def require(self, column: str, condition: "pc.Expression") -> None:
-        """Rows for which the condition is not true are left out."""
+    def require(self, column: str, condition: Condition) -> None:
+        """Rows for which the condition of the column's values is not true are left out."""
         self._columns.add(column)
-        self._conditions.append(condition)
+        self._conditions.append((column, condition))
 
     def read(self, part: "Range") -> Iterator[pa.RecordBatch]:
         """Raises: LogError, for rows that are damaged or lost, unless the settings say that they are skipped."""
-        log = open_log(self._settings)
+        log = _opened(self._settings)
         names = [name for name in SCHEMA.names if name in self._columns]
         together: list[pa.RecordBatch] = []
         waiting = 0
@@ -79,9 +99,10 @@ class RowReader:
                 columns=names,
                 on_corrupt=self._settings.on_corrupt,
                 on_lost=self._settings.on_loss,
+                verify=self._settings.verify,
             ):
-                for condition in self._conditions:
-                    batch = batch.filter(condition)
+                for column, condition in self._conditions:
+                    batch = batch.filter(condition(batch.column(column)))
                 if batch.num_rows:
                     together.append(self._shaped(batch))
                     waiting += batch.num_rows
@@ -108,14 +129,17 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
-def _kinds(kinds: Sequence[str]) -> "pc.Expression":
-    kind = pc.field("kind")
-    condition = kind.isin([name for name in kinds if not name.endswith("*")])
+def _is_one_of(kinds: Sequence[str], column: Any) -> Any:
+    mask = pc.is_in(column, pa.array([name for name in kinds if not name.endswith("*")], pa.string()))
     for name in kinds:
         if name.endswith("*"):
-            condition = condition | pc.starts_with(kind, name.removesuffix("*"))
-    return condition
+            mask = pc.or_(mask, pc.starts_with(column, name.removesuffix("*")))
+    return mask
 
 
-def _moment(microseconds: int) -> Any:
-    return pa.scalar(microseconds, SCHEMA.field("time").type)
+def _is_from(microseconds: int, column: Any) -> Any:
+    return pc.greater_equal(column, pa.scalar(microseconds, column.type))
+
+
+def _is_before(microseconds: int, column: Any) -> Any:
+    return pc.less(column, pa.scalar(microseconds, column.type))

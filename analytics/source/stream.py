@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -31,7 +32,6 @@ from trunkline.analytics.source.rows import RowReader
 from trunkline.analytics.source.view import View
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from trunkline.analytics.source.settings import Settings
@@ -52,6 +52,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._positions: Positions | None = None
         self._held: Offsets | None = None
         self._target: Offsets | None = None
+        self._seen: Offsets = {}
         self._divided: OrderedDict[tuple[str, int], list[Piece]] = OrderedDict()
 
     def _view(self) -> View:
@@ -86,18 +87,25 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view.refresh()
         latest = view.end() if self._target is None else self._target
         waiting = {node: number - begin.get(node, 0) for node, number in latest.items() if number > begin.get(node, 0)}
-        if not waiting:
-            return begin
+        vanished = self._vanished(view, begin)
         budget, limited = self._budget(limit)
-        held_at = self._frontier(view) if self._settings.align and self._target is None else None
+        align = self._settings.align
+        held_at = self._frontier(view) if align and self._target is None else None
         if not limited and held_at is None:
             end = farthest(begin, {node: latest[node] for node in waiting})
         else:
-            align = self._settings.align
             fine = align and (len(waiting) > 1 or held_at is not None)
             pending = {node: self._pending(view, node, begin.get(node, 0), latest[node], fine) for node in waiting}
             end = admit(begin, pending, budget, frontier=held_at, backlog=None if align else waiting)
-        return end if end == begin else self._without_forgotten(view, end)
+        end = farthest(end, vanished)
+        return end if end == begin else self._without_forgotten(view, end, vanished)
+
+    def _vanished(self, view: View, begin: Offsets) -> Offsets:
+        """Rows that were there at the last look, and were deleted unread. The tasks that look for them find it out."""
+        ends = view.end()
+        lost = {node: end for node, end in self._seen.items() if node not in ends and end > begin.get(node, 0)}
+        self._seen = {**lost, **ends}
+        return lost
 
     def _budget(self, limit: ReadLimit) -> tuple[Budget, bool]:
         if isinstance(limit, ReadAllAvailable):
@@ -127,25 +135,24 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield span
 
     def _pieces(self, view: View, span: Span) -> list[Piece]:
-        key = (span.node, span.first)
+        key = (span.node, span.end)
         known = self._divided.get(key)
-        if known is None or known[-1].end != span.end:
-            times = [
-                moment
-                for batch in view.log.read(
-                    span.node, span.first, span.end, columns=["time"], on_corrupt="skip", on_lost="skip"
-                )
-                for moment in batch.column("time").cast("int64").to_pylist()
-            ]
+        if known is None or known[0].first > span.first:
+            times: list[int] = []
+            for batch in view.log.read(
+                span.node, span.first, span.end, columns=["time"], on_corrupt="skip", on_lost="skip"
+            ):
+                moments: Any = batch.column("time").cast(pa.int64()).to_pylist()
+                times += moments
             known = self._divided[key] = divide(span, times, self._within())
             if len(self._divided) > _DIVIDED:
                 self._divided.popitem(last=False)
-        return known
+        return [piece for piece in known if piece.end > span.first]
 
-    def _without_forgotten(self, view: View, end: Offsets) -> Offsets:
+    def _without_forgotten(self, view: View, end: Offsets, vanished: Offsets) -> Offsets:
         """Lets go of incarnations that are gone from the log while a later one of their node is there."""
         there = view.log.nodes()
-        gone = superseded([*end, *there]) - there.keys()
+        gone = superseded([*end, *there]) - there.keys() - vanished.keys()
         return {node: number for node, number in end.items() if node not in gone}
 
     def reportLatestOffset(self) -> Offsets | None:

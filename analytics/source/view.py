@@ -77,7 +77,7 @@ class View:
             if first < number:
                 found += split(
                     node,
-                    self.spans(node, first, number) if node in self.log.nodes() else (),
+                    self.spans(node, first, number),
                     first,
                     number,
                     rows=self._settings.rows_per_partition,

@@ -46,8 +46,8 @@ def left_by(*filters: Filter) -> list[int]:
     pushed = Pushed()
     assert all(pushed.take(one, WANTED) for one in filters)
     table = ROWS.append_column("row", [list(range(4))])
-    for _, condition in pushed.conditions:
-        table = table.filter(condition)
+    for column, holds in pushed.conditions:
+        table = table.filter(holds(table.column(column)))
     return table.column("row").to_pylist()
 
 
@@ -83,6 +83,8 @@ def test_several_conditions_must_all_hold() -> None:
         EqualTo(("qos",), 2**40),
         EqualTo(("qos",), "one"),
         In(("kind",), ("a", None)),
+        In(("kind",), ()),
+        EqualTo(("time",), NOON.replace(tzinfo=None)),
         StringStartsWith(("qos",), "1"),
     ],
 )
