@@ -141,7 +141,7 @@ def _based(annotation: Any, value: object, base: Path) -> object:
     """A value as the file holds it, its relative paths made to start at `base`, however deep they stand in it."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
-    if annotation == Path | None:
+    if annotation in (Path, Path | None):
         return base / value if isinstance(value, str) and value else value
     if isinstance(value, list):
         inside = next(iter(get_args(annotation)), None)
@@ -157,11 +157,13 @@ def _based(annotation: Any, value: object, base: Path) -> object:
 
 
 def _paths(value: object, within: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
+    """Of files, which must be there; not of folders, which are made."""
     if isinstance(value, Path):
         yield within, value
     elif isinstance(value, BaseModel):
-        for key in type(value).model_fields:
-            yield from _paths(getattr(value, key), (*within, key))
+        for key, field in type(value).model_fields.items():
+            if field.annotation is not Path:
+                yield from _paths(getattr(value, key), (*within, key))
     elif isinstance(value, tuple):
         for index, entry in enumerate(cast("tuple[object, ...]", value)):
             yield from _paths(entry, (*within, index))

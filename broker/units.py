@@ -82,6 +82,14 @@ def parse_path(value: object) -> Path | None:
     raise ValueError("not a path")
 
 
+def parse_folder(value: object) -> Path:
+    """A folder's path."""
+    path = parse_path(value)
+    if path is None:
+        raise ValueError("not a path")
+    return path
+
+
 def parse_network(value: object) -> IPv4Network | IPv6Network:
     """An address or a CIDR block; bits past the prefix are dropped."""
     if isinstance(value, IPv4Network | IPv6Network):
@@ -145,6 +153,8 @@ WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or t
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
+#: A folder, which is made when it is not there.
+Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]
 TopicFilter = Annotated[str, *_parsed(check_topic_filter, "topic filters")]
 Network = Annotated[
     IPv4Network | IPv6Network, *_parsed(parse_network, 'an address or CIDR block such as "10.0.0.0/8", "::1"')
@@ -181,7 +191,9 @@ def _kind(annotation: object, metadata: list[Any]) -> str:
 
 
 def _unwrapped(annotation: Any) -> tuple[object, list[Any]]:
-    return getattr(annotation, "__origin__", annotation), list(getattr(annotation, "__metadata__", ()))
+    if get_origin(annotation) is not Annotated:
+        return annotation, []
+    return annotation.__origin__, list(annotation.__metadata__)
 
 
 def _limits(metadata: list[Any]) -> str:

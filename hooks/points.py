@@ -273,3 +273,13 @@ def find(name: str) -> Point:
         near = get_close_matches(name, _BY_NAME, n=3, cutoff=0.5) or sorted(_BY_NAME)
         raise LookupError(f"no hook point is named {name!r}; did you mean {', '.join(near)}?")
     return point
+
+
+def find_all(name: str) -> list[Point]:
+    """The point of that name, or with `*` at its end all that begin so. LookupError when there is none."""
+    if not name.endswith("*"):
+        return [find(name)]
+    found = [point for point in POINTS if point.name.startswith(name[:-1])]
+    if not found:
+        raise LookupError(f"no hook point begins with {name[:-1]!r}")
+    return found

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from trunkline.broker.config import Problem
@@ -156,9 +157,13 @@ def _text(factory: Factory, where: str) -> str:
     return inspect.cleandoc(own or sys.modules[where.partition(":")[0]].__doc__ or "")
 
 
+def _plain(value: object) -> object:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
 def _setting(key: str, field: FieldInfo) -> SettingRow:
     default = field.get_default(call_default_factory=True)
-    plain = json.loads(json.dumps(default, default=lambda value: value.model_dump(mode="json")))
+    plain = json.loads(json.dumps(default, default=_plain))
     unit = cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
     return SettingRow(key, plain, unit, accepted(field), field.description or "")
 

@@ -15,7 +15,7 @@ import trio
 from pydantic import SecretStr, model_validator
 
 from trunkline.broker.units import Duration, Secret, Size, Text, TopicFilter, Whole
-from trunkline.hooks.points import POINTS, Point, find
+from trunkline.hooks.points import Point, find_all
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
 from trunkline.plugins import Context, setting
@@ -64,26 +64,13 @@ class WebhookSettings(HttpSettings):
     def _known(self) -> Self:
         for name in self.events:
             try:
-                _points(name)
+                find_all(name)
             except LookupError as error:
                 raise ValueError(f"events: {error.args[0]}") from None
         for name in self.leave_out:
             if name not in FIELDS:
                 raise ValueError(f"leave_out: no event has a field {name!r}; there are {', '.join(sorted(FIELDS))}")
         return self
-
-
-def _points(name: str) -> list[Point]:
-    """
-    Raises:
-        LookupError: no point is called so.
-    """
-    if not name.endswith("*"):
-        return [find(name)]
-    found = [point for point in POINTS if point.name.startswith(name[:-1])]
-    if not found:
-        raise LookupError(f"no hook point begins with {name[:-1]!r}")
-    return found
 
 
 class Webhook:
@@ -108,7 +95,7 @@ class Webhook:
         context.gauge("queued_bytes", "Bytes of them.", self._queued_bytes)
 
     def start(self) -> None:
-        for point in dict.fromkeys(point for name in self._settings.events for point in _points(name)):
+        for point in dict.fromkeys(point for name in self._settings.events for point in find_all(name)):
             self._context.hooks.add(point, self._observer(point), priority=_PRIORITIES.get(point.kind, 0))
 
     def _queued(self) -> int:

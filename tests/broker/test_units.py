@@ -1,5 +1,6 @@
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -155,3 +156,10 @@ def test_text_of_a_variable(path: tuple[str, ...], text: str, value: object) -> 
 def test_long_values_are_cut() -> None:
     assert shown("x" * 200) == '"' + "x" * 76 + "..."
     assert shown(True) == "true"
+
+
+def test_what_a_list_of_words_takes() -> None:
+    class Words(BaseModel):
+        words: tuple[Literal["one", "two"], ...] = ()
+
+    assert accepted(Words.model_fields["words"]) == 'a list, each "one" or "two"'

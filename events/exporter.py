@@ -1,0 +1,196 @@
+"""The exporter's life: it opens the log, watches the hooks, keeps time, tidies up, and closes the log."""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import nlargest
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import trio
+
+from trunkline import __version__
+from trunkline.events.layout import LogError
+from trunkline.events.privacy import Privacy
+from trunkline.events.recorder import Recorder, Rejects
+from trunkline.events.retention import tidy
+from trunkline.events.rows import Converter
+from trunkline.events.schema import STORED
+from trunkline.events.watching import Wanted, Watching
+from trunkline.events.writer import LogWriter
+from trunkline.hooks.points import find_all
+from trunkline.plugins import PluginError
+
+if TYPE_CHECKING:
+    from trunkline.events.plugin import EventsSettings
+    from trunkline.plugins import Context
+
+#: Seconds between two looks at what may be deleted.
+TIDY: Final = 30.0
+#: Clients that are looked at in one turn when queues are measured.
+_AT_ONCE: Final = 1000
+_ALARM: Final = "disk"
+
+#: Kinds of the exporter's own, behind those of the hook points.
+_OWN: Final = ("node.tick", "node.stats", "session.stats", "exporter.started", "exporter.stopped", "exporter.dropped")
+
+
+class Exporter:
+    """One run of the plugin, which is one incarnation of the node in the log."""
+
+    def __init__(self, context: Context[EventsSettings]) -> None:
+        self._context = context
+        settings = self._settings = context.settings
+        self._points = list(dict.fromkeys(point for name in settings.kinds for point in find_all(name)))
+        kinds = [*(point.name for point in self._points), *_OWN]
+        self._kind: Final = {name: number for number, name in enumerate(kinds)}
+        wanted = {
+            "payload": settings.max_payload > 0 and "payload" not in settings.leave_out,
+            "user_properties": settings.user_properties,
+        }
+        schema = pa.schema([field for field in STORED if wanted.get(field.name, True)])
+        converter = Converter(
+            kinds,
+            schema,
+            Privacy(settings.hash, settings.leave_out, settings.hash_key.get_secret_value().encode()),
+            settings.max_payload,
+            settings.one_in,
+        )
+        clock, offset = trio.lowlevel.current_clock().current_time, context.wall - context.now
+        self._writer = self._open(schema)
+        self._recorder = Recorder(
+            self._writer,
+            converter,
+            lambda: clock() + offset,
+            self._kind["exporter.dropped"],
+            batch_rows=settings.batch_rows,
+            rejects=Rejects(settings.path / "deadletter" / f"{self._writer.key}.jsonl", settings.max_rejects),
+            logger=context.logger,
+        )
+        self._deleted = context.counter("deleted", "Segments of the log that were deleted to keep it small.")
+        self._lost_unread = context.counter("deleted_unread", "Rows in them that a reader had not read yet.")
+        for name, text in (
+            ("written", "Events written to the log."),
+            ("dropped", "Events lost because the log could not be written."),
+            ("rejected", "Events that could not be turned into rows."),
+            ("waiting", "Events that wait to be written."),
+        ):
+            context.gauge(name, text, partial(getattr, self._recorder, name))
+
+    def _open(self, schema: pa.Schema) -> LogWriter:
+        """
+        Raises:
+            PluginError: there can be no log at this place.
+        """
+        settings, incarnation = self._settings, int(self._context.wall * 1000)
+        while True:
+            try:
+                return LogWriter(
+                    settings.path,
+                    self._context.node,
+                    incarnation,
+                    schema,
+                    roll_bytes=settings.roll_size,
+                    roll_age=settings.roll_time,
+                    compression=settings.compression,
+                )
+            except FileExistsError as error:
+                if not settings.path.is_dir():
+                    raise PluginError([f"{self._context.name}: path: {error.filename} is no folder"]) from None
+                incarnation += 1  # started twice in a moment
+            except (OSError, LogError) as error:
+                raise PluginError([f"{self._context.name}: path: {error}"]) from None
+
+    def start(self) -> None:
+        Watching(self._recorder, Wanted(self._settings.topics, self._settings.clients, self._settings.one_in)).watch(
+            self._context.hooks, self._points
+        )
+        self._tell("exporter.started", reason=__version__)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._flush)
+            nursery.start_soon(self._tick)
+            nursery.start_soon(self._measure)
+            nursery.start_soon(self._sync)
+            nursery.start_soon(self._tidy)
+
+    async def stop(self) -> None:
+        self._tell("exporter.stopped")
+        self._recorder.flush()
+        try:
+            await trio.to_thread.run_sync(self._writer.close)
+        except OSError as error:
+            self._context.logger.error("the log could not be ended: %s", error)
+
+    def _tell(self, kind: str, **given: object) -> None:
+        self._recorder.tell(self._kind[kind], given=given or None)
+
+    async def _flush(self) -> None:
+        while True:
+            await trio.sleep(self._settings.batch_time)
+            self._recorder.flush()
+            if self._recorder.trouble is not None:
+                self._context.raise_alarm(_ALARM, f"events are lost: {self._recorder.trouble}")
+            else:
+                self._context.clear_alarm(_ALARM)
+
+    async def _tick(self) -> None:
+        while True:
+            self._tell("node.tick")
+            await trio.sleep(self._settings.heartbeat)
+
+    async def _measure(self) -> None:
+        while True:
+            await trio.sleep(self._settings.stats)
+            for name, value in (await self._context.metrics()).items():
+                self._tell("node.stats", name=name, value=float(value))
+            for queued, inflight, client_id, username in await self._longest_queues():
+                self._tell(
+                    "session.stats", client_id=client_id, username=username, queue_length=queued, inflight=inflight
+                )
+
+    async def _longest_queues(self) -> list[tuple[int, int, str, str | None]]:
+        longest: list[tuple[int, int, str, str | None]] = []
+        page = self._context.clients("", _AT_ONCE)
+        while page:
+            longest += [
+                (client.queued, client.inflight, client.client_id, client.username)
+                for client in page
+                if client.queued or client.inflight
+            ]
+            longest = nlargest(self._settings.stats_sessions, longest, key=lambda each: each[:3])
+            await trio.lowlevel.checkpoint()
+            page = self._context.clients(page[-1].client_id, _AT_ONCE)
+        return longest
+
+    async def _sync(self) -> None:
+        while True:
+            await trio.sleep(self._settings.sync)
+            try:
+                await trio.to_thread.run_sync(self._writer.sync)
+            except OSError as error:
+                self._context.logger.error("the system could not put the log on disk: %s", error)
+
+    async def _tidy(self) -> None:
+        settings = self._settings
+        while True:
+            try:
+                deleted = await trio.to_thread.run_sync(
+                    lambda: tidy(
+                        settings.path,
+                        self._context.node,
+                        int(self._recorder.clock() * 1e6),
+                        max_bytes=settings.max_size,
+                        max_age=settings.max_age,
+                        delete_read=settings.delete_read,
+                    )
+                )
+            except OSError as error:
+                self._context.logger.error("the log could not be made smaller: %s", error)
+            else:
+                self._deleted.add(deleted.segments)
+                self._lost_unread.add(deleted.unread)
+                for problem in deleted.problems:
+                    self._context.logger.error("the log could not be made smaller: %s", problem)
+            await trio.sleep(TIDY)

@@ -1,0 +1,190 @@
+"""From the hooks to the log: what was told is gathered, and written a batch at a time.
+
+A batch is converted and written in the turn of whoever completed it, in half a millisecond: a worker thread would take
+longer and stop the loop for longer, by its switches. Only waiting for the disk happens in a thread.
+
+A batch that cannot be written is lost and counted; the first batch that can be written again begins with a row that says
+so. Nothing here raises into the broker.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.mqtt.burst import Burst
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trunkline.events.rows import Converter, Told
+    from trunkline.events.writer import LogWriter
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.message import Message
+
+#: Seconds after a failure in which nothing is written: a full disk must not cost a conversion each time.
+PAUSE: Final = 1.0
+
+
+class Recorder:
+    """Takes what is told and writes it."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        converter: Converter,
+        clock: Callable[[], float],
+        dropped: int,
+        *,
+        batch_rows: int,
+        rejects: Rejects,
+        logger: logging.Logger,
+    ) -> None:
+        """`clock` gives seconds since the epoch; `dropped` is the number of the kind `exporter.dropped`."""
+        self.clock = clock
+        self._writer = writer
+        self._converter = converter
+        self._dropped_kind = dropped
+        self._batch_rows = batch_rows
+        self._rejects = rejects
+        self._logger = logger
+        self._told: list[Told] = []
+        #: Rows in the bursts among them, but for one each.
+        self._more = 0
+        self._resume_at = 0.0
+        #: Not yet said in the log, by reason.
+        self._unsaid: dict[str, int] = {}
+        #: Events written, and events lost, so far.
+        self.written = 0
+        self.dropped = 0
+        self.rejected = 0
+        #: Why nothing can be written at the moment.
+        self.trouble: OSError | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait to be written."""
+        return len(self._told) + self._more
+
+    def tell(
+        self,
+        kind: int,
+        client: ClientInfo | None = None,
+        message: Message | Burst | None = None,
+        given: dict[str, Any] | None = None,
+        *,
+        at: float | None = None,
+    ) -> None:
+        """Record one event, or those of a burst. `at` is when it happened, in seconds since the epoch: now, if not given."""
+        told = self._told
+        told.append((kind, self.clock() if at is None else at, client, message, given))
+        if type(message) is Burst:
+            self._more += len(message) - 1
+        if len(told) + self._more >= self._batch_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        told, rows = self._told, self.waiting
+        if not told and not self._unsaid:
+            return
+        self._told, self._more = [], 0
+        now = self.clock()
+        if now < self._resume_at:
+            self._lose("disk", rows)
+            return
+        said = dict(self._unsaid)
+        head: list[Told] = [
+            (self._dropped_kind, now, None, None, {"reason": reason, "value": float(count)})
+            for reason, count in said.items()
+        ]
+        rejected = self.rejected
+        if not self._write(head + told, now):
+            self._lose("disk", rows - (self.rejected - rejected))
+            return
+        self.written += rows - (self.rejected - rejected)
+        for reason, count in said.items():
+            self._unsaid[reason] -= count
+            if not self._unsaid[reason]:
+                del self._unsaid[reason]
+
+    def _write(self, told: list[Told], now: float) -> bool:
+        try:
+            batch = self._converter.convert(told)
+        except Exception as error:  # noqa: BLE001  what hooks of others put into a message may be anything
+            told = self._convertible(told, error)
+            if not told:
+                return True
+            batch = self._converter.convert(told)
+        times = [each[1] for each in told]
+        try:
+            self._writer.append(batch, int(min(times) * 1e6), int(max(times) * 1e6))
+        except OSError as error:
+            if self.trouble is None:
+                self._logger.error("events are lost: the log cannot be written: %s", error)
+            self.trouble = error
+            self._resume_at = now + PAUSE
+            return False
+        if self.trouble is not None:
+            self._logger.warning("events are written again; %d were lost so far", self.dropped)
+            self.trouble = None
+        return True
+
+    def _convertible(self, told: list[Told], error: Exception) -> list[Told]:
+        """Those that can be written; the others go where somebody can look at them."""
+        good: list[Told] = []
+        for each in told:
+            burst = each[3]
+            parts = [each]
+            if type(burst) is Burst:
+                parts = [(each[0], each[1], each[2], message, each[4]) for message in burst.messages]
+            for part in parts:
+                try:
+                    self._converter.convert([part])
+                except Exception as why:  # noqa: BLE001
+                    self._rejects.add(part, why)
+                    self.rejected += 1
+                    self._unsaid["rejected"] = self._unsaid.get("rejected", 0) + 1
+                else:
+                    good.append(part)
+        self._logger.error("%d events could not be turned into rows: %s", len(told) - len(good), error)
+        return good
+
+    def _lose(self, reason: str, rows: int) -> None:
+        self.dropped += rows
+        self._unsaid[reason] = self._unsaid.get(reason, 0) + rows
+
+
+class Rejects:
+    """A file of events that could not be rows, as JSON lines: bounded, and never a reason to fail."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._left = max_bytes
+
+    def add(self, told: Told, error: Exception) -> None:
+        """Write down what it was, as far as that can be told, without payload."""
+        kind, at, client, message, given = told
+        line = json.dumps(
+            {
+                "kind": kind,
+                "time": at,
+                "client_id": getattr(client, "client_id", None),
+                "topic": getattr(message, "topic", None),
+                "given": given,
+                "error": f"{type(error).__name__}: {error}",
+            },
+            default=lambda value: f"{value!r:.200}",
+            ensure_ascii=True,
+        )
+        self._left -= len(line) + 1
+        if self._left < 0:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="ascii") as file:
+                file.write(line + "\n")
+        except OSError:  # it is counted all the same
+            self._left = -1

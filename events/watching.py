@@ -1,0 +1,196 @@
+"""Which hooks are watched, and what each of them has to tell.
+
+Callbacks look and return nothing. They come last where others change a value, so that they see what was made of it, and
+first where others decide, so that they are asked at all.
+"""
+
+from __future__ import annotations
+
+from fnmatch import translate
+from re import compile as compile_pattern
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from trunkline.events.schema import Flag
+from trunkline.mqtt.packets import Connack
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.topics import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trunkline.events.recorder import Recorder
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.points import Point
+    from trunkline.mqtt.burst import Burst
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import SubscriptionRequest
+    from trunkline.plugins.context import PluginHooks
+
+_PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000_000}
+#: Topics and client ids of which is remembered whether they are wanted.
+_REMEMBERED: Final = 10_000
+#: A number without pattern: what is sampled must not follow the clock.
+_SPREAD: Final = 0x9E3779B97F4A7C15
+
+
+class Wanted:
+    """What is recorded: topics and clients by patterns, and of messages one in so many, with all that becomes of it."""
+
+    def __init__(self, topics: Sequence[str], clients: Sequence[str], one_in: int) -> None:
+        """`topics` are topic filters; `clients` patterns of client ids with `*` and `?`."""
+        self._filters = tuple(topics)
+        self._clients = None if "*" in clients else compile_pattern("|".join(map(translate, clients)) or "(?!)")
+        self._one_in = one_in
+        self._known_topics: dict[str, bool] = {}
+        self._known_clients: dict[str, bool] = {}
+
+    @property
+    def per_message(self) -> bool:
+        """Does it depend on more than topic and client?"""
+        return self._one_in > 1
+
+    def client(self, client_id: str) -> bool:
+        if self._clients is None:
+            return True
+        known = self._known_clients.get(client_id)
+        if known is None:
+            if len(self._known_clients) >= _REMEMBERED:
+                self._known_clients.clear()
+            known = self._known_clients[client_id] = self._clients.match(client_id) is not None
+        return known
+
+    def topic(self, topic: str) -> bool:
+        known = self._known_topics.get(topic)
+        if known is None:
+            if len(self._known_topics) >= _REMEMBERED:
+                self._known_topics.clear()
+            known = self._known_topics[topic] = any(matches(filter, topic) for filter in self._filters)
+        return known
+
+    def message(self, message: Message) -> bool:
+        if not self.topic(message.topic):
+            return False
+        if self._one_in == 1:
+            return True
+        # the same answer for all events of a message; its id begins with the time and ends with a number
+        guid = message.guid
+        mixed = ((guid >> 64) + (guid & 0xFFFF)) * _SPREAD & 0xFFFF_FFFF_FFFF_FFFF
+        return (mixed >> 32) % self._one_in == 0
+
+
+class Watching:
+    """The callbacks of a recorder."""
+
+    def __init__(self, recorder: Recorder, wanted: Wanted) -> None:
+        self._recorder = recorder
+        self._wanted = wanted
+
+    def watch(self, hooks: PluginHooks, points: Sequence[Point]) -> None:
+        """Register a callback at each of these points; a point's place is the number of its kind."""
+        for kind, point in enumerate(points):
+            priority = _PRIORITIES.get(point.kind, 0)
+            if point.arguments == ("client", "message"):
+                one, many = self._messages(kind, at_origin=point.name == "message.publish")
+                hooks.add(point, one, priority=priority, burst=many if point.bursts else None)
+            elif point.name == "message.routed":
+                one_routed, many_routed = self._routed(kind)
+                hooks.add(point, one_routed, priority=priority, burst=many_routed)
+            else:
+                hooks.add(point, self._others(kind, point), priority=priority)
+
+    def _messages(self, kind: int, *, at_origin: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+        """The points that see each message. `at_origin`: it is told of in the moment that its own time stamp says."""
+        tell, wanted = self._recorder.tell, self._wanted
+
+        def look(client: ClientInfo, message: Message) -> None:
+            if wanted.message(message) and wanted.client(client.client_id):
+                tell(kind, client, message, at=message.timestamp if at_origin else None)
+
+        def look_at_all(client: ClientInfo, burst: Burst) -> None:
+            if not wanted.per_message and all(map(wanted.topic, burst.topics)):
+                if wanted.client(client.client_id):
+                    tell(kind, client, burst, at=burst.timestamp if at_origin else None)
+            else:
+                for message in burst.messages:
+                    look(client, message)
+
+        return look, look_at_all
+
+    def _routed(self, kind: int) -> tuple[Callable[..., None], Callable[..., None]]:
+        tell, wanted = self._recorder.tell, self._wanted
+
+        def look(message: Message, receivers: tuple[str, ...]) -> None:
+            if wanted.message(message) and wanted.client(message.publisher):
+                tell(kind, None, message, {"receivers": len(receivers), "client_id": message.publisher})
+
+        def look_at_all(burst: Burst, receivers: tuple[str, ...]) -> None:
+            if not wanted.per_message and all(map(wanted.topic, burst.topics)):
+                if wanted.client(burst.publisher):
+                    tell(kind, None, burst, {"receivers": len(receivers), "client_id": burst.publisher})
+            else:
+                for message in burst.messages:
+                    look(message, receivers)
+
+        return look, look_at_all
+
+    def _others(self, kind: int, point: Point) -> Callable[..., None]:
+        """Points that not every message passes."""
+        tell, wanted, names = self._recorder.tell, self._wanted, point.arguments
+
+        def look(*values: Any) -> None:
+            told = dict(zip(names, values, strict=True))
+            client: ClientInfo | None = told.pop("client", None)
+            message: Message | None = told.pop("message", None)
+            if client is not None and not wanted.client(client.client_id):
+                return
+            if message is not None and not wanted.message(message):
+                return
+            topic = told.get("topic")
+            if topic is not None and told.get("action") != "subscribe" and not wanted.topic(topic):
+                return
+            given: dict[str, Any] = {}
+            flags = 0
+            for name, value in told.items():
+                flags |= _give(name, value, given)
+            if point.name.startswith("client.") and client is not None:
+                given["keep_alive"] = client.keep_alive
+                flags |= Flag.CLEAN_START * client.clean_start | Flag.SUPERUSER * client.superuser
+            if point.name == "client.disconnected" and client is not None:
+                given["latency_us"] = max(0, int((self._recorder.clock() - client.connected_at) * 1e6))
+            if flags:
+                given["flags"] = int(flags)
+            tell(kind, client, message, given or None)
+
+        return look
+
+
+def _give(name: str, value: Any, given: dict[str, Any]) -> int:
+    """Add the columns of one argument of a hook; returns the flags that it sets. Passwords and properties are no columns."""
+    if name == "reason":
+        if isinstance(value, Reason):
+            given["reason_code"] = int(value)
+            given.setdefault("reason", value.name.lower())
+        else:
+            given["reason"] = value
+    elif name == "text":
+        if value:
+            given["reason"] = value
+    elif name == "packet":
+        if isinstance(value, Connack):
+            given["reason_code"] = int(value.reason)
+            given["reason"] = Reason(value.reason).name.lower()
+    elif name in ("action", "topic", "qos", "filter"):
+        given[name] = value
+    elif name == "retain":
+        return Flag.RETAIN if value else 0
+    elif name == "allowed":
+        return Flag.ALLOWED if value else 0
+    elif name == "request":
+        request = cast("SubscriptionRequest", value)
+        given["filter"], given["qos"] = request.filter, request.qos
+        return Flag.NO_LOCAL * request.no_local | Flag.RETAIN_AS_PUBLISHED * request.retain_as_published
+    elif name == "exchange":
+        given["name"] = value.method
+    elif name == "alarm":
+        given["name"], given["reason"] = value.name, value.text
+    return 0
