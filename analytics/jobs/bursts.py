@@ -40,16 +40,16 @@ class Count:
     def __init__(self, limit: int, window: int, saved: list[list[int]] | None = None) -> None:
         self.limit = limit
         self._window = window
-        #: Time and weight of the newest ones. One more than the limit are enough to know whether it is exceeded.
+        #: Time and weight of the newest ones.
         self._recent = saved or []
         self.amount = sum(weight for _, weight in self._recent)
 
     def add(self, at: int, weight: int, name: str) -> int:
+        while self._recent and self.amount - self._recent[0][1] > self.limit:  # the others alone are too many
+            self._drop()
         self.forget(at)
         self._recent.append([at, weight])
         self.amount += weight
-        while self.amount - self._recent[0][1] > self.limit:
-            self._drop()
         return weight
 
     def forget(self, now: int) -> None:
@@ -60,7 +60,10 @@ class Count:
         self.amount -= self._recent.pop(0)[1]
 
     def over_until(self) -> int | None:
-        return self._recent[0][0] + self._window if self.amount > self.limit else None
+        left = self.amount
+        if left <= self.limit:
+            return None
+        return next(at for at, weight in self._recent if (left := left - weight) <= self.limit) + self._window
 
     def empty_at(self) -> int | None:
         return self._recent[-1][0] + self._window if self._recent else None

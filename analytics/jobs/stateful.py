@@ -51,6 +51,11 @@ class StatefulOptions(Options):
     )
 
 
+def only(rows: DataFrame, condition: SparkColumn) -> DataFrame:
+    """The rows that are so. Time goes on with the others, too: Spark would push a plain condition below the watermark."""
+    return rows.where(F.when(condition, F.col("time")).isNotNull())
+
+
 def subject(scope: str, name: str) -> SparkColumn:
     """One thing that a row is about."""
     return F.struct(F.lit(scope).alias("scope"), F.col(name).alias("subject"))
@@ -146,11 +151,13 @@ class Processor(StatefulProcessor):
         self._handle = handle
         self._state = handle.getValueState("machines", "timer bigint, kept string")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+    # Spark calls these by their names and their parameters' names.
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         timer, keeper = self._load()
-        event = self._logic.event
-        for number, row in enumerate(rows):
-            if not number:
+        event, places = self._logic.event, None
+        for row in rows:
+            if places is None:
                 places = itemgetter(*(row.__fields__.index(name) for name in ("scope", "subject", *event._fields)))
             values = places(row)
             keeper.add(values[:2], event._make(values[2:]))
@@ -163,10 +170,9 @@ class Processor(StatefulProcessor):
         yield from self._advance(keeper, None, timerValues)
 
     def _load(self) -> tuple[int | None, Keeper]:
-        if not self._state.exists():  # Spark warns of a value that is read and is not there
-            return None, Keeper(self._logic)
-        timer, kept = self._state.get()
-        return timer, Keeper(self._logic, kept)
+        # Spark warns of a value that is read and is not there.
+        saved = self._state.get() if self._state.exists() else None
+        return (None, Keeper(self._logic)) if saved is None else (saved[0], Keeper(self._logic, saved[1]))
 
     def _advance(self, keeper: Keeper, timer: int | None, times: TimerValues) -> Iterator[Row]:
         for _, result in keeper.advance(times.getCurrentWatermarkInMs() * 1000):
