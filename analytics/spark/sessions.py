@@ -113,7 +113,7 @@ def _driven(
 ) -> "SparkSession":
     """A session whose driver is this process."""
     # not above: the client of Spark Connect may be installed without what these need
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError
 
     from trunkline.analytics.spark import local
 
@@ -129,6 +129,8 @@ def _driven(
         return local.direct(settings, find(java), fast_start=fast_start, within=within)
     except Py4JJavaError as error:
         raise SparkError(f"Spark refused the session: {error.java_exception.getMessage()}") from error
+    except (Py4JError, ConnectionError) as error:
+        raise SparkError(f"Spark's Java has ended, and a new one needs a new process: {error}") from error
 
 
 def _connected(remote: str, options: Mapping[str, str], within: float) -> "SparkSession":
