@@ -1,0 +1,335 @@
+"""What is appended is there, whole, in order; what fails leaves nothing."""
+
+import contextlib
+import errno
+import os
+import resource
+import threading
+from io import FileIO
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.events.logs import KEY, NODE, append, batch, expected, read, time, write
+from trunkline.events import writer as writing
+from trunkline.events.index import Index
+from trunkline.events.layout import VERSION_KEY, LogError
+from trunkline.events.reader import EventLog
+from trunkline.events.schema import STORED
+from trunkline.events.writer import LogWriter
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name.lstrip("0") or "0" for path in (root / KEY.directory).iterdir())
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_a_sealed_segment_is_an_arrow_stream(tmp_path: Path, compression: Literal["none", "lz4", "zstd"]) -> None:
+    write(tmp_path, [10, 1, 500], compression=compression).close()
+    [data] = (tmp_path / KEY.directory).glob("*.arrows")
+    with pa.ipc.open_stream(data.read_bytes()) as stream:
+        assert stream.schema.metadata == {VERSION_KEY: b"1"}
+        assert [one.num_rows for one in stream] == [10, 1, 500]
+    assert data.name == "00000000000000000000.arrows"
+
+
+def test_compression_makes_it_smaller(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    compressions: tuple[Literal["none", "lz4", "zstd"], ...] = ("none", "lz4", "zstd")
+    for compression in compressions:
+        write(tmp_path / compression, [1000], compression=compression).close()
+        sizes.append(next((tmp_path / compression / KEY.directory).glob("*.arrows")).stat().st_size)
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_rows_are_numbered_without_gaps(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3, 4])
+    assert writer.next_seq == 7
+    append(writer, 5)
+    assert writer.next_seq == 12
+    writer.append(batch(0, 0), 0, 0)
+    assert writer.next_seq == 12
+    assert read(tmp_path, 0, 12) == expected(0, 12)
+
+
+def test_a_segment_ends_before_it_is_too_long(tmp_path: Path) -> None:
+    writer = write(tmp_path, [100] * 10, roll_bytes=40_000)
+    writer.close()
+    sizes = [path.stat().st_size for path in (tmp_path / KEY.directory).glob("*.arrows")]
+    assert len(sizes) > 2
+    assert all(size <= 40_008 for size in sizes)
+    assert read(tmp_path, 0, 1000) == expected(0, 1000)
+
+
+def test_a_batch_that_is_longer_than_a_segment_has_one_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, [100, 100, 1], roll_bytes=10).close()
+    assert names(tmp_path) == sorted(["100.arrows", "100.idx", "200.arrows", "200.idx", ".arrows", ".idx"])
+
+
+def test_a_segment_ends_when_it_is_old(tmp_path: Path) -> None:
+    writer = write(tmp_path, [], roll_age=10)
+    second = 1_000_000
+    for at in (0, 9, 10, 11, 20):
+        writer.append(batch(writer.next_seq, writer.next_seq + 1), at * second, at * second)
+    writer.append(batch(5, 6), -5 * second, -5 * second)  # a clock that was set back ends nothing
+    writer.close()
+    assert names(tmp_path) == sorted([".arrows", ".idx", "2.arrows", "2.idx", "4.arrows", "4.idx"])
+
+
+def test_roll_ends_a_segment_and_the_next_row_begins_another(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    writer.roll()
+    assert names(tmp_path) == []
+    append(writer, 3)
+    writer.roll()
+    writer.roll()
+    assert names(tmp_path) == [".arrows", ".idx"]
+    index = Index(0)
+    index.feed((tmp_path / KEY.directory / "00000000000000000000.idx").read_bytes())
+    assert (index.sealed, index.last, index.end) == (True, False, 3)
+    append(writer, 3)
+    assert len(names(tmp_path)) == 4
+    assert read(tmp_path, 0, 6) == expected(0, 6)
+
+
+def test_a_closed_log_says_that_it_is_over(tmp_path: Path) -> None:
+    writer = write(tmp_path, [3])
+    assert not EventLog(tmp_path).nodes()[NODE].ended
+    writer.close()
+    writer.close()
+    assert EventLog(tmp_path).nodes()[NODE].ended
+    with pytest.raises(ValueError, match="closed"):
+        append(writer, 1)
+
+
+def test_a_directory_is_never_taken_over(tmp_path: Path) -> None:
+    write(tmp_path, [3]).close()
+    with pytest.raises(FileExistsError):
+        LogWriter(tmp_path, KEY.name, KEY.incarnation)
+    assert read(tmp_path, 0, 3) == expected(0, 3)
+
+
+def test_columns_are_those_of_the_log(tmp_path: Path) -> None:
+    some = pa.schema([STORED.field("time"), STORED.field("kind")])
+    writer = LogWriter(tmp_path, "n1", 1, some)
+    with pytest.raises(ValueError, match="other columns"):
+        writer.append(batch(0, 1), 0, 0)
+    assert writer.next_seq == 0
+    for field in (pa.field("colour", pa.string()), pa.field("size", pa.int8()), pa.field("seq", pa.int64())):
+        with pytest.raises(LogError, match=field.name):
+            LogWriter(tmp_path, "n1", 2, pa.schema([field]))
+
+
+def test_a_name_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="cannot name a folder"):
+        LogWriter(tmp_path, "", 1)
+
+
+class Disk:
+    """Takes so many bytes and no more; with `broken`, does not even cut files. With `trickle`, takes few at a time."""
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+        self.broken = False
+        self.trickle: int | None = None
+
+    def file(self, *arguments: Any) -> FileIO:
+        disk = self
+
+        class File(FileIO):
+            def write(self, data: Any) -> int:
+                view = memoryview(data)
+                if disk.room is not None:
+                    if not disk.room:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    view = view[: disk.room]
+                view = view[: disk.trickle]
+                written = super().write(view)
+                if disk.room is not None:
+                    disk.room -= written
+                return written
+
+            def truncate(self, size: int | None = None) -> int:
+                if disk.broken:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                return super().truncate(size)
+
+        return File(*arguments)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(writing, "FileIO", disk.file)
+    return disk
+
+
+def test_a_full_disk_costs_a_batch_and_never_a_number(tmp_path: Path, disk: Disk) -> None:
+    """At each byte at which it can be full: within the first files' heads, a batch, its record."""
+    whole = write(tmp_path / "whole", [2, 3])
+    sizes = {path.suffix: path.stat().st_size for path in whole.directory.iterdir()}
+    total = sum(sizes.values())
+    for room in [*range(0, total, 101), *range(total - 60, total + 1, 4)]:
+        root = tmp_path / str(room)
+        disk.room = None
+        writer = write(root, [])
+        disk.room = room
+        for rows in (2, 3):
+            with contextlib.suppress(OSError):
+                append(writer, rows)
+        kept = writer.next_seq
+        assert kept < 5
+        log = EventLog(root)
+        assert {node: extent.end for node, extent in log.nodes().items()} == ({NODE: kept} if kept else {})
+        disk.room = None
+        for rows in (2, 3, 1):
+            append(writer, rows)
+        assert writer.next_seq == kept + 6
+        assert read(root, 0, kept + 6) == expected(0, kept + 6)
+        writer.close()
+        with pa.ipc.open_stream(next(writer.directory.glob("*.arrows")).read_bytes()) as stream:
+            assert sum(one.num_rows for one in stream) == kept + 6
+
+
+def test_what_cannot_be_cut_off_waits_for_that(tmp_path: Path, disk: Disk) -> None:
+    writer = write(tmp_path, [2])
+    data = next(writer.directory.glob("*.arrows"))
+    size = data.stat().st_size
+    disk.room, disk.broken = 100, True
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        append(writer, 3)
+    assert data.stat().st_size == size + 100
+    assert read(tmp_path, 0, 2) == expected(0, 2)
+    disk.room = None
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        append(writer, 3)
+    assert writer.next_seq == 2
+    disk.broken = False
+    append(writer, 4)
+    assert read(tmp_path, 0, 6) == expected(0, 6)
+
+
+def test_a_full_disk_when_a_segment_ends(tmp_path: Path, disk: Disk) -> None:
+    writer = write(tmp_path, [2], roll_bytes=10)
+    for room in (3, 8, 20, 56):  # within the stream's end, its record, the next segment
+        disk.room = room
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            append(writer, 3)
+        assert writer.next_seq == 2
+        assert read(tmp_path, 0, 2) == expected(0, 2)
+    disk.room = None
+    append(writer, 3)
+    disk.room = 0
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        writer.close()
+    assert read(tmp_path, 0, 5) == expected(0, 5)
+    with pytest.raises(ValueError, match="closed"):
+        append(writer, 1)
+
+
+def test_short_writes_are_gone_on_with(tmp_path: Path, disk: Disk) -> None:
+    disk.trickle = 5
+    write(tmp_path, [2, 3]).close()
+    assert read(tmp_path, 0, 5) == expected(0, 5)
+
+
+def test_a_real_limit_of_a_files_size(tmp_path: Path) -> None:
+    writer = write(tmp_path, [100])
+    size = next(writer.directory.glob("*.arrows")).stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1000, before[1]))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            append(writer, 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert next(writer.directory.glob("*.arrows")).stat().st_size == size
+    append(writer, 50)
+    assert read(tmp_path, 0, 150) == expected(0, 150)
+
+
+def test_a_directory_that_was_cleared_up_is_made_again(tmp_path: Path) -> None:
+    writer = write(tmp_path, [2])
+    writer.roll()
+    for path in writer.directory.iterdir():
+        path.unlink()
+    writer.directory.rmdir()
+    append(writer, 3)
+    assert read(tmp_path, 2, 5) == expected(2, 5)
+
+
+def test_sync_goes_on_while_rows_are_appended(tmp_path: Path) -> None:
+    writer = write(tmp_path, [1], roll_bytes=20_000)
+    done = threading.Event()
+    failures: list[OSError] = []
+
+    def sync() -> None:
+        try:
+            while not done.is_set():
+                writer.sync()
+        except OSError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    for _ in range(300):
+        append(writer, 20)
+    writer.close()
+    done.set()
+    thread.join()
+    assert not failures
+    assert read(tmp_path, 0, 6001) == expected(0, 6001)
+
+
+def test_sync_flushes_what_has_been_rolled_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(writing, "_flush", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")[-10:]))
+    writer = write(tmp_path, [5, 5, 5], roll_bytes=10)
+    writer.sync()
+    assert flushed == ["000.arrows", "000000.idx", "005.arrows", "000005.idx", "010.arrows", "000010.idx"]
+    flushed.clear()
+    writer.sync()
+    assert flushed == ["010.arrows", "000010.idx"]
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    before = open_files()
+    writer = write(tmp_path, [1] * 50, roll_bytes=10)
+    assert open_files() < before + 15
+    writer.sync()
+    assert open_files() == before + 2
+    writer.close()
+    assert open_files() == before
+
+
+def test_a_disk_that_fails_to_flush_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(number: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    writer = write(tmp_path, [5, 5], roll_bytes=10)
+    before = open_files()
+    monkeypatch.setattr(writing, "_flush", fail)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        writer.sync()
+    assert open_files() == before - 2  # the segment that is over is not tried again
+    append(writer, 1)
+
+
+@given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 30_000), st.sampled_from(["none", "lz4", "zstd"]))
+@settings(max_examples=25, deadline=None)
+def test_whatever_the_sizes_all_rows_are_there(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], roll_bytes: int, compression: Any
+) -> None:
+    root = tmp_path_factory.mktemp("log")
+    write(root, [size for size in sizes if size], roll_bytes=roll_bytes, compression=compression).close()
+    if total := sum(sizes):
+        assert read(root, 0, total) == expected(0, total)
+        assert EventLog(root).nodes()[NODE].newest == time(total - 1)
