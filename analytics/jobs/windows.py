@@ -12,13 +12,16 @@ def interval(seconds: float) -> str:
     return f"{round(seconds * 1_000_000)} microseconds"
 
 
-def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: str = "time") -> DataFrame:
+def heard(
+    events: DataFrame, kinds: tuple[str, ...], lateness: float, *, only: Column | None = None, time: str = "time"
+) -> DataFrame:
     """The events of these kinds, of which a stream waits `lateness` seconds for late ones.
 
     Time goes on with every row, also with those that are left out here (`node.tick`): so a window closes when its node is
-    idle. `time` names the column that counts.
+    idle. That is why a further condition must be given as `only`: Spark would check a `where` behind this before it looks
+    at the time. `time` names the column that counts.
     """
-    wanted = F.col("kind").isin(*kinds)
+    wanted = F.col("kind").isin(*kinds) if only is None else F.col("kind").isin(*kinds) & only
     if not events.isStreaming:
         return events.where(wanted)
     # A condition on the column of the watermark itself is the only one that Spark does not push below it.
