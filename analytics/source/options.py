@@ -121,7 +121,7 @@ def _duration(text: str) -> float:
 
 
 def _consumer(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text):
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", text):
         raise ValueError
     return text
 
@@ -156,7 +156,7 @@ OPTIONS: Final = (
         "consumer",
         "consumer",
         _consumer,
-        "1 to 128 letters, digits, dots, dashes and underscores, the first a letter or digit",
+        "1 to 100 letters, digits, dots, dashes and underscores, no dot or dash in front",
         only="stream",
     ),
     Option("pushFilters", "push_filters", *_FLAG, only="batch"),

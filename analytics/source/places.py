@@ -36,6 +36,8 @@ def check_place(settings: "Settings") -> None:
             raise OptionError(f"option {option}: it is for object stores, and path={settings.path!r} is a directory")
         if not os.path.isdir(root):
             raise OptionError(f"option path={settings.path!r}: there is no such directory")
+    elif settings.consumer is not None:
+        raise OptionError(f"option consumer={settings.consumer!r}: only a log in a directory keeps positions")
     elif settings.storage and _scheme(settings.path) not in _SYSTEMS:
         raise OptionError(
             f"option path={settings.path!r}: options {STORAGE}* go with {', '.join(f'{name}://' for name in _SYSTEMS)}"

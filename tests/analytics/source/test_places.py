@@ -20,6 +20,10 @@ def test_a_directory_may_be_named_in_any_way(tmp_path: Path) -> None:
         ({"path": "{}/none"}, "there is no such directory"),
         ({"path": "{}", "fs.region": "x"}, "option fs.region: it is for object stores, and path='.*' is a directory"),
         ({"path": "hdfs://somewhere/x", "fs.user": "me"}, "options fs.* go with s3://"),
+        (
+            {"path": "s3://bucket/x", "consumer": "me"},
+            "option consumer='me': only a log in a directory keeps positions",
+        ),
         ({"path": "s3://bucket/x", "fs.colour": "red"}, "options fs.{colour}: S3FileSystem: .*colour"),
     ],
 )
