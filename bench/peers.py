@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +48,17 @@ max_subscriptions = 0
 [log]
 level = "warning"
 """
+
+# All that becomes of each message, recorded; what is kept of it has room in a temporary folder.
+EXPORT_CONF: Final = (
+    TRUNKLINE_CONF
+    + """
+[plugins.events]
+path = "{folder}/events"
+kinds = ["message.publish", "message.delivered", "message.acked"]
+max_size = "1GiB"
+"""
+)
 
 # MQTT stands on JetStream there, whose streams are files; what can be in memory is. Its other port is any free one.
 NATS_CONF: Final = """\
@@ -122,6 +134,12 @@ def hooked() -> Peer:
     return Peer("trunkline-hook", command, TRUNKLINE_CONF, ["{python}", "-m", "trunkline", "--version"])
 
 
+def exporting() -> Peer:
+    """As `trunkline`, with an event in the event log for each message published, delivered and acknowledged."""
+    needs = "" if find_spec("pyarrow") else "no pyarrow: pip install trunkline[events]"
+    return replace(trunkline(), name="trunkline-export", config=EXPORT_CONF, needs=needs)
+
+
 def nats() -> Peer:
     """Go's scheduler makes the most of several cores, and so it is measured."""
     program = shutil.which("nats-server") or "/usr/sbin/nats-server"
@@ -172,7 +190,7 @@ def sink() -> Peer:
 
 
 def known(*, node_modules: str | None = None, amqtt_program: str | None = None) -> dict[str, Peer]:
-    peers = [mosquitto(), trunkline(), hooked(), nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
+    peers = [mosquitto(), trunkline(), hooked(), exporting(), nats(), aedes(node_modules), amqtt(amqtt_program), sink()]
     return {peer.name: peer for peer in peers}
 
 

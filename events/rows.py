@@ -6,7 +6,7 @@ columns without being taken apart.
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 _compute: Final[Any] = pyarrow.compute
 _new_nulls: Final[Any] = pa.nulls  # whose stubs know each type but not all of them
 
-#: Bursts from this length on become columns as they are; shorter ones are cheaper as messages.
-LONG: Final = 64
 #: 16 bytes for each id.
 _GUID_OFFSETS: Final = pa.array(range(0, 16 * 4097, 16), pa.int32()).buffers()[1]
 #: The two bytes that differ in the ids of a burst, for each value that they can have.
@@ -44,7 +42,7 @@ _DUP: Final = int(Flag.DUP)
 _TIME: Final = STORED.field("time").type
 _PAIRS: Final = STORED.field("user_properties").type
 
-#: Columns of clients and of messages, in the order in which they are made.
+#: In the order of `_client_values`.
 _OF_CLIENTS: Final = ("client_id", "username", "peer", "peer_port", "listener", "protocol")
 
 
@@ -65,65 +63,57 @@ class Converter:
         self._pairs = "user_properties" in schema.names
 
     def convert(self, told: Sequence[Told]) -> pa.RecordBatch:
-        """All of it, in order.
+        """All of it, in order: a row for each message, or for what has none.
+
+        What is the same for all messages of a burst becomes a column with one value a burst first, and then one with a
+        value a row.
 
         Raises:
             Exception: something in it is not what the columns hold.
         """
-        batches: list[pa.RecordBatch] = []
-        run: list[Told] = []
-        for each in told:
-            burst = each[3]
-            if type(burst) is not Burst:
-                run.append(each)
-            elif len(burst) < LONG:
-                run += zip(
-                    repeat(each[0]), repeat(each[1]), repeat(each[2]), burst.messages, repeat(each[4]), strict=False
-                )
-            else:
-                if run:
-                    batches.append(self._run(run))
-                    run = []
-                batches.append(self._burst(each, burst))
-        if run or not batches:
-            batches.append(self._run(run))
-        if len(batches) == 1:
-            return batches[0]
-        whole = pa.Table.from_batches(batches, self.schema).combine_chunks()
-        return whole.to_batches()[0]
-
-    def _batch(self, columns: Mapping[str, Values], rows: int) -> pa.RecordBatch:
-        """With nulls where nothing is known."""
-        arrays = [columns[field.name] if field.name in columns else _nulls(field.type, rows) for field in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _run(self, told: Sequence[Told]) -> pa.RecordBatch:
-        rows = len(told)
+        things = [each[3] for each in told]
         times = pa.array([each[1] for each in told], pa.float64())
         columns = {
             "time": _microseconds(times).cast(_TIME),
             "kind": self._kinds.take(pa.array([each[0] for each in told], pa.int32())),
         }
         columns |= self._clients([each[2] for each in told])
-        things = [each[3] for each in told]
-        messages = [thing for thing in things if thing is not None]
-        of_messages = self._messages(cast("list[Message]", messages)) if messages else {}
-        weights = pa.repeat(pa.scalar(self._weight, pa.int32()), len(messages))
-        if len(messages) == rows:
+        some = [thing for thing in things if thing is not None]
+        if some:
+            of_messages = self._messages(some)
+            if len(some) < len(told):
+                of_messages = _apart(of_messages, [thing is not None for thing in things])
             columns |= of_messages
+            latency = _microseconds(_compute.subtract(times, columns.pop("stamp")))
+            columns["latency_us"] = _compute.max_element_wise(latency, 0, skip_nulls=False)
+            columns["weight"] = _compute.fill_null(columns["weight"], 1)
         else:
-            numbers = iter(range(rows))
-            places = pa.array([None if thing is None else next(numbers) for thing in things], pa.int32())
-            columns |= {name: column.take(places) for name, column in of_messages.items()}
-            weights = _compute.fill_null(weights.take(places), 1)
-        columns["weight"] = weights
-        if messages:
-            stamps = columns.pop("stamp")
-            columns["latency_us"] = _compute.max_element_wise(
-                _microseconds(_compute.subtract(times, stamps)), 0, skip_nulls=False
-            )
+            columns["weight"] = pa.repeat(pa.scalar(1, pa.int32()), len(told))
         self._add_given(columns, told)
+        lengths = [len(thing) if type(thing) is Burst else 1 for thing in things]
+        rows = sum(lengths)
+        if rows > len(told):
+            pieces: list[int] = []
+            for number, length in enumerate(lengths):
+                pieces += [number] * length
+            columns = _taken(columns, pieces)
+        if some:
+            of_each = self._of_each(some)
+            if len(some) < len(told):
+                of_each = _apart(
+                    of_each,
+                    [thing is not None for thing, length in zip(things, lengths, strict=True) for _ in range(length)],
+                )
+            topics = columns.get("topic")
+            columns |= of_each
+            if topics is not None:
+                columns["topic"] = _compute.coalesce(topics, columns["topic"])
         return self._batch(columns, rows)
+
+    def _batch(self, columns: Mapping[str, Values], rows: int) -> pa.RecordBatch:
+        """With nulls where nothing is known."""
+        arrays = [columns[field.name] if field.name in columns else _nulls(field.type, rows) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _add_given(self, columns: dict[str, Values], told: Sequence[Told]) -> None:
         """What was given by name goes before what is known otherwise."""
@@ -154,72 +144,72 @@ class Converter:
             columns[name] = column.take(codes)
         return columns
 
-    def _messages(self, messages: Sequence[Message]) -> dict[str, Values]:
-        """Of each message what is in it, and `stamp`, when the broker took it over."""
-        guids = b"".join([message.guid.to_bytes(16, "big") for message in messages])
-        columns = {
-            "topic": self._texts("topic", [message.topic for message in messages]),
-            "publisher": self._texts("publisher", [message.publisher for message in messages]),
-            "qos": pa.array([message.qos for message in messages], pa.int32()),
-            "flags": _flags(messages),
-            "size": pa.array([len(message.payload) for message in messages], pa.int64()),
-            "guid": _guids(guids, len(messages)),
-            "packet_id": pa.array([getattr(message, "packet_id", 0) for message in messages], pa.int32()),
-            "stamp": pa.array([message.timestamp for message in messages], pa.float64()),
+    def _messages(self, things: Sequence[Message | Burst]) -> dict[str, Values]:
+        """What all messages of a burst have in common, and `stamp`, when the broker took them over."""
+        return {
+            "publisher": self._texts("publisher", [thing.publisher for thing in things]),
+            "qos": pa.array([thing.qos for thing in things], pa.int32()),
+            "flags": _flags(things),
+            "stamp": pa.array([thing.timestamp for thing in things], pa.float64()),
+            "weight": pa.repeat(pa.scalar(self._weight, pa.int32()), len(things)),
         }
-        if self._payloads:
-            columns["payload"] = self._payload_column([message.payload for message in messages])
-        if self._pairs:
-            columns["user_properties"] = pa.array(
-                [
-                    [{"key": key, "value": value} for key, value in message.properties.get("user_property", ())]
-                    for message in messages
-                ],
-                _PAIRS,
-            )
+
+    def _of_each(self, things: Sequence[Message | Burst]) -> dict[str, Values]:
+        """What each message has for itself."""
+        topics: list[str] = []
+        sizes: list[int] = []
+        packet_ids: list[int] = []
+        guids: list[bytes] = []
+        for thing in things:
+            if type(thing) is Burst:
+                topics += thing.topics if len(thing.topics) > 1 else [thing.topics[0]] * len(thing)
+                sizes += thing.sizes
+                packet_ids += thing.packet_ids or [0] * len(thing)
+                guids.append(_guids_in_a_row(thing.guids))
+            else:
+                message = cast("Message", thing)
+                topics.append(message.topic)
+                sizes.append(len(message.payload))
+                packet_ids.append(getattr(message, "packet_id", 0))
+                guids.append(message.guid.to_bytes(16, "big"))
+        columns = {
+            "topic": self._texts("topic", topics),
+            "size": pa.array(sizes, pa.int64()),
+            "packet_id": pa.array(packet_ids, pa.int32()),
+            "guid": _guids(b"".join(guids), len(sizes)),
+        }
+        if self._payloads or self._pairs:
+            messages: list[Message] = []
+            for thing in things:
+                messages += thing.messages if type(thing) is Burst else [cast("Message", thing)]
+            if self._payloads:
+                limit = self._max_payload
+                columns["payload"] = pa.array(
+                    [message.payload if len(message.payload) <= limit else None for message in messages], pa.binary()
+                )
+            if self._pairs:
+                columns["user_properties"] = pa.array(list(map(_pairs, messages)), _PAIRS)
         return columns
-
-    def _burst(self, told: Told, burst: Burst) -> pa.RecordBatch:
-        kind, time, client, _, given = told
-        rows = len(burst)
-
-        def same(name: str, value: object) -> Values:
-            hide = self._privacy.of(name)
-            column: Values = pa.repeat(pa.scalar(value if hide is None else hide(value), STORED.field(name).type), rows)
-            return column
-
-        topics = burst.topics
-        columns = {
-            "time": same("time", int(time * 1e6)),
-            "kind": pa.repeat(self._kinds[kind], rows),
-            "weight": same("weight", self._weight),
-            "topic": same("topic", topics[0]) if len(topics) == 1 else self._texts("topic", list(topics)),
-            "publisher": same("publisher", burst.publisher),
-            "qos": same("qos", burst.qos),
-            "flags": same("flags", 0),
-            "size": pa.array(burst.sizes, pa.int64()),
-            "guid": _guids(_guids_in_a_row(burst.guids), rows),
-            "packet_id": pa.array(burst.packet_ids, pa.int32()) if burst.packet_ids else same("packet_id", 0),
-            "latency_us": same("latency_us", max(0, int((time - burst.timestamp) * 1e6))),
-        }
-        if client is not None:
-            for name, value in zip(_OF_CLIENTS, _client_values(client), strict=True):
-                columns[name] = same(name, value)
-        for name, value in (given or {}).items():
-            columns[name] = same(name, value)
-        if self._payloads:
-            columns["payload"] = self._payload_column([message.payload for message in burst.messages])
-        if self._pairs:
-            columns["user_properties"] = same("user_properties", [])
-        return self._batch(columns, rows)
 
     def _texts(self, name: str, values: list[str]) -> Values:
         hide = self._privacy.of(name)
         return pa.array(values if hide is None else list(map(hide, values)), pa.string())
 
-    def _payload_column(self, payloads: list[bytes]) -> Values:
-        limit = self._max_payload
-        return pa.array([payload if len(payload) <= limit else None for payload in payloads], pa.binary())
+
+def _pairs(message: Message) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in message.properties.get("user_property", ())]
+
+
+def _taken(columns: Mapping[str, Values], places: Sequence[int | None]) -> dict[str, Values]:
+    """Columns of the values at these places, with null for None."""
+    numbers = pa.array(places, pa.int32())
+    return {name: column.take(numbers) for name, column in columns.items()}
+
+
+def _apart(columns: Mapping[str, Values], present: Sequence[bool]) -> dict[str, Values]:
+    """Columns with nulls put in where nothing is present."""
+    numbers = count()
+    return _taken(columns, [next(numbers) if is_there else None for is_there in present])
 
 
 def _client_values(client: ClientInfo) -> tuple[object, ...]:
@@ -227,11 +217,12 @@ def _client_values(client: ClientInfo) -> tuple[object, ...]:
     return client.client_id, client.username, host, port, client.listener or None, int(client.version)
 
 
-def _flags(messages: Sequence[Message]) -> Values:
-    retained = [message.retain for message in messages]
-    again = [getattr(message, "dup", False) for message in messages]
+def _flags(things: Sequence[Message | Burst]) -> Values:
+    """A burst has neither RETAIN nor DUP."""
+    retained = [getattr(thing, "retain", False) for thing in things]
+    again = [getattr(thing, "dup", False) for thing in things]
     if not any(retained) and not any(again):
-        return pa.repeat(pa.scalar(0, pa.int32()), len(messages))
+        return pa.repeat(pa.scalar(0, pa.int32()), len(things))
     return pa.array([retain + _DUP * dup for retain, dup in zip(retained, again, strict=True)], pa.int32())
 
 

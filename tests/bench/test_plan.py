@@ -140,7 +140,15 @@ def test_peers_are_chosen(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setattr(Peer, "missing", lambda self: "it is gone" if self.name == "mosquitto" else None)
     assert names() == ["trunkline"]
     assert "without mosquitto: it is gone" in capsys.readouterr().err
-    assert names("-p", "all") == ["trunkline", "trunkline-hook", "nats-server", "aedes", "amqtt", "sink"]
+    assert names("-p", "all") == [
+        "trunkline",
+        "trunkline-hook",
+        "trunkline-export",
+        "nats-server",
+        "aedes",
+        "amqtt",
+        "sink",
+    ]
     assert names("-p", "mine=broker --port {port}", "-p", "sink") == ["mine", "sink"]
     with pytest.raises(SystemExit, match="unknown peer 'other'"):
         names("-p", "other")
