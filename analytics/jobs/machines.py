@@ -152,4 +152,4 @@ class Keeper:
 
 
 def _order(event: Any) -> Any:
-    return event[:4]
+    return tuple(event[:4])  # those that were saved are lists
