@@ -49,7 +49,7 @@ FINDINGS: Final = _schema(
     incarnation=pa.int64(),
     consumer=pa.string(),
     seq=pa.int64(),
-    count=pa.int64(),
+    rows=pa.int64(),
     since=pa.int64(),
     until=pa.int64(),
     seconds=pa.float64(),
@@ -79,7 +79,7 @@ COLUMNS: Final = (
     jobs.Column("incarnation", "bigint", "Its incarnation: milliseconds since the epoch."),
     jobs.Column("consumer", "string", "Of `lag`: who reads."),
     jobs.Column("seq", "bigint", "The first row that it is about; of `lag`, the next one to be read."),
-    jobs.Column("count", "bigint", "Rows, or events, that it is about."),
+    jobs.Column("rows", "bigint", "Rows, or events, that it is about."),
     jobs.Column("since", "timestamp", "When it began; of a gap or a duplicate, the time of the row behind it."),
     jobs.Column("until", "timestamp", "When it ended; null while it goes on."),
     jobs.Column("seconds", "double", "How long it was."),
@@ -122,7 +122,7 @@ class Processor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("auditor", "kept string")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         kept = self._state.get()
         auditor = Auditor(self._silence, self._lateness, None if kept is None else json.loads(kept[0]))
         arrived = sorted((Run(*(row[field] for field in Run._fields)) for row in rows), key=lambda run: run[:4])
@@ -156,7 +156,7 @@ def readers(root: str) -> Iterator[Finding]:
                 node.incarnation,
                 consumer,
                 seq=at,
-                count=extent.end - at,
+                rows=extent.end - at,
                 since=since,
                 until=extent.newest,
                 seconds=(extent.newest - since) / 1e6,
@@ -166,7 +166,7 @@ def readers(root: str) -> Iterator[Finding]:
         node = NodeKey.parse(path.stem)
         with path.open("rb") as lines:
             count = sum(1 for _ in lines)
-        yield Finding("dead_letters", not count, node.name, node.incarnation, count=count)
+        yield Finding("dead_letters", not count, node.name, node.incarnation, rows=count)
 
 
 @job(

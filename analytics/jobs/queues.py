@@ -79,7 +79,7 @@ COLUMNS: Final = (
 )
 
 
-def _readings(events: DataFrame, metrics: tuple[str, ...]) -> DataFrame:
+def _readings(events: DataFrame, options: QueuesOptions) -> DataFrame:
     """A row for each figure."""
     of_session = F.col("kind") == "session.stats"
     figures = F.when(
@@ -89,7 +89,7 @@ def _readings(events: DataFrame, metrics: tuple[str, ...]) -> DataFrame:
             F.struct(F.lit(INFLIGHT).alias("metric"), F.col("inflight").cast("double").alias("reading")),
         ),
     ).otherwise(F.array(F.struct(F.col("name").alias("metric"), F.col("value").alias("reading"))))
-    wanted = events.where(of_session | F.col("name").isin(*metrics))
+    wanted = heard(events, KINDS, options.lateness, only=of_session | F.col("name").isin(*options.metrics))
     return wanted.select(
         "time",
         "node",
@@ -128,7 +128,7 @@ def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     metric of each node, a straight line is laid through the readings. Its slope and the last reading say when the limit is
     reached. Readings are not counts: a weight of more than 1 changes nothing.
     """
-    readings = _readings(heard(events, KINDS, options.lateness), options.metrics)
+    readings = _readings(events, options)
     slide = interval(options.slide) if options.slide else None
     readings = readings.withColumn("window", F.window("time", interval(options.window), slide))
     # small numbers: of seconds since the epoch, squares would not be exact

@@ -62,7 +62,7 @@ def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[Run]:
     begins[1:] |= own[:-1] | (seq[1:] != seq[:-1] + 1) | (at[1:] - newest[:-1] > silence)
     found: list[Run] = []
     firsts = np.flatnonzero(begins)
-    heads = rows.select(["node", "kind", "reason", "value"]).take(pa.array(firsts)).to_pylist()
+    heads = rows.select(["node", "kind", "reason", "value"]).take(firsts).to_pylist()
     for head, first, end in zip(heads, firsts, [*firsts[1:], count], strict=True):
         number = int(seq[first])
         after = number + int(end - first)
@@ -91,7 +91,7 @@ class Finding(NamedTuple):
     incarnation: int | None
     consumer: str | None = None
     seq: int | None = None
-    count: int | None = None
+    rows: int | None = None
     since: int | None = None
     until: int | None = None
     seconds: float | None = None
@@ -158,9 +158,9 @@ class Incarnation:
         twice = self._place(run)
         late = self._fill(run) if twice else 0
         if late:
-            yield self.finding("late", True, seq=run.first, count=late, since=run.began)
+            yield self.finding("late", True, seq=run.first, rows=late, since=run.began)
         if twice - late:
-            yield self.finding("duplicate", False, seq=run.first, count=twice - late, since=run.began)
+            yield self.finding("duplicate", False, seq=run.first, rows=twice - late, since=run.began)
         self.rows += run.end - run.first - (twice - late) if run.kind not in STANDS_FOR else 0
 
     def _place(self, run: Run) -> int:
@@ -201,7 +201,7 @@ class Incarnation:
         excess = len(pieces) - MOST_PIECES
         while len(pieces) > 1 and (pieces[1].began <= until or excess > 0):
             first, end = pieces[0].end, pieces[1].first
-            yield self.finding("gap", False, seq=first, count=end - first, since=pieces[1].began)
+            yield self.finding("gap", False, seq=first, rows=end - first, since=pieces[1].began)
             self._told.append([first, end])
             pieces[1].first = pieces[0].first
             pieces[1].began = pieces[0].began
@@ -215,7 +215,7 @@ class Incarnation:
             "incarnation",
             reason in ("stopped", "running"),
             seq=first,
-            count=self.rows,
+            rows=self.rows,
             since=self.since,
             until=self.newest,
             seconds=(self.newest - self.since) / 1e6,
@@ -243,7 +243,7 @@ class Auditor:
         """A run; runs of an incarnation in the order of their rows, as far as there is one."""
         key = run.node, run.incarnation
         if key in self._over:
-            yield Finding("late", True, *key, seq=run.first, count=run.end - run.first, since=run.began)
+            yield Finding("late", True, *key, seq=run.first, rows=run.end - run.first, since=run.began)
             return
         incarnation = self._known.get(key)
         if incarnation is None:
@@ -251,10 +251,10 @@ class Auditor:
         yield from incarnation.add(run, self._silence)
         count = int(run.value or 0)
         if run.kind == "exporter.dropped":
-            yield incarnation.finding("dropped", False, seq=run.first, count=count, since=run.began, reason=run.reason)
+            yield incarnation.finding("dropped", False, seq=run.first, rows=count, since=run.began, reason=run.reason)
         elif run.kind in STANDS_FOR:
             check = run.kind.removeprefix("log.")
-            yield incarnation.finding(check, False, seq=run.first, count=run.end - run.first, since=run.began)
+            yield incarnation.finding(check, False, seq=run.first, rows=run.end - run.first, since=run.began)
 
     def settle(self) -> Iterator[Finding]:
         """What can be said when all is read up to about the same time."""

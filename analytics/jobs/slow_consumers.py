@@ -297,9 +297,12 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
     1 %. A message that the publisher sent with QoS 1 or 2 and the subscription lowers to 0 is known by its
     `delivery.completed`; where that kind is not recorded, it ends up as unanswered.
     """
-    seen = heard(events, KINDS, options.lateness).where("kind != 'message.delivered' or qos > 0")
+    acknowledged = (F.col("kind") != "message.delivered") | (F.col("qos") > 0)
+    seen = heard(events, KINDS, options.lateness, only=acknowledged)
     rows = in_buckets(seen.withColumn("message", F.hex("guid")), options.buckets, subject("client", "client_id"))
-    rules = Rules(microseconds(options.window)(options.unanswered_after), options.max_open, options.max_inflight)
+    rules = Rules(
+        microseconds(options.window), microseconds(options.unanswered_after), options.max_open, options.max_inflight
+    )
     slow = (
         (F.coalesce("ack_p99_us", F.lit(0)) > options.slow_after * 1e6)
         | (F.col("unanswered") + F.col("dropped_slow") + F.col("dropped_full") > 0)

@@ -201,7 +201,7 @@ def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
     nobody = ((F.col("kind") == ROUTED) & (F.col("receivers") == 0)) | (
         (F.col("kind") == DROPPED) & (F.col("reason") == "no_subscribers")
     )
-    messages = heard(events, (ROUTED, DROPPED), options.lateness).where(nobody)
+    messages = heard(events, (ROUTED, DROPPED), options.lateness, only=nobody)
     counted = messages.groupBy(window(options.window), "topic").agg(
         # both kinds tell of the same message, and perhaps only one of them was recorded
         F.greatest(
