@@ -56,7 +56,7 @@ FLAGS: Final = (
     "--enable-native-access=ALL-UNNAMED",
 )
 #: Less optimizing and a simpler collector: what is short-lived starts and runs faster, what is long-lived is slower.
-FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: Must not exist, and nobody else must be able to make it, since workers would import from there.
 NO_HOME: Final = Path(__file__).parent / "no-spark-home"
 

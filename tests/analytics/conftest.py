@@ -26,12 +26,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             "tests",
             master="local[2]",
             fast_start=True,
+            within=300.0,
             config={
                 "spark.sql.shuffle.partitions": 1,
                 "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
                 "spark.sql.streaming.checkpoint.fileChecksum.enabled": False,
-                # to compile a plan takes longer than to run it on so few rows
-                "spark.sql.codegen.wholeStage": False,
             },
         )
     except JavaError as error:
