@@ -32,7 +32,6 @@ def tiles(results: Results) -> list[Tile]:
     delivered = sum(row.delivered for row in results.traffic)
     came = sum(row.connected for row in results.churn)
     drops = sum(row.messages for row in results.drops)
-    denials = sum(row.times for row in results.denials)
     worst = max(results.latency, key=lambda row: row.p99, default=None)
     usual = sorted(row.p50 for row in results.latency)
     return [
@@ -58,7 +57,9 @@ def tiles(results: Results) -> list[Tile]:
         ),
         Tile("Dropped", wording.short(drops), _share(drops, delivered + drops, "of deliveries")),
         Tile(
-            "Denied", wording.short(denials), wording.count(len({row.client_id for row in results.denials}), "client")
+            "Denied",
+            wording.short(results.denied),
+            wording.count(len({row.client_id for row in results.denials}), "client"),
         ),
     ]
 
@@ -78,11 +79,26 @@ def findings(results: Results) -> list[Finding]:
     flapping = len({row.client_id for row in results.flapping})
     if flapping:
         found.append(Finding("flapping", f"{wording.count(flapping, 'client')} flapped."))
-    denied = sum(row.times for row in results.denials)
-    if denied:
-        clients = wording.count(len({row.client_id for row in results.denials}), "client")
-        found.append(Finding("denials", f"Refused: {wording.count(denied, 'request')} of {clients}."))
+    silent = len({row.client_id for row in results.silences if row.end is None})
+    if silent:
+        found.append(Finding("silent", f"{wording.count(silent, 'client')} fell silent."))
+    alerts = [row for row in results.alerts if row.name in ("logins", "names")]
+    if alerts:
+        guessed = wording.count(len({row.subject for row in alerts}), "address", "addresses")
+        found.append(Finding("denials", f"Passwords were guessed from {guessed}."))
+    elif results.denied:
+        found.append(Finding("denials", f"Refused: {wording.count(results.denied, 'request')}."))
     lost = sum(row.messages for row in results.drops if row.reason not in USUAL_DROPS)
     if lost:
         found.append(Finding("drops", f"{wording.count(lost, 'message')} did not get to a subscriber."))
+    full = [row for row in results.growth if row.full_in is not None]
+    if full:
+        soonest = min(full, key=lambda row: row.full_in or 0.0)
+        found.append(
+            Finding(
+                "queues",
+                f"{wording.count(len(full), 'queue or store', 'queues or stores')} will be full, "
+                f"the first in {wording.duration(soonest.full_in or 0.0)}.",
+            )
+        )
     return found

@@ -32,6 +32,19 @@ class Latency(NamedTuple):
     p99: float
 
 
+class Slow(NamedTuple):
+    """A window of the latency job: messages of one prefix and QoS."""
+
+    time: datetime
+    prefix: str
+    qos: int
+    deliveries: int
+    p99: float
+    #: Deliveries that never came, and those that were never acknowledged.
+    undelivered: int
+    unacknowledged: int
+
+
 class Churn(NamedTuple):
     time: datetime
     connected: int
@@ -54,6 +67,20 @@ class Talker(NamedTuple):
     bytes: int
 
 
+class Alert(NamedTuple):
+    """Something that there was too much of."""
+
+    #: denied, logins, names or storm
+    name: str
+    #: client, peer or node
+    scope: str
+    subject: str
+    begin: datetime
+    #: None: it lasts.
+    end: datetime | None
+    events: int
+
+
 class Denial(NamedTuple):
     client_id: str
     peer: str
@@ -71,11 +98,46 @@ class Drop(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The longest that a client's queue was within the window."""
+    """How long a client's queue was at the end of the window."""
 
     time: datetime
     client_id: str
     length: int
+
+
+class Growth(NamedTuple):
+    """What grows, as of the newest readings."""
+
+    #: A client, or empty: it is the node's.
+    client_id: str
+    metric: str
+    node: str
+    last: float
+    #: A second.
+    slope: float
+    #: Seconds; None: it has no limit, or does not grow.
+    full_in: float | None
+
+
+class Consumer(NamedTuple):
+    """A subscriber that does not keep up."""
+
+    client_id: str
+    delivered: int
+    #: Microseconds; None: it acknowledged nothing.
+    ack_p99: float | None
+    unanswered: int
+    dropped: int
+
+
+class Silence(NamedTuple):
+    """A client that published no more, measured by its habit; seconds."""
+
+    client_id: str
+    last_seen: datetime
+    usual: float
+    #: None: it lasts.
+    end: datetime | None
 
 
 class Health(NamedTuple):
@@ -90,8 +152,8 @@ class Health(NamedTuple):
     #: Events that the exporter says it lost, and rows that could not be read.
     dropped: int
     corrupt: int
-    #: Without it the node was killed, or runs still.
-    ended: bool
+    #: How it ended: stopped, killed, running or silent.
+    end: str
 
 
 class Lag(NamedTuple):
@@ -114,12 +176,19 @@ class Results:
     window: float
     traffic: Sequence[Traffic] = field(default=())
     latency: Sequence[Latency] = field(default=())
+    slow: Sequence[Slow] = field(default=())
     churn: Sequence[Churn] = field(default=())
     flapping: Sequence[Flapping] = field(default=())
     topics: Sequence[Talker] = field(default=())
     clients: Sequence[Talker] = field(default=())
     denials: Sequence[Denial] = field(default=())
+    #: All of them, of which `denials` are the most frequent.
+    denied: int = 0
+    alerts: Sequence[Alert] = field(default=())
     drops: Sequence[Drop] = field(default=())
     queues: Sequence[Queue] = field(default=())
+    growth: Sequence[Growth] = field(default=())
+    consumers: Sequence[Consumer] = field(default=())
+    silences: Sequence[Silence] = field(default=())
     health: Sequence[Health] = field(default=())
     lags: Sequence[Lag] = field(default=())

@@ -14,10 +14,17 @@ from trunkline.analytics.report.tables import Column, Table, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trunkline.analytics.report.results import Drop, Queue, Results, Talker
+    from trunkline.analytics.report.results import Drop, Results, Talker
 
 #: Reasons, or clients, that a plot tells apart; the rest is one.
 MOST_SERIES: Final = 5
+
+_ALERTS: Final = {
+    "denied": "denied accesses",
+    "logins": "failed logins",
+    "names": "user names that failed",
+    "storm": "connections of a node",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,7 @@ def sections(results: Results) -> list[Section]:
         _latency,
         _connections,
         _flapping,
+        _silent,
         _talkers,
         _denials,
         _drops,
@@ -90,6 +98,21 @@ def _latency(results: Results, grid: Grid) -> Section:
     parts: list[Plot | Table] = [
         lines("latency-percentiles", "Percentiles of latency", grid, series, _microseconds, adds_up=False)
     ]
+    if results.slow:
+        slow = sorted(results.slow, key=lambda row: (-row.p99, row.time, row.prefix, row.qos))
+        parts.append(
+            table(
+                "latency-slowest",
+                "The slowest windows",
+                Column("From (UTC)", [wording.moment(row.time) for row in slow]),
+                Column("Topics", [wording.name(f"{row.prefix}/…") for row in slow]),
+                Column("QoS", [str(row.qos) for row in slow], number=True),
+                Column("p99", [_microseconds(row.p99) for row in slow], [row.p99 for row in slow], number=True),
+                Column("Deliveries", [wording.whole(row.deliveries) for row in slow], number=True),
+                Column("Never delivered", [wording.whole(row.undelivered) for row in slow], number=True),
+                Column("Never acknowledged", [wording.whole(row.unacknowledged) for row in slow], number=True),
+            )
+        )
     words = "From the moment at which the broker took a message over until it was written to a subscriber."
     if grid.grouped > 1:
         words += f" Each point is the worst of {grid.grouped} windows."
@@ -122,6 +145,22 @@ def _flapping(results: Results, grid: Grid) -> Section:
     ]
     words = "Clients that came and went more often than devices do that are well."
     return Section("flapping", "Flapping clients", words, parts if rows else [], "No client flapped.")
+
+
+def _silent(results: Results, grid: Grid) -> Section:
+    rows = sorted(results.silences, key=lambda row: (row.end is not None, row.last_seen, row.client_id))
+    parts: list[Plot | Table] = [
+        table(
+            "silent-clients",
+            "Silent clients",
+            Column("Client", [wording.name(row.client_id) for row in rows]),
+            Column("Published last (UTC)", [wording.moment(row.last_seen) for row in rows]),
+            Column("Usually every", [wording.duration(row.usual) for row in rows], number=True),
+            Column("Until (UTC)", ["goes on" if row.end is None else wording.moment(row.end) for row in rows]),
+        )
+    ]
+    words = "Clients that published no more for much longer than was usual for them."
+    return Section("silent", "Silent clients", words, parts if rows else [], "No client fell silent.")
 
 
 def _talkers(results: Results, grid: Grid) -> Section:
@@ -166,7 +205,20 @@ def _denials(results: Results, grid: Grid) -> Section:
         )
     ]
     words = "Connections and accesses that were refused."
-    return Section("denials", "Denials", words, parts if rows else [], "Nothing was refused.")
+    if results.alerts:
+        alerts = sorted(results.alerts, key=lambda row: (row.begin, row))
+        parts.append(
+            table(
+                "alerts",
+                "More than usual",
+                Column("What", [_ALERTS.get(row.name, row.name) for row in alerts]),
+                Column("Who", [wording.name(row.subject) for row in alerts]),
+                Column("From (UTC)", [wording.moment(row.begin) for row in alerts]),
+                Column("To (UTC)", ["goes on" if row.end is None else wording.moment(row.end) for row in alerts]),
+                Column("Events", *_counts([row.events for row in alerts]), number=True),
+            )
+        )
+    return Section("denials", "Denials", words, parts if rows or results.alerts else [], "Nothing was refused.")
 
 
 def _drops(results: Results, grid: Grid) -> Section:
@@ -196,13 +248,9 @@ def _drops(results: Results, grid: Grid) -> Section:
 
 
 def _queues(results: Results, grid: Grid) -> Section:
-    longest: dict[str, int] = {}
-    first: dict[str, Queue] = {}
-    last: dict[str, Queue] = {}
-    for row in sorted(results.queues):
-        longest[row.client_id] = max(row.length, longest.get(row.client_id, 0))
-        first.setdefault(row.client_id, row)
-        last[row.client_id] = row
+    longest = Counter[str]()
+    for row in results.queues:
+        longest[row.client_id] = max(row.length, longest[row.client_id])
     clients = sorted(longest, key=lambda client_id: (-longest[client_id], client_id))
     series = [
         Series(
@@ -211,26 +259,53 @@ def _queues(results: Results, grid: Grid) -> Section:
         )
         for client_id in clients[:MOST_SERIES]
     ]
-    parts: list[Plot | Table] = [
-        lines("queue-lengths", "The longest queues", grid, series, wording.short, adds_up=False),
-        table(
-            "queue-growth",
-            "Growth",
-            Column("Client", [wording.name(client_id) for client_id in clients]),
-            Column("Longest", *_counts([longest[client_id] for client_id in clients]), number=True),
-            Column("At the end", [wording.whole(last[client_id].length) for client_id in clients], number=True),
-            Column("Growth", [_growth(first[client_id], last[client_id]) for client_id in clients], number=True),
-        ),
-    ]
+    parts: list[Plot | Table] = []
+    if series:
+        parts.append(lines("queue-lengths", "The longest queues", grid, series, wording.short, adds_up=False))
+    if results.growth:
+        rows = sorted(results.growth, key=lambda row: (row.full_in is None, row.full_in or 0.0, -row.slope))
+        parts.append(
+            table(
+                "queue-growth",
+                "Growth at the end",
+                Column("What", [wording.name(row.metric) for row in rows]),
+                Column("Client, or node", [wording.name(row.client_id or row.node) for row in rows]),
+                Column("Last", [wording.short(row.last) for row in rows], number=True),
+                Column("Growth", [_a_minute(row.slope) for row in rows], number=True),
+                Column(
+                    "Full in",
+                    ["–" if row.full_in is None else _whole_seconds(row.full_in) for row in rows],
+                    number=True,
+                ),
+            )
+        )
+    if results.consumers:
+        slow = sorted(results.consumers, key=lambda row: (-row.dropped, -row.unanswered, -(row.ack_p99 or 0.0)))
+        parts.append(
+            table(
+                "slow-consumers",
+                "Slow consumers",
+                Column("Client", [wording.name(row.client_id) for row in slow]),
+                Column("Delivered", *_counts([row.delivered for row in slow]), number=True),
+                Column("Lost", *_counts([row.dropped for row in slow]), number=True),
+                Column("Unanswered", [wording.whole(row.unanswered) for row in slow], number=True),
+                Column(
+                    "p99 of answers",
+                    ["–" if row.ack_p99 is None else _microseconds(row.ack_p99) for row in slow],
+                    number=True,
+                ),
+            )
+        )
     words = "Messages that waited for a client: it was away, or slower than what it subscribed to."
-    return Section("queues", "Queue growth", words, parts if clients else [], "No message waited for anybody.")
+    return Section("queues", "Queue growth", words, parts, "No message waited for anybody.")
 
 
-def _growth(first: Queue, last: Queue) -> str:
-    seconds = (last.time - first.time).total_seconds()
-    if not seconds:
-        return "–"
-    return f"{(last.length - first.length) * 60 / seconds:+.3g} a minute".replace("-", "\N{MINUS SIGN}")
+def _a_minute(slope: float) -> str:
+    return f"{slope * 60:+.3g} a minute".replace("-", "\N{MINUS SIGN}")
+
+
+def _whole_seconds(seconds: float) -> str:
+    return "is full" if not seconds else wording.duration(max(1.0, seconds))
 
 
 def _pipeline(results: Results, grid: Grid) -> Section:
@@ -244,7 +319,7 @@ def _pipeline(results: Results, grid: Grid) -> Section:
                 Column("Node", [wording.name(row.node) for row in rows]),
                 Column("From (UTC)", [wording.moment(row.begin) for row in rows]),
                 Column("Newest (UTC)", [wording.moment(row.newest) for row in rows]),
-                Column("End", ["in order" if row.ended else "runs, or was killed" for row in rows]),
+                Column("End", [row.end for row in rows]),
                 Column("Events", *_counts([row.events for row in rows]), number=True),
                 Column("Missing", [wording.whole(row.missing) for row in rows], number=True),
                 Column("Dropped", [wording.whole(row.dropped) for row in rows], number=True),

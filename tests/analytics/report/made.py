@@ -5,15 +5,20 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from trunkline.analytics.report.results import (
+    Alert,
     Churn,
+    Consumer,
     Denial,
     Drop,
     Flapping,
+    Growth,
     Health,
     Lag,
     Latency,
     Queue,
     Results,
+    Silence,
+    Slow,
     Talker,
     Traffic,
 )
@@ -63,6 +68,18 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             Denial("intruder", "203.0.113.7", "connect", "not authorized", 57),
             Denial(hostile, hostile, "publish", hostile, 12),
         ],
+        denied=69,
+        alerts=[
+            Alert("logins", "peer", "203.0.113.7", times[3], None, 57),
+            Alert("denied", "client", hostile, times[4], times[9], 12),
+        ],
+        slow=[Slow(times[90], "site", 1, 500, 40_000.0, 3, 2), Slow(times[91], hostile, 0, 100, 41_000.0, 0, 0)],
+        growth=[
+            Growth("archive", "queue_length", "n1", 900.0, 0.5, 18_200.0),
+            Growth("", "retained.count", "n1", 34.0, 0.0, None),
+        ],
+        consumers=[Consumer("archive", 1000, 2_000_000.0, 3, 40), Consumer(hostile, 10, None, 10, 0)],
+        silences=[Silence("meter-3", times[30], 10.0, None), Silence(hostile, times[40], 1.0, times[60])],
         drops=[Drop(time, reason, random.randrange(1, 9)) for time in times[::3] for reason in reasons],
         queues=[
             Queue(time, client_id, int(growth * index + random.randrange(20)))
@@ -70,8 +87,8 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             for client_id, growth in (("archive", 5.0), (hostile, 2.0))
         ],
         health=[
-            Health("n1@1748788200000", BEGIN, times[-1], 812_345, 0, 0, 0, False),
-            Health(hostile, BEGIN, times[-9], 12_345, 3, 40, 2, True),
+            Health("n1@1748788200000", BEGIN, times[-1], 812_345, 0, 0, 0, "running"),
+            Health(hostile, BEGIN, times[-9], 12_345, 3, 40, 2, "stopped"),
         ],
         lags=[Lag("spark", 1200, 1.2), Lag(hostile, 0, 0.0)],
     )

@@ -9,7 +9,18 @@ import pytest
 from tests.analytics.report.made import HOSTILE, bad_day, nothing
 from trunkline.analytics.report.page import render
 
-SECTIONS = ["traffic", "latency", "connections", "flapping", "talkers", "denials", "drops", "queues", "pipeline"]
+SECTIONS = [
+    "traffic",
+    "latency",
+    "connections",
+    "flapping",
+    "silent",
+    "talkers",
+    "denials",
+    "drops",
+    "queues",
+    "pipeline",
+]
 #: What a page with nothing but this tells of itself, when somebody looks from outside.
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
@@ -77,7 +88,7 @@ def test_drawings_and_tables_say_what_they_are() -> None:
     assert len(drawings) == 6
     assert all(re.search(r"<title [^>]*>[^<]+</title>\s*<desc [^>]*>[^<]+</desc>", drawing) for drawing in drawings)
     tables = re.findall(r"<table>.*?</table>", page, re.DOTALL)
-    assert len(tables) == 6 + 8
+    assert len(tables) == 6 + 12
     assert all("<caption" in table and 'scope="col"' in table for table in tables)
 
 

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from tests.analytics.report.made import BEGIN, WINDOW, bad_day, nothing
 from trunkline.analytics.report.plots import Plot
-from trunkline.analytics.report.results import Churn, Drop, Flapping, Lag, Queue, Traffic
+from trunkline.analytics.report.results import Alert, Churn, Drop, Flapping, Growth, Lag, Queue, Silence, Traffic
 from trunkline.analytics.report.sections import MOST_SERIES, Section, sections
 from trunkline.analytics.report.tables import Table
 
@@ -18,7 +18,7 @@ def part(of: Section, name: str) -> Plot | Table:
 
 def test_sections_without_results_say_so() -> None:
     found = sections(nothing())
-    assert len(found) == 9
+    assert len(found) == 10
     assert all(not each.parts and each.nothing for each in found)
 
 
@@ -81,15 +81,45 @@ def test_as_many_reasons_as_fit_are_all_told_apart() -> None:
     assert [each.name for each in plot.series] == [f"reason {number}" for number in range(MOST_SERIES)]
 
 
-def test_growth_is_told_a_minute() -> None:
-    rows = [Queue(BEGIN + timedelta(seconds=30 * index), "c", 100 - 30 * index) for index in range(3)]
-    rows.append(Queue(BEGIN, "once", 7))
-    results = replace(nothing(), end=BEGIN + timedelta(seconds=100), queues=rows)
-    table = part(section(sections(results), "queues"), "queue-growth")
+def test_what_is_full_first_is_first() -> None:
+    rows = [
+        Growth("", "retained.count", "n1", 34, 0.0, None),
+        Growth("c", "queue_length", "n1", 900, 0.5, 7200),
+        Growth("d", "queue_length", "n1", 1000, -0.25, 0),
+    ]
+    table = part(section(sections(replace(nothing(), growth=rows)), "queues"), "queue-growth")
     assert isinstance(table, Table)
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["c", "100", "40", "\N{MINUS SIGN}60 a minute"],
-        ["once", "7", "7", "–"],
+        ["queue_length", "d", "1k", "\N{MINUS SIGN}15 a minute", "is full"],
+        ["queue_length", "c", "900", "+30 a minute", "2\N{NO-BREAK SPACE}h"],
+        ["retained.count", "n1", "34", "+0 a minute", "–"],
+    ]
+
+
+def test_the_longest_queues_are_drawn() -> None:
+    rows = [Queue(BEGIN, f"c{number}", number) for number in range(9)]
+    plot = part(section(sections(replace(nothing(), queues=rows)), "queues"), "queue-lengths")
+    assert isinstance(plot, Plot)
+    assert [each.name for each in plot.series] == ["c8", "c7", "c6", "c5", "c4"]
+
+
+def test_those_who_are_silent_still_are_first() -> None:
+    rows = [Silence("a", BEGIN, 1.0, BEGIN), Silence("b", BEGIN, 1.0, None)]
+    table = part(section(sections(replace(nothing(), silences=rows)), "silent"), "silent-clients")
+    assert isinstance(table, Table)
+    assert [(row[0].text, row[3].text) for row in table.rows] == [("b", "goes on"), ("a", "2025-06-01 14:30:00")]
+
+
+def test_alerts_stand_with_what_was_refused() -> None:
+    rows = [Alert("logins", "peer", "192.0.2.1", BEGIN, None, 57)]
+    table = part(section(sections(replace(nothing(), alerts=rows)), "denials"), "alerts")
+    assert isinstance(table, Table)
+    assert [cell.text for cell in table.rows[0]] == [
+        "failed logins",
+        "192.0.2.1",
+        "2025-06-01 14:30:00",
+        "goes on",
+        "57",
     ]
 
 

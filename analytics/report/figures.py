@@ -1,0 +1,94 @@
+"""What a report shows beside the results of jobs: plain sums over recorded events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from trunkline.analytics.jobs.windows import window
+from trunkline.events.schema import Flag
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Kinds that the sums are made of, with their names.
+TIMELINE: Final = {
+    "message.publish": "published",
+    "message.delivered": "delivered",
+    "message.dropped": "dropped",
+    "client.connected": "connected",
+    "client.disconnected": "disconnected",
+    "client.connack": "refused",
+}
+REFUSAL_KINDS: Final = ("client.connack", "client.acl_decided", "message.dropped")
+#: The columns that `timeline` and `refusals` read.
+COLUMNS: Final = (
+    "time timestamp, kind string, weight int, client_id string, peer string, topic string, flags int, size bigint, "
+    "publisher string, reason string, reason_code int, action string"
+)
+#: The columns that `delays` reads.
+DELAY_COLUMNS: Final = "time timestamp, kind string, weight int, latency_us bigint"
+
+
+def timeline(events: DataFrame, seconds: float) -> DataFrame:
+    """How many events there were in each window, of what sort (the values of `TIMELINE`), with how many bytes; those that
+    were dropped by `reason`."""
+    kind = F.col("kind")
+    wanted = kind.isin(*TIMELINE) & ((kind != "client.connack") | (F.col("reason_code") != 0))
+    names = F.create_map(*[F.lit(word) for pair in TIMELINE.items() for word in pair])
+    return (
+        events.where(wanted)
+        .groupBy(
+            window(seconds),
+            names[kind].alias("sort"),
+            F.when(kind == "message.dropped", F.col("reason")).alias("reason"),
+        )
+        .agg(F.sum("weight").alias("events"), F.sum(F.col("weight") * F.coalesce("size", F.lit(0))).alias("bytes"))
+        .select(F.col("window.start").alias("time"), "sort", "reason", "events", "bytes")
+    )
+
+
+def refusals(events: DataFrame) -> DataFrame:
+    """Who was refused what, and how often: connections by their reason code, subscriptions, and messages. Of a message that
+    was refused the drop counts, since decisions are remembered and told of once."""
+    kind, connection = F.col("kind"), F.col("kind") == "client.connack"
+    subscription = (
+        (kind == "client.acl_decided")
+        & (F.col("action") == "subscribe")
+        & (F.col("flags").bitwiseAND(int(Flag.ALLOWED)) == 0)
+    )
+    message = (kind == "message.dropped") & (F.col("reason") == "not_authorized")
+    return (
+        events.where((connection & (F.col("reason_code") != 0)) | subscription | message)
+        .groupBy(
+            "client_id",
+            "peer",
+            _action(connection, subscription).alias("action"),
+            F.when(~connection, F.col("topic")).alias("topic"),
+            F.when(connection, F.col("reason_code")).alias("reason_code"),
+        )
+        .agg(F.sum("weight").alias("times"))
+    )
+
+
+def _action(connection: Column, subscription: Column) -> Column:
+    own = F.col("client_id") == F.col("publisher")
+    words = F.when(connection, "connect").when(subscription, "subscribe")
+    return words.when(own, "publish").otherwise("receive")
+
+
+def delays(events: DataFrame, seconds: float) -> DataFrame:
+    """Percentiles of the latency of all deliveries of a window together, in microseconds: which a sum over the results of
+    the latency job, one for each topic prefix, cannot give."""
+    shares = [0.5, 0.95, 0.99]
+    return (
+        events.where("kind = 'message.delivered' and latency_us is not null")
+        .groupBy(window(seconds))
+        .agg(F.sum("weight").alias("deliveries"), F.percentile_approx("latency_us", shares, 1000).alias("at"))
+        .select(
+            F.col("window.start").alias("time"),
+            "deliveries",
+            *[F.col("at")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))],
+        )
+    )
