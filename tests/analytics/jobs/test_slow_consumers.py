@@ -1,0 +1,278 @@
+"""Times to acknowledge, by the machine, by Spark and by plain Python."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from math import ceil
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.analytics.events_made import (
+    Row,
+    assert_rows,
+    at,
+    collected,
+    frame,
+    guid,
+    made,
+    microseconds,
+    row,
+    stream,
+    table,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark")
+from trunkline.analytics.jobs.machines import play
+from trunkline.analytics.jobs.slow_consumers import PRECISION, Answers, Rules, Seen, Times, slow_consumers
+
+WINDOW = 10_000_000
+PATIENCE = 20_000_000
+KEY = ("window_start", "client_id")
+RULES = Rules(WINDOW, PATIENCE, max_open=100, max_inflight=20)
+
+
+def seen(rows: Iterable[Row]) -> list[Seen]:
+    return [
+        Seen(
+            microseconds(one["time"]),
+            one["node"],
+            one["incarnation"],
+            number,
+            one["kind"],
+            one["weight"],
+            one["guid"].hex() if one.get("guid") else None,
+            one.get("qos"),
+            one.get("reason"),
+            one.get("queue_length"),
+            one.get("inflight"),
+        )
+        for number, one in enumerate(rows)
+    ]
+
+
+def told(rows: Iterable[Row], rules: Rules = RULES) -> list[Row]:
+    """What a machine tells about these events, whose state is saved after each of them."""
+    results: list[Row] = []
+    saved, due = None, None
+    for event in seen(rows):
+        machine = Answers("c", rules, saved)
+        machine.due = due
+        results += play(machine, [event], event.at - 1)
+        saved, due = json.loads(json.dumps(machine.save())), machine.due
+    machine = Answers("c", rules, saved)
+    machine.due = due
+    results += play(machine, [], microseconds(at(3600)))
+    results += machine.end(microseconds(at(3600)))
+    return results
+
+
+def one(kind: str, time: float, number: int = 1, **columns: object) -> Row:
+    return row(kind, time, **{"client_id": "c", "qos": 1, "guid": guid(at(0), number), **columns})
+
+
+def test_an_acknowledgement_counts_in_the_window_in_which_it_came() -> None:
+    (first, second) = told([one("message.delivered", 9.5), one("message.acked", 10.0)])
+    begin = microseconds(at(0))
+    assert (first["window_start"], first["window_end"]) == (begin, begin + WINDOW)
+    assert (first["delivered"], first["acked"], first["ack_p50_us"]) == (1, 0, None)
+    assert (second["delivered"], second["acked"], second["ack_max_us"]) == (0, 1, 500_000)
+    assert second["ack_p99_us"] == pytest.approx(500_000, rel=PRECISION)
+
+
+def test_what_is_repeated_on_a_connection_goes_on_being_late() -> None:
+    (found,) = told([one("message.delivered", 0.0), one("message.delivered", 3.0), one("message.acked", 4.0)])
+    assert (found["delivered"], found["repeated"], found["repeat_rate"]) == (2, 1, 0.5)
+    assert found["ack_max_us"] == 4_000_000
+
+
+def test_what_is_sent_again_to_a_client_that_came_back_is_as_new() -> None:
+    events = [one("message.delivered", 0.0), one("client.connected", 2.0), one("message.delivered", 3.0)]
+    (found,) = told([*events, one("message.acked", 4.0)])
+    assert (found["delivered"], found["repeated"]) == (2, 1)
+    assert found["ack_max_us"] == 1_000_000
+
+
+def test_nothing_is_waited_for_at_qos_0() -> None:
+    assert told([one("message.delivered", 0.0, qos=0)]) == []
+    lowered = [one("message.delivered", 0.0, qos=2), one("delivery.completed", 0.0, qos=2)]
+    assert [found["unanswered"] for found in told(lowered)] == [0]
+
+
+def test_a_delivery_becomes_unanswered_when_it_is_too_old_or_when_there_are_too_many() -> None:
+    in_time = [one("message.delivered", 0.0), one("message.acked", 20.0)]
+    assert [(found["acked"], found["unanswered"]) for found in told(in_time)] == [(0, 0), (1, 0)]
+    late = [one("message.delivered", 0.0, weight=3), one("message.acked", 20.000001)]
+    assert [(found["acked"], found["unanswered"]) for found in told(late)] == [(0, 0), (1, 3)]
+    assert told(late)[1]["ack_max_us"] is None
+    few = Rules(WINDOW, PATIENCE, max_open=1, max_inflight=20)
+    (found,) = told(
+        [one("message.delivered", 0.0, 1), one("message.delivered", 1.0, 2), one("message.acked", 2.0, 2)], few
+    )
+    assert (found["unanswered"], found["acked"], found["ack_max_us"]) == (1, 1, 1_000_000)
+
+
+def test_what_was_dropped_is_not_waited_for() -> None:
+    drops = [
+        one("message.dropped", 1.0, reason="session_ended"),
+        one("message.dropped", 1.0, 2, reason="slow_consumer"),
+    ]
+    (found,) = told(
+        [one("message.delivered", 0.0), *drops, one("message.dropped", 2.0, 3, reason="queue_full", weight=4)]
+    )
+    assert (found["unanswered"], found["dropped_slow"], found["dropped_full"]) == (0, 1, 4)
+
+
+def test_a_full_window_is_seen_in_the_readings() -> None:
+    readings = [one("session.stats", float(n), inflight=n, queue_length=10 * n) for n in (18, 19, 20, 21)]
+    (first, second) = told(readings)
+    assert (first["inflight_max"], first["queue_max"], first["full"]) == (19, 190, 0.0)
+    assert (second["inflight_max"], second["queue_max"], second["full"]) == (21, 210, 1.0)
+
+
+def nearest(weighted: list[tuple[int, int]], share: float) -> int | None:
+    """The percentile by nearest rank: the smallest value that this share of all do not exceed."""
+    values = sorted(value for value, weight in weighted for _ in range(weight))
+    return values[max(0, ceil(share * len(values) - 1e-9) - 1)] if values else None
+
+
+def test_percentiles_are_exact_to_one_percent() -> None:
+    random = Random(5)
+    values = [(round(random.lognormvariate(8, 3)), random.randrange(1, 5)) for _ in range(5000)] + [(0, 2), (1, 1)]
+    times = Times()
+    for value, weight in values:
+        times.add(value, weight)
+    times = Times(json.loads(json.dumps(times.save())))
+    assert len(times.save()) < 1200
+    for share in (0.0, 0.01, 0.5, 0.9, 0.99, 1.0):
+        assert times.percentile(share) == pytest.approx(nearest(values, share), rel=PRECISION, abs=1)
+    assert Times().percentile(0.5) is None
+
+
+def events() -> pa.Table:
+    """As `made`, sampled, with more of what only this job reads."""
+    random = Random(4)
+    rows = made(20_000).to_pylist()
+    for _ in range(800):
+        time = random.choice([random.uniform(0, 300), random.randrange(30) * 10.0])
+        kind = random.choice(["message.queued", "message.dropped"])
+        reason = random.choice(["slow_consumer", "queue_full", "expired"])
+        client = f"c{random.randrange(40):02}"
+        rows.append(row(kind, time, client_id=client, node="n1", reason=reason, guid=random.randbytes(16), qos=1))
+    for number, event in enumerate(rows):
+        event["weight"] = 1 + number % 3
+    rows.sort(key=lambda event: (event["time"], event["node"]))
+    rows = [event | {"seq": None} for event in rows]
+    order = sorted(range(len(rows)), key=lambda i: (i + (random.random() < 0.01) * random.randrange(200), i))
+    return table({k: v for k, v in rows[i].items() if k != "seq"} for i in order)
+
+
+def expected(events: pa.Table) -> list[Row]:
+    rows = sorted(events.to_pylist(), key=lambda one: (one["time"], one["node"], one["incarnation"], one["seq"]))
+    counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    times: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    readings: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    connects: dict[str, list[int]] = defaultdict(list)
+    by_message: dict[tuple[str, bytes], list[tuple[int, Row]]] = defaultdict(list)
+    newest = max(microseconds(one["time"]) for one in rows)
+    for one in rows:
+        client, when = one["client_id"], microseconds(one["time"])
+        key = when // WINDOW, client
+        if one["kind"] == "client.connected":
+            connects[client].append(when)
+        elif one["kind"] in ("message.queued", "message.dropped"):
+            name = (
+                "queued"
+                if one["kind"] == "message.queued"
+                else {"slow_consumer": "dropped_slow", "queue_full": "dropped_full"}.get(one["reason"])
+            )
+            if name:
+                counts[key][name] += one["weight"]
+        elif one["kind"] == "session.stats":
+            readings[key].append(one)
+            counts[key]["samples"] += 1
+        elif one["kind"] in ("message.delivered", "message.acked", "delivery.completed") and one["qos"]:
+            by_message[client, one["guid"]].append((when, one))
+    for (client, _), story in by_message.items():
+        _tell(client, story, connects[client], newest, counts, times)
+    return [_result(key, counts[key], times[key], readings[key]) for key in counts if any(counts[key].values())]
+
+
+def _tell(client: str, story: list[tuple[int, Row]], connects: list[int], newest: int, counts: Any, times: Any) -> None:
+    """What became of one message for one client."""
+    since: int | None = None
+    weight = 0
+    for when, one in [*story, (newest + 1, {"kind": "the end", "weight": 0})]:
+        if since is not None and since + PATIENCE < when:
+            counts[(since + PATIENCE) // WINDOW, client]["unanswered"] += weight
+            since = None
+        count = counts[when // WINDOW, client]
+        if one["kind"] == "message.delivered":
+            count["delivered"] += one["weight"]
+            if since is not None:
+                count["repeated"] += one["weight"]
+            if since is None or any(since < came <= when for came in connects):
+                since, weight = when, one["weight"]
+        elif one["kind"] == "message.acked":
+            count["acked"] += one["weight"]
+            if since is not None:
+                times[when // WINDOW, client].append((when - since, one["weight"]))
+            since = None
+        elif one["kind"] == "delivery.completed":
+            since = None
+
+
+def _result(key: tuple[int, str], count: Counter[str], took: list[tuple[int, int]], readings: list[Row]) -> Row:
+    names = ("delivered", "repeated", "acked", "unanswered", "queued", "dropped_slow", "dropped_full")
+    return {
+        "window_start": at((key[0] * WINDOW - microseconds(at(0))) / 1e6),
+        "client_id": key[1],
+        **{name: count[name] for name in names},
+        "repeat_rate": count["repeated"] / count["delivered"] if count["delivered"] else None,
+        "ack_max_us": max((value for value, _ in took), default=None),
+        "queue_max": max((one["queue_length"] for one in readings), default=None),
+        "inflight_max": max((one["inflight"] for one in readings), default=None),
+        "full": 1.0 if readings else None,
+        "percentiles": (nearest(took, 0.5), nearest(took, 0.99)),
+    }
+
+
+def compare(found: list[Row], wanted: list[Row]) -> None:
+    exact = [{name: value for name, value in one.items() if name != "percentiles"} for one in wanted]
+    assert_rows(found, exact, KEY)
+    by_key = {(one["window_start"].replace(tzinfo=None), one["client_id"]): one["percentiles"] for one in wanted}
+    for one in found:
+        p50, p99 = by_key[one["window_start"], one["client_id"]]
+        assert one["ack_p50_us"] == (p50 and pytest.approx(p50, rel=PRECISION, abs=1))
+        assert one["ack_p99_us"] == (p99 and pytest.approx(p99, rel=PRECISION, abs=1))
+        lost = one["unanswered"] or one["dropped_slow"] or one["dropped_full"] or one["full"]
+        assert one["slow"] == bool(lost or (one["ack_p99_us"] or 0) > 1_000_000)
+
+
+def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
+    recorded = events()
+    wanted = expected(recorded)
+    assert recorded.num_rows > 20_000
+    assert len(wanted) > 500
+    given = {"window": "10s", "unanswered_after": "20s", "max_inflight": 20, "buckets": 2}
+    options = slow_consumers.read_options(given)
+    found = [one.asDict() for one in slow_consumers(frame(spark, recorded), options).collect()]
+    compare(found, wanted)
+    assert {one["slow"] for one in found} == {True, False}
+
+    only_slow = slow_consumers.read_options({**given, "only_slow": True})
+    streamed = collected(slow_consumers(stream(spark, recorded, tmp_path / "in"), only_slow), tmp_path / "checkpoint")
+    # in the hour after the last event, what was left open becomes unanswered
+    late = expected(pa.concat_tables([recorded, table([row("node.tick", 4000.0)])]))
+    by_key = {(one["window_start"].replace(tzinfo=None), one["client_id"]): one for one in late}
+    assert len({(one["window_start"], one["client_id"]) for one in streamed}) == len(streamed)
+    compare(streamed, [by_key[one["window_start"], one["client_id"]] for one in streamed])
+    slow = {(one["window_start"], one["client_id"]) for one in found if one["slow"]}
+    assert slow <= {(one["window_start"], one["client_id"]) for one in streamed}
+    assert all(one["slow"] for one in streamed)
