@@ -1,10 +1,16 @@
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
+from pyarrow.fs import S3FileSystem
 
-from tests.analytics.source.logs import settings, ticks, write
+from tests.analytics.events_made import INCARNATION
+from tests.analytics.source.logs import by_number, read, schema_of, settings, ticks, write
+from trunkline.analytics.source.batch import EventReader
 from trunkline.analytics.source.options import OptionError, understood
 from trunkline.analytics.source.places import check_place, open_log, place
+
+NODE = f"node=n1@{INCARNATION}"
 
 
 def test_a_directory_may_be_named_in_any_way(tmp_path: Path) -> None:
@@ -57,3 +63,22 @@ def test_a_secret_is_in_no_error() -> None:
         place(made)
     assert "hush" not in str(caught.value)
     assert "secret_key" in str(caught.value)
+
+
+def test_a_log_in_an_object_store_is_read_with_the_options_of_the_storage() -> None:
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    store = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    try:
+        host, port = store.get_host_and_port()
+        options = {"region": "us-east-1", "scheme": "http", "access_key": "somebody", "secret_key": "hush"}
+        system = S3FileSystem(endpoint_override=f"{host}:{port}", allow_bucket_creation=True, **options)
+        system.create_dir("bucket")
+        parquet.write_table(ticks("n1", 0, 50), f"bucket/log/{NODE}/{0:020d}-{50:020d}.parquet", filesystem=system)
+        given = {f"fs.{name}": value for name, value in options.items()}
+        reader = EventReader(
+            settings("s3://bucket/log", **given, **{"fs.endpoint_override": f"{host}:{port}"}), schema_of()
+        )
+        assert by_number(read(reader, reader.partitions())) == by_number(ticks("n1", 0, 50))
+    finally:
+        store.stop()
