@@ -173,7 +173,7 @@ def test_a_full_disk_costs_a_batch_and_never_a_number(tmp_path: Path, disk: Disk
     whole = write(tmp_path / "whole", [2, 3])
     sizes = {path.suffix: path.stat().st_size for path in whole.directory.iterdir()}
     total = sum(sizes.values())
-    for room in [*range(0, total, 101), *range(total - 60, total + 1, 4)]:
+    for room in [*range(0, total, 101), *range(total - 60, total, 4)]:
         root = tmp_path / str(room)
         disk.room = None
         writer = write(root, [])
