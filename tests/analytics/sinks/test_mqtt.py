@@ -2,26 +2,28 @@
 
 import json
 import pickle
+import re
+import runpy
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from paho.mqtt import client as paho
 from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
-from trunkline.analytics.sinks.deduplicator import Deduplicator
 from trunkline.analytics.sinks.mqtt import MqttStreamWriter, MqttWriter, Published
-from trunkline.analytics.sinks.settings import SinkError
+from trunkline.analytics.sinks.settings import OPTIONS, SinkError
 from trunkline.testing import ThreadBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "spark-sinks.md").read_text(encoding="utf-8")
 SCHEMA = StructType().add("client_id", StringType()).add("n", LongType())
 
 
@@ -103,36 +105,29 @@ def test_what_is_wrong_is_said_before_anything_runs(kind: type[Any]) -> None:
         kind({"topic": "t/{client}"}, SCHEMA)
 
 
-class Listener:
-    """A consumer as users write it."""
+@pytest.fixture
+def results(mqtt_broker: ThreadBroker) -> Iterator[Any]:
+    """The consumer that the documentation shows."""
+    consumer = runpy.run_path(str(ROOT / "examples" / "results_once.py"))["Results"](mqtt_broker.host, mqtt_broker.port)
+    consumer.client.loop_start()
+    mqtt_broker.wait_until(lambda: mqtt_broker.subscriptions)
+    yield consumer
+    consumer.client.disconnect()
+    consumer.client.loop_stop()
 
-    def __init__(self, broker: ThreadBroker) -> None:
-        self.new: list[tuple[str, Any]] = []
-        self.repeats = 0
-        self.deduplicator = Deduplicator()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, "listener", protocol=paho.MQTTv5)
-        self.client.on_message = self.on_message
-        self.client.connect(broker.host, broker.port)
-        self.client.loop_start()
-        self.client.subscribe("$analytics/#", qos=1)
-        broker.wait_until(lambda: broker.subscriptions)
 
-    def on_message(self, client: paho.Client, data: object, message: paho.MQTTMessage) -> None:
-        assert message.properties is not None
-        if self.deduplicator.is_new(message.properties.UserProperty):
-            self.new.append((message.topic, json.loads(message.payload)))
-        else:
-            self.repeats += 1
+def test_the_page_shows_the_example() -> None:
+    (block,) = re.findall(r"<!-- examples/results_once.py -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    assert block == (ROOT / "examples" / "results_once.py").read_text(encoding="utf-8")
 
-    def stop(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+
+def test_the_page_tells_every_option() -> None:
+    assert [option.name for option in OPTIONS if f"`{option.name}`" not in PAGE] == []
 
 
 def test_a_stream_reaches_a_client_and_what_comes_twice_is_known(
-    spark: "SparkSession", mqtt_broker: ThreadBroker, tmp_path: Path
+    spark: "SparkSession", mqtt_broker: ThreadBroker, results: Any, tmp_path: Path
 ) -> None:
-    listener = Listener(mqtt_broker)
     expected = Counter[str]()
     for file in range(2):
         rows = [{"client_id": f"client{n % 5}", "n": 100 * file + n} for n in range(100)]
@@ -147,17 +142,16 @@ def test_a_stream_reaches_a_client_and_what_comes_twice_is_known(
         query.awaitTermination()
 
     run()
-    mqtt_broker.wait_until(lambda: len(listener.new) == 200)
+    mqtt_broker.wait_until(lambda: len(results.collected) == 200)
     # as after a crash between the last message and Spark's own note of it
     shutil.rmtree(tmp_path / "checkpoint" / "commits")
     run()
-    mqtt_broker.wait_until(lambda: len(listener.new) + listener.repeats > 200)
-    mqtt_broker.wait_until(lambda: len(mqtt_broker.messages) == len(listener.new) + listener.repeats)
-    listener.stop()
-    assert Counter(f"{row['n']}" for _, row in listener.new) == expected
-    assert all(topic == f"$analytics/counts/{row['client_id']}" for topic, row in listener.new)
+    mqtt_broker.wait_until(lambda: len(results.collected) + results.repeats > 200)
+    mqtt_broker.wait_until(lambda: len(mqtt_broker.messages) == len(results.collected) + results.repeats)
+    assert Counter(f"{row['n']}" for _, row in results.collected) == expected
+    assert all(topic == f"$analytics/counts/{row['client_id']}" for topic, row in results.collected)
     # Spark runs the last batch again, and nothing but that
-    assert listener.repeats == 100
+    assert results.repeats == 100
 
     frame: DataFrame = spark.createDataFrame([("a", 1)], SCHEMA)
     frame.write.format("trunkline").mode("append").options(**options(mqtt_broker, retain="true")).save()
