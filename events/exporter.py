@@ -115,11 +115,11 @@ class Exporter:
             nursery.start_soon(self._sync)
             nursery.start_soon(self._tidy)
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         self._tell("exporter.stopped")
         self._recorder.flush()
         try:
-            await trio.to_thread.run_sync(self._writer.close)
+            self._writer.close()
         except OSError as error:
             self._context.logger.error("the log could not be ended: %s", error)
 
@@ -168,7 +168,7 @@ class Exporter:
         while True:
             await trio.sleep(self._settings.sync)
             try:
-                await trio.to_thread.run_sync(self._writer.sync)
+                await trio.to_thread.run_sync(self._writer.sync, abandon_on_cancel=True)
             except OSError as error:
                 self._context.logger.error("the system could not put the log on disk: %s", error)
 
@@ -184,7 +184,8 @@ class Exporter:
                         max_bytes=settings.max_size,
                         max_age=settings.max_age,
                         delete_read=settings.delete_read,
-                    )
+                    ),
+                    abandon_on_cancel=True,
                 )
             except OSError as error:
                 self._context.logger.error("the log could not be made smaller: %s", error)

@@ -20,7 +20,7 @@ class EventsSettings(NeedsExtra):
     extra = "events"
     libraries = ("pyarrow",)
 
-    path: Folder = setting(Path("events"), "Folder of the log. Several nodes may share one.")
+    path: Folder = setting(Path("event-log"), "Folder of the log. Several nodes may share one.")
     kinds: tuple[Text, ...] = setting(
         (
             "client.authenticated",
@@ -107,5 +107,5 @@ class Events:
     async def run(self) -> None:
         await self._exporter.run()
 
-    async def stop(self) -> None:
-        await self._exporter.stop()
+    def stop(self) -> None:
+        self._exporter.stop()

@@ -27,6 +27,8 @@ TESTED_IN: dict[str, str] = {
     "plugins/running.py": "plugins/test_manager.py",
     "management/journal_commands.py": "management/test_journal_view.py",
     "plugins/errors.py": "plugins/test_finding.py",
+    "events/exporter.py": "events/test_plugin.py",
+    "events/watching.py": "events/test_plugin.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
     "testing/fault.py": "testing/test_faults.py",
