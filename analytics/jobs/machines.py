@@ -9,10 +9,13 @@ A machine that waits for something names the time at which it is due. Events of 
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from operator import itemgetter
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 #: What a machine has to tell: a row of the job's result, with times as microseconds since the epoch.
 Result: TypeAlias = dict[str, Any]
+#: Orders events; those that were saved are lists.
+_order: Final = itemgetter(0, 1, 2, 3)
 #: What a machine is about: what kind of a thing, and which.
 Subject: TypeAlias = tuple[str, str]
 
@@ -149,7 +152,3 @@ class Keeper:
             return None
         rows = [[*subject, kept.state, kept.due, kept.pending] for subject, kept in self._kept.items()]
         return json.dumps(rows, separators=(",", ":"))
-
-
-def _order(event: Any) -> Any:
-    return tuple(event[:4])  # those that were saved are lists
