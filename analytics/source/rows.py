@@ -88,7 +88,8 @@ class RowReader:
     def read(self, part: "Range") -> Iterator[pa.RecordBatch]:
         """Raises: LogError, for rows that are damaged or lost, unless the settings say that they are skipped."""
         log = _opened(self._settings)
-        names = [name for name in SCHEMA.names if name in self._columns]
+        wanted = self._schema.names
+        names = [*wanted, *sorted(self._columns.difference(wanted))]
         together: list[pa.RecordBatch] = []
         waiting = 0
         for first, end in part.runs:
@@ -101,16 +102,21 @@ class RowReader:
                 on_lost=self._settings.on_loss,
                 verify=self._settings.verify,
             ):
-                for column, condition in self._conditions:
-                    batch = batch.filter(condition(batch.column(column)))
-                if batch.num_rows:
-                    together.append(self._shaped(batch))
-                    waiting += batch.num_rows
+                together.append(batch)
+                waiting += batch.num_rows
                 if waiting >= _TOGETHER:
-                    yield from _joined(together)
+                    yield from self._finished(together)
                     together, waiting = [], 0
-        if together:
-            yield from _joined(together)
+        yield from self._finished(together)
+
+    def _finished(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if len(batches) > 1:
+            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        for batch in batches:
+            for column, condition in self._conditions:
+                batch = batch.filter(condition(batch.column(column)))
+            if batch.num_rows:
+                yield batch if batch.schema == self._schema else self._shaped(batch)
 
     def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns: list[pa.Array[Any]] = []
@@ -123,10 +129,6 @@ class RowReader:
                     raise LogError(f"column {field.name}: does not become {field.type}: {error}") from None
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    return batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _is_one_of(kinds: Sequence[str], column: Any) -> Any:
