@@ -1,8 +1,202 @@
-"""`trunkline events`: the event log, looked at from outside."""
+"""`trunkline events`: the event log, looked at from outside. The broker need not run."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from trunkline.management.command_line import FAILED, fail
+from trunkline.management.logs import printable
 
-@click.group()
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.events.reader import EventLog
+
+_root = click.argument("root", metavar="LOG", default="event-log")
+_as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
+
+
+class _Log(click.Group):
+    """Commands whose failures are a line, not a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            from pyarrow import ArrowException
+
+            from trunkline.events.layout import LogError
+        except ImportError as error:
+            fail([f"needs {error.name}: pip install 'trunkline[events]'"], FAILED)
+        try:
+            return super().invoke(ctx)
+        except (LogError, OSError, ArrowException) as error:
+            fail([error], FAILED)
+
+
+@click.group(cls=_Log)
 def events() -> None:
-    """Look at the event log."""
+    """Look at the event log.
+
+    LOG is its folder (event-log, if not given), or a place that pyarrow knows, such as s3://bucket/log.
+    """
+
+
+def _open(root: str) -> EventLog:
+    from trunkline.events.layout import LogError
+    from trunkline.events.reader import EventLog
+
+    log = EventLog(root)
+    log.refresh()
+    if not log.nodes():
+        raise LogError(f"no event log is in {root}")
+    return log
+
+
+@events.command()
+@_root
+@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="So many of the newest.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with those that come.")
+@click.option("--node", default="", help="Of this node alone: its name, or name@incarnation.")
+@click.option("--kind", "kinds", multiple=True, metavar="PATTERN", help="Of this kind: message.*, for example.")
+@click.option("--client", "clients", multiple=True, metavar="PATTERN", help="About this client: dev-*, for example.")
+@click.option("--topic", "topics", multiple=True, metavar="FILTER", help="With a topic that matches.")
+@_as_json
+def tail(
+    root: str,
+    count: int,
+    follow: bool,
+    node: str,
+    kinds: tuple[str, ...],
+    clients: tuple[str, ...],
+    topics: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show the newest events."""
+    from trunkline.events.looking import Choice, following, newest
+    from trunkline.mqtt.errors import ProtocolError
+    from trunkline.mqtt.topics import validate_filter
+
+    for topic in topics:
+        try:
+            validate_filter(topic)
+        except ProtocolError as error:
+            raise click.BadParameter(str(error), param_hint="--topic") from None
+    log = _open(root)
+    choice = Choice(node, kinds, clients, topics)
+    show: Callable[[Mapping[str, Any]], str] = _json if as_json else _line
+    rows, ends = newest(log, choice, count)
+    for row in rows:
+        click.echo(show(row))
+    try:
+        while follow:
+            time.sleep(0.2)
+            for row in following(log, choice, ends):
+                click.echo(show(row))
+    except KeyboardInterrupt:
+        pass
+
+
+def _json(row: Mapping[str, Any]) -> str:
+    return json.dumps({name: _plain(name, value) for name, value in row.items() if value is not None})
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return value.hex() if name == "guid" else b64encode(value).decode()
+    return value
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """Time, place and kind, then what there is: who chose the names cannot steer the terminal with them."""
+    head = f"{_plain('time', row['time'])} {row['node']} {row['seq']} {row['kind']}"
+    rest = [
+        f"{name}={json.dumps(_plain(name, value))}"
+        if isinstance(value, str | list)
+        else f"{name}={_plain(name, value)}"
+        for name, value in row.items()
+        if value is not None
+        and name not in ("time", "node", "incarnation", "seq", "kind")
+        and (name, value) != ("weight", 1)
+    ]
+    return printable(" ".join([head, *rest]))
+
+
+@events.command()
+@_root
+@_as_json
+def stat(root: str, as_json: bool) -> None:
+    """Show what there is of each node, and how far those have read who keep a position."""
+    from dataclasses import asdict
+
+    from trunkline.events.looking import figures
+
+    found = figures(_open(root), root)
+    nodes = [
+        {
+            **asdict(node),
+            "rows": node.rows,
+            "oldest": _moment(node.oldest),
+            "newest": _moment(node.newest),
+        }
+        for node in found.nodes
+    ]
+    readers = [asdict(reader) for reader in found.consumers]
+    if as_json:
+        for row in [*nodes, *readers]:
+            click.echo(json.dumps(row))
+        return
+    _print(nodes, "node rows first end ended segments size oldest newest")
+    if readers:
+        click.echo()
+        _print(readers, "consumer lag missed updated")
+
+
+def _moment(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _print(rows: list[dict[str, Any]], names: str) -> None:
+    columns = names.split()
+    cells = [[printable(_cell(row[name])) for name in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for line in [columns, *cells]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@events.command()
+@_root
+@_as_json
+def check(root: str, as_json: bool) -> None:
+    """Read all of it, with its checksums, and say what is wrong; the exit code is 1 then."""
+    from trunkline.events.checking import check as check_log
+
+    files = rows = problems = 0
+    for found in check_log(_open(root)):
+        files += 1
+        rows += found.end - found.first
+        for finding in found.findings:
+            problems += 1
+            if as_json:
+                click.echo(json.dumps(finding._asdict()))
+            else:
+                rows_found = f"rows {finding.first} to {finding.end - 1} of {finding.node}"
+                click.echo(printable(f"{finding.trouble}: {finding.path}: {rows_found}: {finding.text}"))
+    if not as_json:
+        click.echo(
+            f"{files:,} file{'s' * (files != 1)} with {rows:,} rows: {problems or 'no'} problem{'s' * (problems != 1)}"
+        )
+    if problems:
+        raise SystemExit(FAILED)

@@ -1,0 +1,123 @@
+"""`trunkline events`, as a user calls it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.events.logs import KEY, NODE, batch, time
+from trunkline.events.commands import events
+from trunkline.events.positions import Positions
+from trunkline.events.writer import LogWriter
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """300 rows in three batches."""
+    writer = LogWriter(tmp_path / "log", KEY.name, KEY.incarnation)
+    for first in (0, 100, 200):
+        writer.append(batch(first, first + 100), time(first), time(first + 99))
+    writer.close()
+    return tmp_path / "log"
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(events, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def seqs(result: Result) -> Sequence[int]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line)["seq"] for line in result.stdout.splitlines()]
+
+
+def test_tail_shows_the_newest(log: Path) -> None:
+    assert seqs(call("tail", log, "-n", 3, "--json")) == [297, 298, 299]
+    assert seqs(call("tail", log, "--json")) == list(range(280, 300))
+    assert seqs(call("tail", log, "-n", 0, "--json")) == []
+    line = call("tail", log, "-n", 1).stdout
+    assert line.startswith("2025-11-21T15:33:12.799000Z n1 299 message.delivered client_id=")
+
+
+def test_tail_chooses(log: Path) -> None:
+    assert seqs(call("tail", log, "-n", 2, "--kind", "client.*", "--json")) == [294, 297]
+    assert seqs(call("tail", log, "-n", 2, "--client", "device-3", "--json")) == [275, 292]
+    assert seqs(call("tail", log, "--topic", "plant/7/+", "--json")) == [7]
+    assert seqs(call("tail", log, "-n", 1, "--node", NODE, "--json")) == [299]
+    assert seqs(call("tail", log, "--node", "other", "--json")) == []
+
+
+def test_tail_follows(log: Path) -> None:
+    writer = LogWriter(log, KEY.name, KEY.incarnation + 1)
+    command = [sys.executable, "-m", "trunkline", "events", "tail", str(log), "-n", "1", "--follow", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["seq"] == 299
+        writer.append(batch(0, 2), time(0), time(1))
+        assert [json.loads(process.stdout.readline())["seq"] for _ in range(2)] == [0, 1]
+        process.terminate()
+    writer.close()
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    rows = batch(1, 2)
+    hostile = rows.set_column(rows.schema.get_field_index("client_id"), "client_id", ["\x1b[2Jdevice\n"])
+    writer = LogWriter(tmp_path / "log", "n\x1b[1m", 5)
+    writer.append(hostile.cast(rows.schema), time(1), time(1))
+    writer.close()
+    for command in (["tail"], ["tail", "--json"], ["stat"], ["check"]):
+        output = call(*command, tmp_path / "log").stdout
+        assert "\x1b" not in output
+        assert output.count("\n") <= 2
+
+
+def test_stat(log: Path) -> None:
+    Positions(log, "spark").write({NODE: 120})
+    one, two = [json.loads(line) for line in call("stat", log, "--json").stdout.splitlines()]
+    assert (one["node"], one["first"], one["end"], one["rows"], one["ended"]) == (NODE, 0, 300, 300, True)
+    assert (one["oldest"], one["newest"]) == ("2025-11-21T15:33:12Z", "2025-11-21T15:33:12Z")
+    assert one["size"] == sum(file.stat().st_size for file in log.rglob("*") if file.suffix in (".arrows", ".idx"))
+    assert (two["consumer"], two["lag"], two["missed"]) == ("spark", 180, 0)
+    table = call("stat", log).stdout
+    assert "n1@1763739192123  300" in table
+    assert "spark     180" in table
+
+
+def test_check(log: Path) -> None:
+    good = call("check", log)
+    assert (good.exit_code, good.stdout) == (0, "1 file with 300 rows: no problems\n")
+    (data,) = log.rglob("*.arrows")
+    damaged = bytearray(data.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    data.write_bytes(damaged)
+    bad = call("check", log)
+    assert bad.exit_code == 1
+    assert "corrupt: " in bad.stdout
+    assert "rows 100 to 199" in bad.stdout
+    (finding,) = [json.loads(line) for line in call("check", log, "--json").stdout.splitlines()]
+    assert (finding["trouble"], finding["first"], finding["end"]) == ("corrupt", 100, 200)
+
+
+@pytest.mark.parametrize("command", ["tail", "stat", "check"])
+def test_no_log_is_there(tmp_path: Path, command: str) -> None:
+    result = call(command, tmp_path / "nothing")
+    assert result.exit_code == 1
+    assert result.stderr == f"trunkline: no event log is in {tmp_path / 'nothing'}\n"
+
+
+def test_a_filter_that_is_none(log: Path) -> None:
+    result = call("tail", log, "--topic", "a/#/b")
+    assert result.exit_code == 2
+    assert "'#' is not alone at the end" in result.stderr
+
+
+def test_without_pyarrow_it_says_what_to_install(log: Path) -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None; sys.argv = ['trunkline', 'events', 'stat', sys.argv[1]]; "
+        "from trunkline.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(log)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "trunkline: needs pyarrow: pip install 'trunkline[events]'\n")
