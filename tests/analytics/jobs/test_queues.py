@@ -98,7 +98,7 @@ def test_growth_is_as_in_plain_python(spark: "SparkSession", tmp_path: Path) -> 
     )
     # level series have no slope but that of rounding
     assert_rows(queues(frame(spark, rows), options), wanted, KEY, close=1e-6)
-    found = collected(queues(stream(spark, rows, tmp_path / "in"), options), tmp_path / "checkpoint")
+    found = collected(queues(stream(spark, rows, tmp_path / "in", 2), options), tmp_path / "checkpoint")
     assert_rows(found, wanted, KEY, close=1e-6)
 
     soon = queues.read_options({"window": "1m", "slide": "30s", "full_within": "50s", "lateness": 0})

@@ -1,0 +1,116 @@
+"""The audit in Spark: the same findings as without, and what readers have left to do."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.analytics.events_made import INCARNATION, at, collected, frame, made, microseconds, row, stream, table
+from tests.analytics.jobs.test_records import SILENCE, as_read, damaged, plainly, summed
+from tests.analytics.jobs.test_records import audit as by_auditor
+from trunkline.analytics.jobs.job import OptionError
+from trunkline.events.layout import LogError
+from trunkline.events.positions import Positions
+from trunkline.events.schema import STORED
+from trunkline.events.writer import LogWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark")
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from trunkline.analytics.jobs.audit import AuditOptions, Processor, audit, audited, in_runs, readers
+from trunkline.analytics.jobs.records import Finding, runs
+
+
+def findings(rows: list[Any]) -> list[Finding]:
+    """From rows of results."""
+    made = []
+    for one in rows:
+        values = one if isinstance(one, dict) else one.asDict()
+        for name in ("since", "until"):
+            if values[name] is not None and not isinstance(values[name], int):
+                values[name] = microseconds(values[name].replace(tzinfo=at(0).tzinfo))
+        made.append(Finding(**values))
+    return made
+
+
+def test_the_processor_keeps_the_auditor_between_batches() -> None:
+    events = as_read(table(row("node.tick", float(number)) for number in range(30)))
+    tester = TwsTester(Processor(SILENCE, 0))
+    batches = [events.slice(0, 10), events.slice(12, 10), events.slice(21, 9)]
+    found = [findings(tester.test(0, [Row(**run._asdict()) for run in runs(batch, SILENCE)])) for batch in batches]
+    assert [[(one.check, one.seq, one.rows) for one in those] for those in found] == [
+        [],
+        [("gap", 10, 2)],
+        [("duplicate", 21, 1)],
+    ]
+    ((kept,),) = [tester.peekValueState("auditor", 0)]
+    assert json.loads(kept)[1] == []
+
+
+def test_recorded_events_pass_two_steps() -> None:
+    rows = table(damaged())
+    steps = audited(SILENCE, in_runs(SILENCE, as_read(rows).to_batches(max_chunksize=1000)))
+    found = [Finding(**one) for batch in steps for one in batch.to_pylist()]
+    assert summed(found, rows.to_pylist()) == plainly(rows.to_pylist())
+    assert list(audited(SILENCE, iter([]))) == []
+    assert list(in_runs(SILENCE, as_read(table([])).to_batches())) == []
+
+
+def written(root: Path) -> str:
+    """A log of 3 batches of 10 rows, a second apart; its node key."""
+    writer = LogWriter(root, "n1", INCARNATION)
+    events = table(row("node.tick", float(number)) for number in range(30)).select(STORED.names)
+    for first in range(0, 30, 10):
+        batch = events.slice(first, 10).combine_chunks().to_batches()[0]
+        writer.append(batch, microseconds(at(first)), microseconds(at(first + 9)))
+    writer.close()
+    return f"n1@{INCARNATION}"
+
+
+def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path) -> None:
+    key = written(tmp_path)
+    Positions(tmp_path, "lake").write({key: 30})
+    Positions(tmp_path, "slow").write({key: 12})
+    Positions(tmp_path, "new").write({})
+    letters = tmp_path / "deadletter"
+    letters.mkdir()
+    (letters / f"{key}.jsonl").write_text("{}\n{}\n")
+    found = list(readers(str(tmp_path)))
+    end = microseconds(at(29))
+    assert [(one.consumer, one.seq, one.rows, one.since, one.until, one.seconds) for one in found[:-1]] == [
+        ("lake", 30, 0, end, end, 0.0),
+        ("new", 0, 30, microseconds(at(0)), end, 29.0),
+        # to the batch
+        ("slow", 12, 18, microseconds(at(10)), end, 19.0),
+    ]
+    assert found[-1] == Finding("dead_letters", False, "n1", INCARNATION, rows=2)
+    with pytest.raises(LogError):
+        list(readers("nothing://there"))
+
+
+def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
+    rows = table(damaged())
+    key = written(tmp_path / "log")
+    Positions(tmp_path / "log", "lake").write({key: 20})
+    options = AuditOptions(root=str(tmp_path / "log"))
+    found = findings(audit(frame(spark, rows), options).collect())
+    assert [(one.consumer, one.rows) for one in found if one.check == "lag"] == [("lake", 10)]
+    assert summed(found, rows.to_pylist()) == plainly(rows.to_pylist())
+
+    whole = made(20_000)
+    events = stream(spark, whole, tmp_path / "in", 2)
+    with pytest.raises(OptionError, match="root: is for recorded events"):
+        audit(events, options)
+    streamed = findings(collected(audit(events, AuditOptions()), tmp_path / "checkpoint"))
+    size = -(-whole.num_rows // 2)
+    last = table([row("node.tick", max(whole.column("time").to_pylist()).timestamp() - at(0).timestamp() + 3600)])
+    parts = [whole.slice(0, size), whole.slice(size), last]
+    wanted = by_auditor(*(part.to_pylist() for part in parts), lateness=10_000_000, end=False)
+    assert {one.check for one in wanted} == {"dropped", "silence", "silent", "duplicate"}
+    assert sorted(map(str, streamed)) == sorted(map(str, wanted))
+    assert audit(frame(spark, table([])), AuditOptions()).collect() == []
