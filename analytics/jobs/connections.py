@@ -65,9 +65,9 @@ class Connections(Machine[Seen]):
         self._timeout = timeout
         self._tells_open = tells_open
         self._incarnation = -1
-        #: Its latest sign of life.
+        #: The latest that it told of itself. What its clients did is no sign of life: a machine sees only some of them.
         self._alive = 0
-        #: Does it give such signs regularly? Did its exporter say that it ends?
+        #: Does its heart beat? Did its exporter say that it ends?
         self._ticks = self._stopped = False
         #: The newest one of each client.
         self._open: dict[str, Connection] = {}
@@ -85,15 +85,14 @@ class Connections(Machine[Seen]):
                 yield from self._killed()
             self._incarnation = event.incarnation
             self._ticks = self._stopped = False
-        self._alive = event.at
         if event.kind == "client.connected":
             self._connected(event)
         elif event.kind == "client.disconnected":
             yield self._disconnected(event)
-        elif event.kind == "node.tick":
-            self._ticks = True
-        elif event.kind == "exporter.stopped":
-            self._stopped = True
+        else:
+            self._alive = event.at
+            self._ticks = self._ticks or event.kind == "node.tick"
+            self._stopped = event.kind == "exporter.stopped"
         self._wait()
 
     def _connected(self, event: Seen) -> None:
@@ -124,7 +123,7 @@ class Connections(Machine[Seen]):
 
     def _killed(self) -> Iterator[Result]:
         for connection in (*self._replaced, *self._open.values()):
-            yield self._row(connection, self._alive, "node_killed")
+            yield self._row(connection, max(self._alive, connection.began), "node_killed")
         self._replaced.clear()
         self._open.clear()
 
@@ -132,6 +131,7 @@ class Connections(Machine[Seen]):
         assert self.due is not None
         if self._mortal() and self._alive + self._timeout <= self.due:
             yield from self._killed()
+            self._ticks = False
         while self._replaced and _given_up(self._replaced[0]) <= self.due:
             connection = self._replaced.pop(0)
             # that the client came again is all that is known of the end
@@ -139,7 +139,7 @@ class Connections(Machine[Seen]):
         self._wait()
 
     def _mortal(self) -> bool:
-        """Would the node give signs of life if it lived?"""
+        """Would its heart beat if it lived?"""
         return self._ticks and not self._stopped
 
     def _wait(self) -> None:

@@ -1,0 +1,253 @@
+"""What the stateful jobs should tell, computed in plain Python from whole lists: slowly, by the words of the definition."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from tests.analytics import events_made
+from tests.analytics.events_made import Row, microseconds
+
+SECOND = 1_000_000
+#: What happened: when (microseconds since the epoch), by weight, and a name.
+Happened = tuple[int, int, str | None]
+
+
+def moment(at: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["time"], row["node"], row["incarnation"], row["seq"]))
+
+
+def grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+    groups = defaultdict(list)
+    for row in in_order(rows):
+        if row[column] is not None:
+            groups[row[column]].append(row)
+    return groups
+
+
+def happened(rows: Iterable[Row]) -> list[Happened]:
+    return [(microseconds(row["time"]), row["weight"], row["username"]) for row in rows]
+
+
+def _weights(inside: Sequence[Happened]) -> int:
+    return sum(weight for _, weight, _ in inside)
+
+
+def _names(inside: Sequence[Happened]) -> int:
+    return len({name for _, _, name in inside})
+
+
+def bursts(
+    events: Sequence[Happened], limit: int, window: int, calm: int, until: int, *, names: bool = False
+) -> list[Row]:
+    """Alerts about more than `limit` within any stretch of `window`, as rows of their beginnings and ends."""
+    amount = _names if names else _weights
+    over = []
+    for number, (now, *_) in enumerate(events):
+        inside = [event for event in events[: number + 1] if event[0] > now - window]
+        if amount(inside) > limit:
+            leaving = (at + window for at, *_ in inside)
+            end = next(e for e in leaving if amount([event for event in inside if event[0] + window > e]) <= limit)
+            over.append((number, now, end, amount(inside)))
+    found: list[list[Any]] = []
+    for number, now, end, count in over:
+        if found and now <= found[-1][2] + calm:
+            found[-1][2] = max(found[-1][2], end)
+        else:
+            found.append([number, now, end, count])
+    rows: list[Row] = []
+    for number, begin, over_until, count in found:
+        end = over_until + calm
+        rows.append({"state": "begin", "time": begin, "began": begin, "count": count, "threshold": float(limit)})
+        if end > until:
+            continue
+        for other, (at, weight, name) in enumerate(events[number + 1 :], number + 1):
+            if at <= end:
+                known = {name for at_before, _, name in events[:other] if at_before > at - window}
+                count += int(name not in known) if names else weight
+        rows.append({"state": "end", "time": end, "began": begin, "count": count, "duration": (end - begin) / SECOND})
+    return rows
+
+
+def surges(
+    events: Sequence[Happened],
+    *,
+    window: int,
+    factor: float,
+    minimum: float,
+    learning: float,
+    calm: int,
+    until: int,
+    trusting: bool,
+) -> list[Row]:
+    """Alerts about windows that are above a threshold that moves with the windows before. Nothing is ever forgotten."""
+    per_window = defaultdict(list)
+    for at, weight, _ in events:
+        per_window[at // window].append((at, weight))
+    if not per_window:
+        return []
+    rows: list[Row] = []
+    usual = None if trusting else 0.0
+    begin = over_until = None
+    total = 0
+    for number in range(min(per_window), until // window + 1):
+        end = (number + 1) * window
+        threshold = None if usual is None else max(minimum, factor * usual)
+        count = 0
+        for at, weight in per_window[number]:
+            count += weight
+            total += weight
+            if begin is None and threshold is not None and count > threshold:
+                begin, over_until, total = at, end, count
+                rows.append(
+                    {"state": "begin", "time": at, "began": at, "count": count, "threshold": threshold, "usual": usual}
+                )
+        if end > until:
+            break
+        if threshold is not None and count > threshold:
+            over_until = end
+        elif begin is not None and over_until is not None and end - over_until >= calm:
+            rows.append(
+                {"state": "end", "time": end, "began": begin, "count": total, "duration": (end - begin) / SECOND}
+            )
+            begin = None
+        if usual is None or threshold is None:
+            usual = float(count)
+        else:
+            usual = (1 - learning) * usual + learning * min(count, threshold)
+    return rows
+
+
+def alerts(
+    alert: str, scope: str, groups: dict[str, list[Row]], tell: Callable[[list[Happened]], list[Row]]
+) -> list[Row]:
+    """Rows of the alerts about each group."""
+    return [
+        {
+            **row,
+            "alert": alert,
+            "scope": scope,
+            "subject": name,
+            "time": moment(row["time"]),
+            "began": moment(row["began"]),
+        }
+        for name, rows in groups.items()
+        for row in tell(happened(rows))
+    ]
+
+
+def silences(times: Sequence[int], options: Any, until: int) -> list[Row]:
+    """Silences of a client that published at these times. Nothing is ever forgotten."""
+    together, minimum = options.together * SECOND, options.minimum * SECOND
+    beat, intervals, usual = times[0], 0, 0.0
+    rows: list[Row] = []
+    for at, following in pairwise((*times, None)):
+        if at - beat >= together:
+            interval = at - beat
+            if intervals >= options.learn:
+                interval = min(interval, max(minimum, round(options.factor * usual)))
+            intervals += 1
+            share = max(options.learning, 1 / intervals)
+            usual = (1 - share) * usual + share * interval
+            beat = at
+        wait = max(minimum, round(options.factor * usual))
+        if intervals < options.learn or at + wait > until or (following is not None and following <= at + wait):
+            continue
+        about = {"last_seen": moment(at), "usual": usual / SECOND, "threshold": wait / SECOND}
+        rows.append({**about, "state": "begin", "time": moment(at + wait), "silence": wait / SECOND})
+        if following is not None:
+            rows.append({**about, "state": "end", "time": moment(following), "silence": (following - at) / SECOND})
+    return rows
+
+
+HOW = {0: "left", 4: "left", 128: "lost", 139: "shutdown", 141: "keep_alive", 142: "taken_over", 152: "kicked"}
+
+
+def connections(rows: Sequence[Row], timeout: int, until: int) -> list[Row]:
+    """Connections to one node, of one incarnation that was never stopped, and whose disconnections say when they began."""
+    beats = [microseconds(row["time"]) for row in in_order(rows) if row["client_id"] is None]
+    deaths = [before for before, after in pairwise((*beats, until + timeout + 1)) if after > before + timeout]
+    never = until + 1
+    told: list[Row] = []
+    for client, events in grouped(rows, "client_id").items():
+        begun = [microseconds(row["time"]) for row in events if row["kind"] == "client.connected"]
+        ends = {
+            microseconds(row["time"]) - row["latency_us"]: row for row in events if row["kind"] == "client.disconnected"
+        }
+        for began, again in pairwise((*begun, never)):
+            near = min(ends, key=lambda at: abs(at - began), default=None)
+            ended = microseconds(ends[near]["time"]) if near is not None and abs(near - began) <= 5 * SECOND else never
+            death = next((at for at in deaths if at + timeout >= began), never)
+            given_up = again + 10 * SECOND
+            if near is not None and ended <= min(death + timeout, given_up, until):
+                told.append(_connection(client, began, ended, ends.pop(near)))
+            elif death + timeout <= min(given_up, until):
+                told.append(_ending(client, began, max(death, began), "node_killed"))
+            elif given_up <= until:
+                told.append(_ending(client, began, again, "unrecorded"))
+            else:
+                told.append(_ending(client, began, None, "open"))
+        told += [_connection(client, began, microseconds(end["time"]), end) for began, end in ends.items()]
+    return told
+
+
+def _ending(client: str, began: int, ended: int | None, how: str) -> Row:
+    return {"client_id": client, "began": moment(began), "ended": None if ended is None else moment(ended), "how": how}
+
+
+def _connection(client: str, began: int, ended: int, end: Row) -> Row:
+    return {
+        "client_id": client,
+        "began": moment(began),
+        "ended": moment(ended),
+        "duration": (ended - began) / SECOND,
+        "how": HOW.get(end["reason_code"], "error"),
+        "reason_code": end["reason_code"],
+        "reason": end["reason"],
+    }
+
+
+def activity(rows: Sequence[Row], gap: int) -> list[Row]:
+    """Stretches of one client's messages without a pause longer than `gap`."""
+    stretches: list[list[Row]] = []
+    for row in in_order(rows):
+        if stretches and microseconds(row["time"]) - microseconds(stretches[-1][-1]["time"]) <= gap:
+            stretches[-1].append(row)
+        else:
+            stretches.append([row])
+    return [
+        {
+            "client_id": stretch[0]["client_id"],
+            "began": stretch[0]["time"],
+            "ended": stretch[-1]["time"],
+            "duration": (stretch[-1]["time"] - stretch[0]["time"]).total_seconds(),
+            "messages": sum(row["weight"] for row in stretch),
+            "bytes": sum(row["weight"] * row["size"] for row in stretch),
+        }
+        for stretch in stretches
+    ]
+
+
+@cache
+def recorded() -> pa.Table:
+    """Tens of thousands of events, with weights from 1 to 3, and then an hour in which nothing happens."""
+    table = events_made.made()
+    weights = pa.array([1 + number % 3 for number in range(table.num_rows)], pa.int32())
+    place = table.schema.get_field_index("weight")
+    tick = events_made.table([events_made.row("node.tick", 3900.0, seq=table.num_rows)])
+    return pa.concat_tables([table.set_column(place, table.schema.field(place), weights), tick])
+
+
+def rows_of(*kinds: str) -> list[Row]:
+    return [row for row in recorded().to_pylist() if row["kind"] in kinds]
+
+
+END = events_made.microseconds(events_made.at(3900.0))
