@@ -66,7 +66,7 @@ def check(log: EventLog) -> Iterator[Checked]:
             except FileNotFoundError:
                 continue
             before = ends.get(type(segment))
-            if found.first == found.end:
+            if found.first == found.end and not found.findings:
                 continue
             found = found._replace(
                 findings=(*_continuity(found, before, max(ends.values(), default=None)), *found.findings)

@@ -214,15 +214,16 @@ def test_garbage_at_the_ends_of_both_files(tmp_path: Path) -> None:
         assert EventLog(tmp_path).nodes()[NODE].end == 5
 
 
-WRITE_FOR_EVER = """
+WRITE_ON = """
 import random, sys
 from pathlib import Path
 from tests.events.logs import append, write
 from trunkline.events.layout import NodeKey
 chance = random.Random(int(sys.argv[2]))
 writer = write(Path(sys.argv[1]), [], NodeKey("n1", int(sys.argv[2])), roll_bytes=30_000)
-while True:
+while writer.next_seq < 3000:
     append(writer, chance.randrange(1, 80))
+sys.stdin.read()
 """
 
 
@@ -241,7 +242,9 @@ def test_a_writer_is_killed_again_and_again_while_a_reader_follows(tmp_path: Pat
 
     for incarnation in range(1, 4):
         wanted = chance.randrange(1, 1000)
-        with subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, tmp_path, str(incarnation)], cwd=ROOT) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITE_ON, tmp_path, str(incarnation)], stdin=-1, cwd=ROOT
+        ) as process:
             while position[f"n1@{incarnation}"] < wanted:
                 assert process.poll() is None
                 follow()
@@ -264,15 +267,15 @@ def test_a_flipped_bit_anywhere_in_the_data(tmp_path: Path, compression: Literal
     data = only(tmp_path, DATA)
     size = data.stat().st_size
     rows = read(tmp_path, 0, 6)
-    for at in range(0, size - 8, 3):
+    for at in range(0, size - 8, 13):
         flip(data, at)
         with pytest.raises(CorruptBatch):
             list(EventLog(tmp_path).read(NODE, 0, 6))
         skipped = read(tmp_path, 0, 6, on_corrupt="skip")
         missing = [(seq, seq + int(value)) for _, seq, value, _ in stand_ins(skipped)]
         assert missing in ([(0, 2)], [(2, 5)], [(5, 6)], [(0, 2), (2, 5), (5, 6)])  # the last: no schema, no rows
-        whole = [seq for seq in range(6) if not any(first <= seq < end for first, end in missing)]
-        assert skipped.filter(pc.not_equal(skipped["kind"], "log.corrupt")) == rows.take(whole)
+        whole = [not any(first <= seq < end for first, end in missing) for seq in range(6)]
+        assert skipped.filter(pc.not_equal(skipped["kind"], "log.corrupt")) == rows.filter(pa.array(whole))
         flip(data, at)
 
 
@@ -280,7 +283,7 @@ def test_a_flipped_bit_anywhere_in_the_index(tmp_path: Path) -> None:
     write(tmp_path, [2, 3, 1], schema=SMALL).close()
     index = only(tmp_path, INDEX)
     rows = read(tmp_path, 0, 6)
-    for at in range(index.stat().st_size):
+    for at in range(0, index.stat().st_size, 5):
         flip(index, at)
         record = at // RECORD_SIZE
         skipped = table(EventLog(tmp_path).read(NODE, 0, 6, on_corrupt="skip"))

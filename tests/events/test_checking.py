@@ -1,0 +1,151 @@
+"""A check finds what is wrong, and nothing where nothing is."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.events.logs import KEY, NODE, append, batch, expected, flip, opened, time, write, write_parquet
+from trunkline.events.checking import Checked, Trouble, check
+from trunkline.events.layout import RECORD_SIZE, Header, NodeKey, Record
+from trunkline.events.reader import EventLog
+from trunkline.events.schema import STORED
+from trunkline.events.writer import LogWriter
+
+
+def checked(root: Path) -> list[Checked]:
+    return list(check(EventLog(root)))
+
+
+def found(root: Path) -> list[tuple[Trouble, str, int, int]]:
+    return [
+        (finding.trouble, Path(finding.path).name.lstrip("0"), finding.first, finding.end)
+        for one in checked(root)
+        for finding in one.findings
+    ]
+
+
+def segment(root: Path, first: int, suffix: str) -> Path:
+    return root / KEY.directory / f"{first:020d}{suffix}"
+
+
+def test_nothing_is_wrong(tmp_path: Path) -> None:
+    assert checked(tmp_path) == []
+    write(tmp_path, [10, 20, 30], roll_bytes=3000)
+    write_parquet(tmp_path, 10, 60, folder="date=2025-11-21", rows=20)
+    write(tmp_path, [5], NodeKey("n2", 1), compression="zstd").close()
+    write(tmp_path, [], NodeKey("n3", 1))
+    results = checked(tmp_path)
+    assert [(one.node, one.first, one.end, one.parts, one.findings) for one in results] == [
+        (NODE, 0, 10, 1, ()),
+        (NODE, 10, 30, 1, ()),
+        (NODE, 10, 60, 3, ()),
+        (NODE, 30, 60, 1, ()),
+        ("n2@1", 0, 5, 1, ()),
+    ]
+    assert all(one.size > 100 for one in results)
+    assert [Path(one.path).exists() for one in results] == [True] * 5
+
+
+def test_the_oldest_may_begin_anywhere(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20], roll_bytes=10)
+    segment(tmp_path, 0, ".idx").unlink()
+    assert found(tmp_path) == []
+
+
+def test_a_gap(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20, 30], roll_bytes=10)
+    segment(tmp_path, 10, ".idx").unlink()
+    assert found(tmp_path) == [(Trouble.GAP, "30.arrows", 10, 30)]
+    write_parquet(tmp_path, 10, 30)
+    assert found(tmp_path) == []
+
+
+def test_damaged_rows(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20], roll_bytes=10)
+    write_parquet(tmp_path, 30, 50)
+    flip(segment(tmp_path, 0, ".arrows"), -100)
+    flip(segment(tmp_path, 10, ".idx"), RECORD_SIZE)  # the last one: it is as if the rows had never been
+    parquet = segment(tmp_path, 30, "-00000000000000000050.parquet")
+    column = pq.ParquetFile(parquet).metadata.row_group(0).column(3)
+    flip(parquet, column.data_page_offset + column.total_compressed_size - 1)
+    assert found(tmp_path) == [
+        (Trouble.CORRUPT, ".arrows", 0, 10),
+        (Trouble.GAP, "30-00000000000000000050.parquet", 10, 30),
+        (Trouble.CORRUPT, "30-00000000000000000050.parquet", 30, 50),
+    ]
+
+
+def test_a_damaged_record_within(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20, 30])
+    flip(segment(tmp_path, 0, ".idx"), 2 * RECORD_SIZE)
+    [one] = checked(tmp_path)
+    assert [finding[3:] for finding in one.findings] == [(10, 30, "its index record is damaged")]
+    assert one.end == 60
+
+
+def test_the_same_rows_twice(tmp_path: Path) -> None:
+    write_parquet(tmp_path, 0, 30)
+    write_parquet(tmp_path, 20, 40)
+    assert found(tmp_path) == [(Trouble.OVERLAP, "20-00000000000000000040.parquet", 20, 30)]
+
+
+def test_times_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
+    writer = write(tmp_path, [])
+    writer.append(batch(0, 10), time(0), time(8))
+    writer.append(batch(10, 20), time(11), time(19))
+    writer.append(batch(20, 30), time(0), time(50))  # too wide is slow and not wrong
+    assert found(tmp_path) == [(Trouble.TIMES, ".arrows", 0, 10), (Trouble.TIMES, ".arrows", 10, 20)]
+
+
+def test_numbers_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, 0, 30)
+    path.rename(path.with_name("00000000000000000100-00000000000000000130.parquet"))
+    assert found(tmp_path) == [(Trouble.CORRUPT, "100-00000000000000000130.parquet", 100, 130)]
+
+
+def test_files_that_no_reader_understands(tmp_path: Path) -> None:
+    write(tmp_path, [10, 20], roll_bytes=10)
+    path = write_parquet(tmp_path, 30, 60)
+    pq.write_table(expected(30, 60).drop_columns(["kind"]).append_column("kind", pa.array(range(30))), path)
+    index = segment(tmp_path, 10, ".idx")
+    header = Header.unpack(index.read_bytes()[:RECORD_SIZE])
+    assert header is not None
+    index.write_bytes(header._replace(version=9).pack() + index.read_bytes()[RECORD_SIZE:])
+    results = {Path(one.path).name[-12:]: one.findings for one in checked(tmp_path)}
+    assert [finding.trouble for finding in results["0060.parquet"]] == [Trouble.GAP, Trouble.UNREADABLE]
+    assert [finding.trouble for finding in results["00010.arrows"]] == [Trouble.UNREADABLE]
+    assert "version 9" in results["00010.arrows"][0].text
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    """The checksum is right, for the writer wrote it so."""
+    writer = opened(
+        LogWriter(tmp_path, KEY.name, KEY.incarnation, pa.schema([STORED.field("time"), STORED.field("kind")]))
+    )
+    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    rows = pa.record_batch([batch(0, 1).column("time"), text], schema=writer.schema)
+    writer.append(rows, time(0), time(0))
+    [one] = checked(tmp_path)
+    assert [(finding.trouble, finding.text[:26]) for finding in one.findings] == [
+        (Trouble.CORRUPT, "its contents are no rows: ")
+    ]
+
+
+def test_files_that_vanish_meanwhile(tmp_path: Path) -> None:
+    writer = write(tmp_path, [10, 20, 30], roll_bytes=10)
+    results = check(EventLog(tmp_path))
+    assert next(results).end == 10
+    segment(tmp_path, 10, ".idx").unlink()
+    segment(tmp_path, 10, ".arrows").unlink()
+    append(writer, 40)
+    assert [one.first for one in results] == [30]
+
+
+def test_a_record_of_a_batch_that_is_another(tmp_path: Path) -> None:
+    write(tmp_path, [10])
+    index = segment(tmp_path, 0, ".idx")
+    record = Record.unpack(index.read_bytes()[RECORD_SIZE:])
+    assert record is not None
+    index.write_bytes(index.read_bytes()[:RECORD_SIZE] + record._replace(rows=9).pack())
+    assert found(tmp_path) == [(Trouble.CORRUPT, ".arrows", 0, 9)]
