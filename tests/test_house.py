@@ -20,6 +20,7 @@ TESTED_IN: dict[str, str] = {
     "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",
     "broker/session/waiting.py": "broker/test_waiting_access.py",
+    "events/segment.py": "events/test_arrow_segment.py",
     "hooks/credentials.py": "hooks/test_passwords.py",
     "hooks/decisions.py": "hooks/test_chain.py",
     "hooks/reference.py": "hooks/test_points.py",
