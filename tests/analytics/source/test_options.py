@@ -1,4 +1,6 @@
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,15 @@ from trunkline.analytics.source.settings import Settings
 
 def test_every_setting_is_an_option() -> None:
     assert {option.setting for option in OPTIONS} | {"storage"} == {field.name for field in fields(Settings)}
+
+
+def test_every_option_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark-source.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \| (.*?) ?\|", page, re.MULTILINE)
+    defaults = {name: default.strip("` ") for names, default in rows for name in re.findall(r"`([^`]+)`", names)}
+    assert defaults.keys() == {option.name for option in OPTIONS} | {"fs.*"}
+    given = {name: text for name, text in defaults.items() if text not in ("", "all", "no end")}
+    assert understood({"path": "x", **given}) == Settings("x")
 
 
 def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
