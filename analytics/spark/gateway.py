@@ -126,7 +126,7 @@ def _escaped(text: str) -> str:
 
 def _at_home(master: str) -> bool:
     """Whether all of Spark is on this machine."""
-    return re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
+    return re.match(r"local\b|spark://(127\.|localhost(:|$))", master) is not None
 
 
 class JavaProcess:
@@ -167,11 +167,12 @@ class JavaProcess:
         self._listener.start()
 
     def _listen(self, output: IO[bytes]) -> None:
-        for line in output:
-            self.said.append(line.decode(errors="replace").rstrip())
-            if not self._quiet:
-                with contextlib.suppress(OSError):
-                    os.write(2, line)
+        with output:
+            for line in output:
+                self.said.append(line.decode(errors="replace").rstrip())
+                if not self._quiet:
+                    with contextlib.suppress(OSError):
+                        os.write(2, line)
 
     def connect(self, within: float) -> tuple[int, str]:
         """The port and the secret by which Python reaches it, after at most `within` seconds.
@@ -207,3 +208,5 @@ class JavaProcess:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
