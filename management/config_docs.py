@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from trunkline.broker.config import Config, variable
 from trunkline.broker.settings import Listener, PluginSettings, Section
 from trunkline.broker.units import accepted
+from trunkline.management.plugin_listing import plain
 from trunkline.plugins.finding import settings_model, shipped
 
 _HEAD = """\
@@ -101,7 +102,7 @@ def _default(field: FieldInfo) -> str:
         return ""
     if isinstance(default, SecretStr):
         default = default.get_secret_value()
-    return f"`{json.dumps(default, default=lambda model: model.model_dump())}`"
+    return f"`{json.dumps(default, default=plain)}`"
 
 
 def _words(model: type[Section]) -> str:

@@ -157,13 +157,14 @@ def _text(factory: Factory, where: str) -> str:
     return inspect.cleandoc(own or sys.modules[where.partition(":")[0]].__doc__ or "")
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """What of a default is no JSON by itself: tables and folders."""
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def _setting(key: str, field: FieldInfo) -> SettingRow:
     default = field.get_default(call_default_factory=True)
-    plain = json.loads(json.dumps(default, default=_plain))
+    plain = json.loads(json.dumps(default, default=plain))
     unit = cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
     return SettingRow(key, plain, unit, accepted(field), field.description or "")
 

@@ -1,0 +1,44 @@
+"""docs/events.md says what the code says, and its example works."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from trunkline.broker.config import Config
+from trunkline.events.plugin import EventsSettings
+from trunkline.events.reference import columns_table, kinds_table
+from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "events.md"
+
+
+def test_the_page_has_every_column_and_kind() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert columns_table() in text
+    assert kinds_table() in text
+
+
+def test_names_are_unique() -> None:
+    assert len({column.name for column in COLUMNS}) == len(COLUMNS) == len(SCHEMA)
+    assert len({kind.name for kind in OWN_KINDS}) == len(OWN_KINDS)
+
+
+def test_its_example_works() -> None:
+    ((name, block),) = re.findall(
+        r"<!-- (examples/\S+) -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert block == (ROOT / name).read_text(encoding="utf-8")
+    done = subprocess.run([sys.executable, name], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "{'message.dropped': 3, 'message.publish': 3, 'message.routed': 3}\n"
+
+
+def test_its_configurations_are_right() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        settings = Config.from_mapping(tomllib.loads(block)).plugins["events"]
+        assert isinstance(settings, EventsSettings)
+        assert settings.enabled
