@@ -3,22 +3,15 @@
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from trunkline.analytics.jobs.catalogue import entry
+from trunkline.broker.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def _seconds(value: object) -> object:
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*([0-9.]+)\s*(ms|s|m|h|d)\s*", value)):
-        return float(match[1]) * _UNITS[match[2]]
-    return value
 
 
 def _names(value: object) -> object:
@@ -27,8 +20,8 @@ def _names(value: object) -> object:
     return value
 
 
-#: An option that is a time in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`.
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+#: An option that is a time in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`, as everywhere in Trunkline.
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
 #: An option that is several words; as text with commas between them.
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 

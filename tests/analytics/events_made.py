@@ -67,16 +67,19 @@ def frame(spark: "SparkSession", events: pa.Table | Iterable[Row]) -> "DataFrame
     return spark.createDataFrame(events, schema=spark_schema())
 
 
-def stream(spark: "SparkSession", events: pa.Table | Sequence[Row], folder: "Path", batches: int = 3) -> "DataFrame":
+def stream(spark: "SparkSession", events: pa.Table | Sequence[Any], folder: "Path", batches: int = 3) -> "DataFrame":
     """A stream of the same rows in the same order, in so many micro-batches: Parquet files in `folder`, one a trigger.
+    Instead of all rows, `events` may be one table for each micro-batch.
 
     A last file moves time on by an hour (`node.tick`), so that all windows close.
     """
-    if not isinstance(events, pa.Table):
-        events = table(events)
-    size = max(1, -(-events.num_rows // batches))
-    parts = [events.slice(first, size) for first in range(0, events.num_rows, size)]
-    newest = max((time for time in events.column("time").to_pylist()), default=START)
+    if isinstance(events, pa.Table) or not events or isinstance(events[0], dict):
+        whole = events if isinstance(events, pa.Table) else table(events)
+        size = max(1, -(-whole.num_rows // batches))
+        parts = [whole.slice(first, size) for first in range(0, whole.num_rows, size)]
+    else:
+        parts = list(events)
+    newest = max((time for part in parts for time in part.column("time").to_pylist()), default=START)
     parts.append(table([row("node.tick", newest + timedelta(hours=1))]))
     folder.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(parts):
