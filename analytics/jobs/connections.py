@@ -85,6 +85,8 @@ class Connections(Machine[Seen]):
                 yield from self._killed()
             self._incarnation = event.incarnation
             self._ticks = self._stopped = False
+        if event.at > self._alive + self._timeout:  # it lives, whatever its heart does
+            self._ticks = False
         if event.kind == "client.connected":
             self._connected(event)
         elif event.kind == "client.disconnected":
@@ -131,7 +133,6 @@ class Connections(Machine[Seen]):
         assert self.due is not None
         if self._mortal() and self._alive + self._timeout <= self.due:
             yield from self._killed()
-            self._ticks = False
         while self._replaced and _given_up(self._replaced[0]) <= self.due:
             connection = self._replaced.pop(0)
             # that the client came again is all that is known of the end

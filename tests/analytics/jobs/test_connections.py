@@ -1,0 +1,208 @@
+"""What becomes of the connections to a node."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analytics.jobs import plain
+from trunkline.analytics.jobs.connections import Connections, Seen
+from trunkline.analytics.jobs.machines import play
+
+SECOND = 1_000_000
+numbers = iter(range(10**9))
+
+
+def seen(kind: str, at: float, client: str | None = None, *, incarnation: int = 1, **columns: Any) -> Seen:
+    return Seen(
+        **{
+            "at": round(at * SECOND),
+            "node": "n1",
+            "incarnation": incarnation,
+            "seq": next(numbers),
+            "kind": kind,
+            "client_id": client,
+            "username": "u",
+            "peer": "p",
+            "listener": "tcp",
+            "protocol": 5,
+            "weight": 1,
+            "reason_code": None,
+            "reason": None,
+            "latency_us": None,
+            **columns,
+        }
+    )
+
+
+def connected(at: float, client: str = "c", **columns: Any) -> Seen:
+    return seen("client.connected", at, client, **columns)
+
+
+def left(at: float, lasted: float | None, client: str = "c", code: int | None = 0, **columns: Any) -> Seen:
+    latency = None if lasted is None else round(lasted * SECOND)
+    return seen("client.disconnected", at, client, latency_us=latency, reason_code=code, **columns)
+
+
+def tick(at: float, **columns: Any) -> Seen:
+    return seen("node.tick", at, **columns)
+
+
+def told(*events: Seen, until: float = 1000.0) -> list[tuple[str, float | None, float | None, str]]:
+    """Client, beginning and end in seconds, and how it ended."""
+    machine = Connections("n1", 60 * SECOND, True)
+    end = round(until * SECOND)
+    rows = [*play(machine, events, end), *machine.end(end)]
+    return [(row["client_id"], _seconds(row["began"]), _seconds(row["ended"]), row["how"]) for row in rows]
+
+
+def _seconds(at: int | None) -> float | None:
+    return None if at is None else at / SECOND
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        (0x00, "left"),
+        (0x04, "left"),
+        (0x80, "lost"),
+        (0x82, "error"),
+        (0x8B, "shutdown"),
+        (0x8D, "keep_alive"),
+        (0x8E, "taken_over"),
+        (0x98, "kicked"),
+        (0xFF, "error"),
+        (None, "unrecorded"),
+    ],
+)
+def test_its_reason_code_says_how_a_connection_ended(code: int | None, how: str) -> None:
+    assert told(connected(1), left(3, 2, code=code)) == [("c", 1, 3, how)]
+
+
+def test_a_row_says_all_that_is_known() -> None:
+    machine = Connections("n1", 60 * SECOND, True)
+    events = [connected(1, weight=4), left(3.5, 2.5, code=0x8D, reason="nothing was heard of it")]
+    assert list(play(machine, events, 10 * SECOND)) == [
+        {
+            "client_id": "c",
+            "began": SECOND,
+            "ended": 3_500_000,
+            "duration": 2.5,
+            "how": "keep_alive",
+            "reason_code": 0x8D,
+            "reason": "nothing was heard of it",
+            "node": "n1",
+            "username": "u",
+            "peer": "p",
+            "listener": "tcp",
+            "protocol": 5,
+            "weight": 4,
+        }
+    ]
+
+
+def test_a_connection_from_before_the_record_is_as_long_as_its_end_says() -> None:
+    assert told(left(10, 30)) == [("c", -20, 10, "left")]
+
+
+def test_where_nothing_says_when_it_began_that_is_not_known() -> None:
+    assert told(left(10, None)) == [("c", None, 10, "left")]
+
+
+def test_an_end_that_does_not_say_ends_the_connection_that_is_open() -> None:
+    assert told(connected(1), left(3, None)) == [("c", 1, 3, "left")]
+
+
+def test_the_end_of_a_session_that_was_left_behind_may_come_after_the_new_connection() -> None:
+    events = [connected(1), connected(5), left(5.1, 4.1, code=0x8E), left(9, 4)]
+    assert told(*events) == [("c", 1, 5.1, "taken_over"), ("c", 5, 9, "left")]
+
+
+def test_an_end_that_was_not_recorded_is_given_up_when_the_client_has_come_again() -> None:
+    assert told(connected(1), connected(5), left(30, 25)) == [("c", 1, 5, "unrecorded"), ("c", 5, 30, "left")]
+
+
+def test_an_end_that_fits_no_connection_is_of_one_that_was_not_recorded() -> None:
+    assert told(connected(1), left(30, 3), left(40, 39)) == [("c", 27, 30, "left"), ("c", 1, 40, "left")]
+
+
+def test_what_is_open_at_the_end_of_the_record_is_open() -> None:
+    assert told(connected(1), until=7) == [("c", 1, None, "open")]
+
+
+def test_nobody_asked_for_what_is_open() -> None:
+    machine = Connections("n1", 60 * SECOND, False)
+    list(play(machine, [connected(1)], SECOND))
+    assert list(machine.end(SECOND)) == []
+
+
+def test_connections_end_with_a_node_that_was_killed() -> None:
+    events = [connected(1), tick(5), seen("exporter.started", 20, incarnation=2), connected(22, incarnation=2)]
+    assert told(*events, until=30) == [("c", 1, 5, "node_killed"), ("c", 22, None, "open")]
+
+
+def test_connections_outlive_an_exporter_that_stopped() -> None:
+    events = [connected(1), tick(5), seen("exporter.stopped", 6), seen("exporter.started", 500, incarnation=2)]
+    assert told(*events, left(502, 501, incarnation=2)) == [("c", 1, 502, "left")]
+
+
+def test_connections_end_with_a_node_of_which_nothing_is_heard() -> None:
+    assert told(connected(1), tick(5), connected(6, "d"), until=64.9) == [
+        ("c", 1, None, "open"),
+        ("d", 6, None, "open"),
+    ]
+    assert told(connected(1), tick(5), connected(6, "d"), until=65) == [
+        ("c", 1, 5, "node_killed"),
+        ("d", 6, 6, "node_killed"),
+    ]
+
+
+def test_a_node_whose_heart_beats_at_the_last_moment_lives() -> None:
+    assert told(connected(1), tick(5), tick(65), until=66) == [("c", 1, None, "open")]
+
+
+def test_a_node_that_has_no_heartbeat_is_not_dead() -> None:
+    assert told(connected(1), until=1000) == [("c", 1, None, "open")]
+    # nor is one that goes on without it
+    assert told(tick(1), connected(100), until=1000) == [("c", 100, None, "open")]
+
+
+def test_whose_node_was_silent_ends_once_more_when_the_truth_is_known() -> None:
+    assert told(connected(1), tick(5), tick(100), left(102, 101)) == [("c", 1, 5, "node_killed"), ("c", 1, 102, "left")]
+
+
+steps = st.tuples(
+    st.sampled_from(["tick", "tick", "connect", "end", "end the oldest"]), st.integers(0, 200), st.sampled_from("ab")
+)
+
+
+@given(st.lists(steps, max_size=25, unique_by=lambda step: step[1]))
+def test_it_tells_what_plain_python_finds(script: list[tuple[str, int, str]]) -> None:
+    """Ends say when their connection began; connections of a client begin far enough apart for that to be clear."""
+    events, begun, latest = [tick(0)], dict[str, list[int]](a=[], b=[]), dict[str, int]()
+    for what, at, client in sorted(script, key=lambda step: step[1]):
+        if what == "tick":
+            events.append(tick(at))
+        elif what == "connect":
+            if at > latest.get(client, -11) + 10:
+                latest[client] = at
+                begun[client].append(at)
+                events.append(connected(at, client))
+        else:
+            before_the_record = -100 - 20 * at
+            began = begun[client].pop(-1 if what == "end" else 0) if begun[client] else before_the_record
+            events.append(left(at, at - began, client))
+    rows = [{**event._asdict(), "time": plain.moment(event.at)} for event in events]
+    machine = Connections("n1", 40 * SECOND, True)
+    until = 300 * SECOND
+    found = [*play(machine, events, until), *machine.end(until)]
+    wanted = plain.connections(rows, 40 * SECOND, until)
+
+    def key(row: Any) -> Any:
+        return str((row["client_id"], row["began"], row["ended"], row["how"]))
+
+    for row in found:
+        row["began"] = plain.moment(row["began"])
+        row["ended"] = None if row["ended"] is None else plain.moment(row["ended"])
+    assert sorted(map(key, found)) == sorted(map(key, wanted))
