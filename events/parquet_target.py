@@ -1,0 +1,168 @@
+"""Compacted segments: Parquet files that are wholly there or not at all.
+
+`ROOT/node=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. What has
+been compacted is told by the names alone, so that nothing else must be kept, and nothing else can be wrong.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector, FileSystem, FileType
+
+from trunkline.events.layout import PARQUET, VERSION_KEY, NodeKey, SegmentName
+from trunkline.events.schema import SCHEMA, VERSION
+from trunkline.events.target import Missing, Piece, Written
+
+#: A row group is what a reader reads at once: so many rows, or so many bytes in memory.
+_GROUP_ROWS: Final = 65_536
+_GROUP_BYTES: Final = 32 << 20
+
+_FILE_SCHEMA: Final = SCHEMA.with_metadata({VERSION_KEY: str(VERSION)})
+#: Of rows without a time, which no exporter writes.
+_NO_DAY: Final = date(1970, 1, 1)
+
+
+class ParquetTarget:
+    """Files below a directory, or below a path of another file system."""
+
+    def __init__(self, root: str, filesystem: FileSystem, *, bytes_per_file: int = 512 << 20) -> None:
+        """A file that has `bytes_per_file` is ended, however few rows it has."""
+        self.root: Final = root
+        self.filesystem: Final = filesystem
+        self._bytes_per_file = bytes_per_file
+
+    def next_seq(self, key: NodeKey) -> int | None:
+        return max((end for _, end in self.files(key)), default=None)
+
+    def files(self, key: NodeKey) -> list[tuple[int, int]]:
+        """First row and the one behind the last, of each file of a node."""
+        selector = FileSelector(f"{self.root}/{key.directory}", allow_not_found=True, recursive=True)
+        found: list[tuple[int, int]] = []
+        for entry in self.filesystem.get_file_info(selector):
+            name = SegmentName.parse(entry.base_name) if entry.type == FileType.File else None
+            if name is not None and name.end is not None:
+                found.append((name.first, name.end))
+        return sorted(found)
+
+    def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
+        """One file, of rows of one day and without a hole. Holes before it are passed over: no file has their rows, so
+        that every reader sees that they are not there."""
+        at = first
+        file: _File | None = None
+        try:
+            for piece in pieces:
+                if isinstance(piece, Missing):
+                    if file is not None:
+                        break
+                    at = piece.first + piece.rows
+                    continue
+                day, count = _first_day(piece, None if file is None else file.day)
+                if file is None:
+                    file = _File(self.filesystem, f"{self.root}/{key.directory}", at, day)
+                elif day != file.day:
+                    break
+                file.add(piece.slice(0, count))
+                if count < piece.num_rows or file.size >= self._bytes_per_file:
+                    break
+            if file is None:
+                return Written(at, 0, 0, 0, at - first)
+            size = file.commit()
+            return Written(file.end, file.end - file.first, 1, size, file.first - first)
+        except BaseException:
+            if file is not None:
+                file.discard()
+            raise
+
+
+def _first_day(batch: pa.RecordBatch, before: date | None) -> tuple[date, int]:
+    """The day of the first row, and how many rows in a row have it. A row without time has that of those before."""
+    days = batch.column("time").cast(pa.date32())
+    found: date | None = days[0].as_py()
+    day = found or before or next((one for one in days.to_pylist() if one is not None), _NO_DAY)
+    other = pc.index(pc.not_equal(days, pa.scalar(day, pa.date32())), True).as_py()
+    return day, batch.num_rows if other < 0 else other
+
+
+class _File:
+    """A file under a name that no reader knows, until it is whole."""
+
+    def __init__(self, filesystem: FileSystem, directory: str, first: int, day: date) -> None:
+        self.first: Final = first
+        self.end = first
+        self.day: Final = day
+        self._filesystem = filesystem
+        self._node = directory
+        self._directory = f"{directory}/date={day.isoformat()}"
+        # the same in the next try, which so takes the place of what this one may leave
+        self._half = f"{self._directory}/.{first:020d}{PARQUET}.half"
+        self._local = filesystem.type_name == "local"
+        if self._local:
+            filesystem.create_dir(self._directory, recursive=True)
+        self._stream = filesystem.open_output_stream(self._half)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            _FILE_SCHEMA,
+            compression="zstd",
+            write_page_checksum=True,
+            sorting_columns=[pq.SortingColumn(_FILE_SCHEMA.get_field_index("seq"))],
+        )
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that were written, without what is gathered."""
+        return self._stream.tell()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._gathered.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        self.end += batch.num_rows
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            table = pa.Table.from_batches(self._gathered).cast(_FILE_SCHEMA)
+            self._writer.write_table(table, row_group_size=max(_GROUP_ROWS, self._rows))
+            self._gathered.clear()
+            self._rows = self._bytes = 0
+
+    def commit(self) -> int:
+        """Give it its name. Returns its bytes."""
+        self._flush()
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        path = f"{self._directory}/{SegmentName(self.first, self.end, PARQUET)}"
+        if self._local:
+            _sync(self._half)
+        self._filesystem.move(self._half, path)
+        if self._local:
+            for folder in (self._directory, self._node, os.path.dirname(self._node)):  # each of them may be new
+                _sync(folder)
+        return size
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._writer.close()
+            self._stream.close()
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._filesystem.delete_file(self._half)
+
+
+def _sync(path: str) -> None:
+    with contextlib.suppress(PermissionError):  # Windows opens no folders
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
