@@ -25,10 +25,12 @@ def born() -> Column:
     return F.coalesce(F.timestamp_micros(ticks), F.col("time"))
 
 
-def of_messages(events: DataFrame, kinds: tuple[str, ...], options: MessageOptions, wait: float) -> DataFrame:
+def of_messages(
+    events: DataFrame, kinds: tuple[str, ...], options: MessageOptions, wait: float, *, time: str = "born"
+) -> DataFrame:
     """Events of these kinds with the columns `born`, `prefix` and `latency_us` (always filled in), of which a stream waits
-    `wait` seconds after a message was published."""
-    found = heard(events.withColumn("born", born()), kinds, wait, time="born")
+    `wait` seconds for those that come late by `time`."""
+    found = heard(events.withColumn("born", born()), kinds, wait, time=time)
     if not options.internal:
         found = found.where(~F.col("topic").startswith("$"))
     return found.withColumns(
