@@ -34,7 +34,3 @@ class Settings:
     max_wait: float = 10.0
     consumer: str | None = None
     push_filters: bool = False
-
-    def takes(self, node: str) -> bool:
-        """Whether rows of this node key are wanted."""
-        return not self.nodes or node in self.nodes or node.rpartition("@")[0] in self.nodes

@@ -6,6 +6,7 @@ from trunkline.analytics.source.offsets import Offsets
 from trunkline.analytics.source.options import OptionError
 from trunkline.analytics.source.places import open_log
 from trunkline.analytics.source.planning import Range, Window, split
+from trunkline.events.layout import NodeKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,12 @@ class View:
 
     def extents(self) -> "dict[str, Extent]":
         """Of the nodes that are wanted."""
-        return {node: extent for node, extent in sorted(self.log.nodes().items()) if self._settings.takes(node)}
+        wanted = self._settings.nodes
+        return {
+            node: extent
+            for node, extent in sorted(self.log.nodes().items())
+            if not wanted or node in wanted or NodeKey.parse(node).name in wanted
+        }
 
     def first(self) -> Offsets:
         """Where the oldest rows are; with `since`, the oldest that may be wanted."""

@@ -51,9 +51,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
     assert (settings.align_within, settings.max_wait) == (0.25, 3.0)
     assert settings.storage == {"region": "eu-central-1", "secret_key": "hush"}
     assert "hush" not in repr(settings)
-    assert settings.takes("n1@99")
-    assert settings.takes("n2@17")
-    assert not settings.takes("n2@18")
+    assert settings.nodes == {"n1", "n2@17"}
 
 
 @pytest.mark.parametrize(
