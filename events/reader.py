@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem
 
 from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.layout import DATA, INDEX, LogError, NodeKey, SegmentName, local_root
+from trunkline.events.layout import DATA, INDEX, LogError, NodeKey, local_root
+from trunkline.events.listing import list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage, Segment
@@ -157,7 +158,7 @@ class EventLog:
         arrows: dict[str, ArrowSegment] = {}
         parquets: dict[str, ParquetSegment] = {}
         nodes: list[_Node] = []
-        for key, files in self._list().items():
+        for key, files in list_segments(self.filesystem, self.root).items():
             mine: list[ArrowSegment] = []
             compacted: list[ParquetSegment] = []
             for directory, names in files.items():
@@ -335,26 +336,6 @@ class EventLog:
             break
         extent = self.nodes().get(str(key))
         return extent.newest if extent is not None and extent.end <= first else _start_of(key)
-
-    def _list(self) -> dict[NodeKey, dict[str, set[SegmentName]]]:
-        """The segments of each node, by their directory."""
-        found: dict[NodeKey, dict[str, set[SegmentName]]] = {}
-        local = self.filesystem.type_name == "local"
-        # an object store answers best when it is asked for everything at once
-        for entry in self.filesystem.get_file_info(FileSelector(self.root, allow_not_found=True, recursive=not local)):
-            place, *rest = entry.path.removeprefix(self.root).lstrip("/").split("/")
-            key = NodeKey.of_directory(place)
-            if key is None:
-                continue
-            files = found.setdefault(key, {})
-            if local and entry.type == FileType.Directory:
-                below = self.filesystem.get_file_info(FileSelector(entry.path, allow_not_found=True, recursive=True))
-            else:
-                below = [entry] if rest else []
-            for file in below:
-                if file.type == FileType.File and (name := SegmentName.parse(file.base_name)):
-                    files.setdefault(file.path.removesuffix(f"/{file.base_name}"), set()).add(name)
-        return found
 
 
 def _start_of(key: NodeKey) -> int:

@@ -17,6 +17,8 @@ from trunkline.events.positions import Positions, consumers
 
 #: Rows that are kept behind the slowest reader. A position follows some batches late, and readers go back when they fail.
 MARGIN: Final = 100_000
+#: Seconds after its last write in which nobody is taken for dead.
+_ALIVE: Final = 600
 #: Segments that one call deletes at most.
 _MOST: Final = 256
 
@@ -31,7 +33,7 @@ class Deleted(NamedTuple):
     problems: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Segment:
     key: NodeKey
     first: int
@@ -41,6 +43,8 @@ class _Segment:
     size: int = 0
     #: Seconds since the epoch.
     written: float = 0
+    #: It is the last one, and nobody has said so: its writer may go on.
+    open: bool = False
 
 
 def tidy(
@@ -64,7 +68,7 @@ def tidy(
     positions = _positions(root, problems)
     incarnations = _incarnations(Path(root), node)
     segments = [segment for key in incarnations for segment in _segments(Path(root), key, problems)]
-    live = _live(segments, incarnations)
+    live = [segment for segment in segments if _may_be_written(segment, incarnations, now)]
     total = sum(segment.size for segment in segments)
     gone: list[_Segment] = []
     for segment in segments:
@@ -75,13 +79,15 @@ def tidy(
             and bool(positions)
             and all(segment.end + margin <= at.get(str(segment.key), 0) for at in positions)
         )
-        if segment is live or len(gone) >= _MOST or not (too_old or too_big or read):
+        if segment in live:
+            continue
+        if len(gone) >= _MOST or not (too_old or too_big or read):
             break
         if not _delete(segment, problems):
             break
         gone.append(segment)
         total -= segment.size
-    left = segments[len(gone) :]
+    left = [segment for segment in segments if segment not in gone]
     for key in incarnations[:-1]:
         if not any(segment.key == key for segment in left):
             _delete_directory(Path(root), key)
@@ -119,25 +125,24 @@ def _segments(root: Path, key: NodeKey, problems: list[str]) -> list[_Segment]:
     for segment, after in pairwise(raw):
         segment.end = after.first
     if raw:
-        raw[-1].end = _end(raw[-1], problems)
+        index = _index(raw[-1], problems)
+        raw[-1].end = index.end
+        raw[-1].open = not index.last
     return segments
 
 
-def _end(segment: _Segment, problems: list[str]) -> int:
+def _index(segment: _Segment, problems: list[str]) -> Index:
     index = Index(segment.first)
     try:
         index.feed(segment.paths[0].read_bytes() if segment.paths[0].suffix == INDEX else b"")
     except (LogError, OSError) as error:
         problems.append(f"{segment.paths[0]}: {error}")
-    return index.end
+    return index
 
 
-def _live(segments: Sequence[_Segment], incarnations: Sequence[NodeKey]) -> _Segment | None:
-    """The one that may still be written to."""
-    raw = [
-        segment for segment in segments if segment.key == incarnations[-1] and segment.paths[-1].suffix != ".parquet"
-    ]
-    return raw[-1] if raw else None
+def _may_be_written(segment: _Segment, incarnations: Sequence[NodeKey], now: int) -> bool:
+    """Another node by the same name may write too, by mistake; at least the tick of its clock shows that it does."""
+    return segment.open and (segment.key == incarnations[-1] or now / 1e6 - segment.written < _ALIVE)
 
 
 def _positions(root: str | Path, problems: list[str]) -> list[dict[str, int]]:

@@ -11,7 +11,7 @@ import threading
 import zlib
 from io import FileIO
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -44,12 +44,13 @@ class LogWriter:
     All but `sync` belongs to one thread.
 
     Args:
+        incarnation: milliseconds since the epoch. `key` has a later one if the directory holds such a one already, by a
+            clock that was set back: the newest incarnation must be the one that is written.
         schema: the columns of the batches, some of `STORED`.
         roll_bytes: no segment gets longer, unless a single batch is.
         roll_age: seconds between the first and the last event of a segment, by the events' own times.
 
-    Raises OSError if the directory cannot be made, FileExistsError if it is there, and LogError for a name or a schema
-    that cannot be.
+    Raises OSError if the directory cannot be made, and LogError for a name or a schema that cannot be.
     """
 
     def __init__(
@@ -63,25 +64,28 @@ class LogWriter:
         roll_age: float = 3600,
         compression: Literal["none", "lz4", "zstd"] = "none",
     ) -> None:
-        self.key: Final = NodeKey(node, incarnation)
-        self.directory: Final = Path(root) / self.key.directory
         for field in schema:
             if field.name not in STORED.names or STORED.field(field.name).type != field.type:
                 raise LogError(f"{field} is no column that the event log stores")
         self.schema: Final = schema.with_metadata({VERSION_KEY: str(VERSION)})
-        #: Number of the next row.
-        self.next_seq = 0
         self._roll_bytes = roll_bytes
         self._roll_age = int(roll_age * 1_000_000)
         self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         self._head = self.schema.serialize().to_pybytes()
         self._segment: _Segment | None = None
+        #: Number of the next row if there is no segment.
+        self._begins_at = 0
         self._closed = False
         #: Held for moments: `sync` flushes copies of the descriptors, so that appends go on meanwhile.
         self._lock = threading.Lock()
         self._unsynced: list[_Segment] = []
-        Path(root).mkdir(parents=True, exist_ok=True)
-        self.directory.mkdir()
+        self.key: Final = _new_key(Path(root), NodeKey(node, incarnation))
+        self.directory: Final = Path(root) / self.key.directory
+
+    @property
+    def next_seq(self) -> int:
+        """Number of the next row."""
+        return self._begins_at if self._segment is None else self._segment.end
 
     def append(self, batch: pa.RecordBatch, min_time: int, max_time: int) -> None:
         """Numbers the batch's rows from `next_seq` on and writes them.
@@ -108,7 +112,6 @@ class LogWriter:
             self.roll()
         segment = self._segment or self._begin(min_time)
         segment.append(data, batch.num_rows, min_time, max_time)
-        self.next_seq += batch.num_rows
 
     def roll(self) -> None:
         """Ends the segment, so that others may ship it; the next append begins another.
@@ -166,6 +169,7 @@ class LogWriter:
 
     def _retire(self, segment: "_Segment") -> None:
         with self._lock:
+            self._begins_at = segment.end
             self._segment = None
             self._unsynced.append(segment)
             left = self._unsynced.pop(0) if len(self._unsynced) > _UNSYNCED else None
@@ -173,25 +177,36 @@ class LogWriter:
             left.close()
 
 
-class _Segment:
-    """The two files of a segment, and how far they are whole."""
+class _Whole(NamedTuple):
+    """How far a segment's files are whole."""
 
-    def __init__(self, data: FileIO, index: FileIO, directory: Path) -> None:
+    #: Bytes of each.
+    data_size: int
+    index_size: int
+    #: The number of the next row.
+    end: int
+    #: Microseconds since the epoch, of all rows.
+    min_time: int
+    max_time: int
+
+
+class _Segment:
+    """The two files of a segment."""
+
+    def __init__(self, data: FileIO, index: FileIO, directory: Path, first: int, whole: _Whole) -> None:
         self._data = data
         self._index = index
         self._directory = directory
-        self._first = 0
-        self.rows = 0
-        self.size = 0
-        self._index_size = 0
-        self.born = 0
-        self._min_time = 0
-        self._max_time = 0
+        self._first = first
+        #: Changed at once, for Ctrl-C may come anywhere.
+        self._whole = whole
         #: The files may be longer than what is whole.
         self._torn = False
+        #: Time of the first row, microseconds since the epoch.
+        self.born = whole.min_time
 
     @classmethod
-    def create(cls, directory: Path, first: int, head: bytes, born: int) -> "_Segment":
+    def create(cls, directory: Path, first: int, head: bytes, born: int) -> Self:
         paths = [directory / str(SegmentName(first, None, suffix)) for suffix in (DATA, INDEX)]
         made: list[FileIO] = []
         try:
@@ -206,46 +221,50 @@ class _Segment:
                 with contextlib.suppress(OSError):
                     path.unlink()
             raise
-        segment = cls(made[0], made[1], directory)
-        segment._first = first
-        segment.size = len(head)
-        segment._index_size = RECORD_SIZE
-        segment.born = segment._min_time = born
-        segment._max_time = born
-        return segment
+        return cls(made[0], made[1], directory, first, _Whole(len(head), RECORD_SIZE, first, born, born))
+
+    @property
+    def rows(self) -> int:
+        return self._whole.end - self._first
+
+    @property
+    def end(self) -> int:
+        return self._whole.end
+
+    @property
+    def size(self) -> int:
+        return self._whole.data_size
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
-        end = self.size + data.size
-        record = Record(end, self._first + self.rows, rows, zlib.crc32(data), min_time, max_time)
-        self._extend(data, record)
-        self.rows += rows
-        self._min_time = min(self._min_time, min_time)
-        self._max_time = max(self._max_time, max_time)
+        whole = self._whole
+        record = Record(whole.data_size + data.size, whole.end, rows, zlib.crc32(data), min_time, max_time)
+        self._extend(data, record, min(whole.min_time, min_time), max(whole.max_time, max_time))
 
     def seal(self, flags: int) -> None:
-        end = self.size + len(_END_OF_STREAM)
-        first = self._first + self.rows
-        self._extend(_END_OF_STREAM, Record(end, first, 0, 0, self._min_time, self._max_time, SEALED | flags))
+        whole = self._whole
+        end = whole.data_size + len(_END_OF_STREAM)
+        record = Record(end, whole.end, 0, 0, whole.min_time, whole.max_time, SEALED | flags)
+        self._extend(_END_OF_STREAM, record, whole.min_time, whole.max_time)
 
-    def _extend(self, data: pa.Buffer | bytes, record: Record) -> None:
+    def _extend(self, data: pa.Buffer | bytes, record: Record, min_time: int, max_time: int) -> None:
+        packed = record.pack()
         if self._torn:
             self._cut_back()
         # from here on until both are written, what is in the files is not to be relied on
         self._torn = True
         try:
             _write(self._data, data)
-            _write(self._index, record.pack())
+            _write(self._index, packed)
         except OSError:
             with contextlib.suppress(OSError):
                 self._cut_back()
             raise
+        self._whole = _Whole(record.end_offset, self._whole.index_size + RECORD_SIZE, record.end, min_time, max_time)
         self._torn = False
-        self.size = record.end_offset
-        self._index_size += RECORD_SIZE
 
     def _cut_back(self) -> None:
         # the index first: no record may outlive its rows
-        for file, size in ((self._index, self._index_size), (self._data, self.size)):
+        for file, size in ((self._index, self._whole.index_size), (self._data, self._whole.data_size)):
             file.truncate(size)
             file.seek(size)
         self._torn = False
@@ -258,7 +277,7 @@ class _Segment:
         except OSError:
             data.close()
             raise
-        return _Segment(data, index, self._directory)
+        return _Segment(data, index, self._directory, self._first, self._whole)
 
     def sync(self) -> None:
         _flush(self._data.fileno())
@@ -276,10 +295,25 @@ class _Segment:
                 file.close()
 
 
+def _new_key(root: Path, key: NodeKey) -> NodeKey:
+    """Makes the directory."""
+    root.mkdir(parents=True, exist_ok=True)
+    while True:
+        others = [
+            other for name in os.listdir(root) if (other := NodeKey.of_directory(name)) and other.name == key.name
+        ]
+        if others and (newest := max(others)) >= key:
+            key = newest._replace(incarnation=newest.incarnation + 1)
+        with contextlib.suppress(FileExistsError):  # another one was faster
+            (root / key.directory).mkdir()
+            return key
+
+
 def _write(file: FileIO, data: pa.Buffer | bytes) -> None:
     rest = memoryview(data)
-    while rest:
-        written = file.write(rest)
-        if not written:
-            raise OSError(f"{file.name} took no bytes")
-        rest = rest[written:]
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        error.filename = str(file.name)
+        raise

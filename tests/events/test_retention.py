@@ -90,12 +90,27 @@ def test_the_newest_directory_stays_though_it_is_empty(tmp_path: Path) -> None:
 
 
 def test_old_segments_go(root: Path) -> None:
-    age(root, OLDER, _0=100, _10=50, _20=90)
+    age(root, OLDER, _0=1000, _10=700, _20=900)
     age(root, KEY, _0=10, _10=10, _20=10)
-    assert run(root, max_age=60)[:2] == (1, 10)  # what is behind a younger one waits for it
+    assert run(root, max_age=800)[:2] == (1, 10)  # what is behind a younger one waits for it
     assert extents(root) == WHOLE | {"n1@5": (10, 30)}
-    assert run(root, max_age=49)[:2] == (2, 20)
+    assert run(root, max_age=650)[:2] == (2, 20)
     assert extents(root) == {NODE: (0, 30), "n2@1": (0, 20)}
+
+
+def test_who_shares_a_name_and_still_writes_loses_nothing_that_is_being_written(root: Path) -> None:
+    age(root, OLDER, _20=599)
+    assert run(root, max_bytes=0)[:2] == (4, 40)
+    assert extents(root) == {"n1@5": (20, 30), NODE: (20, 30), "n2@1": (0, 20)}
+    age(root, OLDER, _20=601)
+    assert run(root, max_bytes=0)[:2] == (1, 10)
+
+
+def test_an_incarnation_that_ended_in_order_may_go_at_once(tmp_path: Path) -> None:
+    write(tmp_path, [10], OLDER).close()
+    write(tmp_path, [10]).close()
+    age(tmp_path, OLDER, _0=1)
+    assert run(tmp_path, max_bytes=0)[:2] == (2, 20)
 
 
 def test_what_everybody_has_read_goes(root: Path) -> None:

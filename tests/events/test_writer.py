@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.events.logs import KEY, NODE, append, batch, expected, read, time, write
 from trunkline.events import writer as writing
 from trunkline.events.index import Index
-from trunkline.events.layout import VERSION_KEY, LogError
+from trunkline.events.layout import VERSION_KEY, LogError, NodeKey
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
@@ -108,9 +108,16 @@ def test_a_closed_log_says_that_it_is_over(tmp_path: Path) -> None:
 
 def test_a_directory_is_never_taken_over(tmp_path: Path) -> None:
     write(tmp_path, [3]).close()
-    with pytest.raises(FileExistsError):
-        LogWriter(tmp_path, KEY.name, KEY.incarnation)
+    for number in (1, 2):
+        assert write(tmp_path, [1]).key == NodeKey("n1", KEY.incarnation + number)
     assert read(tmp_path, 0, 3) == expected(0, 3)
+
+
+def test_a_clock_that_was_set_back_makes_no_older_incarnation(tmp_path: Path) -> None:
+    write(tmp_path, [3])
+    write(tmp_path, [3], NodeKey("n2", KEY.incarnation + 5))
+    assert write(tmp_path, [1], NodeKey("n1", 7)).key == NodeKey("n1", KEY.incarnation + 1)
+    assert [extent.ended for extent in EventLog(tmp_path).nodes().values()] == [True, False, False]
 
 
 def test_columns_are_those_of_the_log(tmp_path: Path) -> None:
@@ -193,6 +200,33 @@ def test_a_full_disk_costs_a_batch_and_never_a_number(tmp_path: Path, disk: Disk
         writer.close()
         with pa.ipc.open_stream(next(writer.directory.glob("*.arrows")).read_bytes()) as stream:
             assert sum(one.num_rows for one in stream) == kept + 6
+
+
+def test_an_error_names_the_file(tmp_path: Path, disk: Disk) -> None:
+    writer = write(tmp_path, [2])
+    disk.room = 10
+    with pytest.raises(OSError, match="No space") as caught:
+        append(writer, 3)
+    assert caught.value.filename == str(next(writer.directory.glob("*.arrows")))
+
+
+@pytest.mark.parametrize("suffix", [".arrows", ".idx"])
+def test_an_interrupt_leaves_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    writer = write(tmp_path, [2])
+    write_file = writing._write
+
+    def interrupt(file: FileIO, data: Any) -> None:
+        write_file(file, data)
+        if str(file.name).endswith(suffix):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "_write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            append(writer, 3)
+    assert writer.next_seq == 2
+    append(writer, 4)
+    assert read(tmp_path, 0, 6) == expected(0, 6)
 
 
 def test_what_cannot_be_cut_off_waits_for_that(tmp_path: Path, disk: Disk) -> None:
