@@ -137,36 +137,28 @@ class Processor(StatefulProcessor):
 def readers(root: str) -> Iterator[Finding]:
     """How far each consumer of a log is behind, and what could not be written to it, as of now.
 
+    Both are only noted beside a log in a directory of this machine.
+
     Raises:
         LogError: the log cannot be read.
     """
     log = EventLog(root)
     extents = log.nodes()
+    folder = local_root(root)
+    if folder is None:
+        return
     for consumer in consumers(root):
         positions = Positions(root, consumer).read()
         for key, extent in extents.items():
             at = min(max(positions.get(key, extent.first), extent.first), extent.end)
             following = next(log.spans(key, at), None) if at < extent.end else None
             since = extent.newest if following is None else following.min_time
-            node = NodeKey.parse(key)
-            yield Finding(
-                "lag",
-                True,
-                node.name,
-                node.incarnation,
-                consumer,
-                seq=at,
-                rows=extent.end - at,
-                since=since,
-                until=extent.newest,
-                seconds=(extent.newest - since) / 1e6,
-            )
-    folder = local_root(root)
-    for path in sorted((folder / DEAD_LETTERS).glob("*.jsonl")) if folder else ():
-        node = NodeKey.parse(path.stem)
+            behind = (extent.newest - since) / 1e6
+            yield Finding("lag", True, *NodeKey.parse(key), consumer, at, extent.end - at, since, extent.newest, behind)
+    for path in sorted((folder / DEAD_LETTERS).glob("*.jsonl")):
         with path.open("rb") as lines:
             count = sum(1 for _ in lines)
-        yield Finding("dead_letters", not count, node.name, node.incarnation, rows=count)
+        yield Finding("dead_letters", not count, *NodeKey.parse(path.stem), rows=count)
 
 
 @job(
@@ -198,11 +190,15 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
         "node", "incarnation", "seq", F.unix_micros("time").alias("at"), "kind", "reason", "value"
     ).mapInArrow(partial(in_runs, silence), _as_spark(RUNS))
     if events.isStreaming:
-        findings = found.groupBy(F.lit(0).alias("all")).transformWithState(
-            Processor(silence, microseconds(options.lateness)),
-            _as_spark(FINDINGS),
-            outputMode="append",
-            timeMode="none",
+        findings = (
+            found.withColumn("all", F.lit(0))
+            .groupBy("all")
+            .transformWithState(
+                Processor(silence, microseconds(options.lateness)),
+                _as_spark(FINDINGS),
+                outputMode="append",
+                timeMode="none",
+            )
         )
     else:
         findings = (

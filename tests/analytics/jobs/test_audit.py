@@ -91,6 +91,7 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
     assert found[-1] == Finding("dead_letters", False, "n1", INCARNATION, rows=2)
     with pytest.raises(LogError):
         list(readers("nothing://there"))
+    assert list(readers("mock://bucket/events")) == []
 
 
 def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:

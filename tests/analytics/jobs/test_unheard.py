@@ -305,4 +305,4 @@ def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: P
     nothing = unheard.read_options({"subject": "subscriptions"})
     assert unheard(frame(spark, table([])), nothing).collect() == []
     only = unheard.read_options({"subject": "topics", "window": "1m", "at_least": 5})
-    assert_rows(unheard(frame(spark, rows), only), unheard_topics, KEY)
+    assert_rows(unheard(frame(spark, rows[:3000]), only), topics(rows[:3000]), KEY)
