@@ -1,0 +1,283 @@
+"""Whether each event arrives exactly once although everything is killed: `python -m bench.exactly_once --help`.
+
+A broker with the event log, a publisher that never gives up, and a Spark query that appends the log to a Delta table run
+beside each other. Broker and query are killed with SIGKILL at random moments and started again where they were. In the end
+the table is compared with the log: the same rows, each once, and the numbers of each incarnation without gaps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from bench import wire
+from bench.peers import ROOT, free_port
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+WAIT: Final = 120.0  # s for a process to say that it is at work
+#: What of a row tells it from all others, and what of it must be the same.
+COLUMNS: Final = ("node", "incarnation", "seq", "kind", "time", "guid", "size")
+
+
+@dataclass(slots=True)
+class Result:
+    seconds: float
+    broker_kills: int
+    query_kills: int
+    #: What the publisher had acknowledged, and how many `message.publish` are in the log: what waited for its batch when
+    #: the broker was killed is not.
+    acknowledged: int = 0
+    published: int = 0
+    incarnations: int = 0
+    log_rows: int = 0
+    table_rows: int = 0
+    #: Rows of the log that the table has not, has more than once, or has otherwise.
+    missing: int = 0
+    repeated: int = 0
+    different: int = 0
+    #: Incarnations whose numbers are not 0, 1, 2, …
+    with_gaps: list[str] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        return self.log_rows > 0 and not (self.missing or self.repeated or self.different or self.with_gaps)
+
+
+class Publisher(threading.Thread):
+    """One message every `1 / rate` seconds, at QoS 1, to whoever listens on that port now."""
+
+    def __init__(self, port: int, rate: float) -> None:
+        super().__init__(daemon=True)
+        self.address = ("127.0.0.1", port)
+        self.pause = 1 / rate
+        self.acknowledged = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            with suppress(OSError, wire.Refused), self._connection() as sock:
+                self._publish(sock)
+            self.over.wait(0.05)
+
+    def _connection(self) -> socket.socket:
+        return wire.open_connection(self.address, "publisher", wire.V311)
+
+    def _publish(self, sock: socket.socket) -> None:
+        number, due = 0, time.perf_counter()
+        while not self.over.is_set():
+            waiting = select.select([sock], [], [], max(0.0, due - time.perf_counter()))[0]
+            if waiting:
+                answers = sock.recv(65_536)
+                if not answers:
+                    return
+                self.acknowledged += answers.count(b"\x40\x02")
+            while time.perf_counter() >= due:
+                number = number % 60_000 + 1
+                sock.sendall(wire.publish(f"plant/{number % 50}", b"x" * 32, 1, wire.V311, number))
+                due += self.pause
+
+
+class Killed:
+    """A process that is killed and started again, and says a line when it is at work."""
+
+    def __init__(self, command: list[str], ready: str, output: IO[bytes]) -> None:
+        self.command, self.ready, self.output = command, ready, output
+        self.process: subprocess.Popen[str]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self.output, text=True, start_new_session=True
+        )
+
+    def wait_until_ready(self) -> None:
+        """
+        Raises:
+            RuntimeError: it ended, or said nothing.
+        """
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], WAIT)[0]:
+            raise RuntimeError(f"{self.command[2]} says nothing")
+        if self.process.stdout.readline().strip() != self.ready:
+            raise RuntimeError(f"{self.command[2]} ended with {self.process.wait()}")
+
+    def kill(self) -> None:
+        """With all that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def end(self) -> None:
+        """In order; for the broker, which seals its log then."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def broker(port: int, folder: Path, output: IO[bytes]) -> Killed:
+    """As anybody would start it. It is at work when somebody can connect, which `answering` finds out."""
+    config = folder / "trunkline.toml"
+    config.write_text(f'plugins.events.path = "{folder / "log"}"\n[log]\nlevel = "warning"\n')
+    command = [
+        sys.executable,
+        "-m",
+        "trunkline",
+        "serve",
+        "--config",
+        str(config),
+        "--listen",
+        f"tcp://127.0.0.1:{port}",
+    ]
+    return Killed(command, "", output)
+
+
+def answering(port: int) -> None:
+    """
+    Raises:
+        RuntimeError: nobody answers.
+    """
+    end = time.perf_counter() + WAIT
+    while time.perf_counter() < end:
+        with suppress(OSError, wire.Refused):
+            wire.open_connection(("127.0.0.1", port), "probe", wire.V311).close()
+            return
+        time.sleep(0.02)
+    raise RuntimeError("the broker does not answer")
+
+
+def query(folder: Path, output: IO[bytes], trigger: str) -> Killed:
+    command = [sys.executable, "-m", "bench.exactly_once_query", str(folder), trigger]
+    return Killed(command, "running", output)
+
+
+def run(folder: Path, broker_kills: int, query_kills: int, rate: float, seed: int) -> Result:
+    """
+    Raises:
+        RuntimeError: a process does not do what it should.
+    """
+    random, began = Random(seed), time.perf_counter()
+    port = free_port()
+    log = folder / "log"
+    with (folder / "output").open("wb") as output:
+        serving = broker(port, folder, output)
+        publisher = Publisher(port, rate)
+        reading: Killed | None = None
+        try:
+            answering(port)
+            publisher.start()
+            reading = query(folder, output, "0.2 seconds")
+            reading.wait_until_ready()
+            kills = ["broker"] * broker_kills + ["query"] * query_kills
+            random.shuffle(kills)
+            for kill in kills:
+                time.sleep(random.uniform(0.2, 2.0))
+                if kill == "broker":
+                    serving.kill()
+                    serving.start()
+                    answering(port)
+                else:
+                    reading.kill()
+                    reading.start()
+                    reading.wait_until_ready()
+            time.sleep(1.0)
+            publisher.over.set()
+            publisher.join()
+            serving.end()
+            reading.kill()
+            reading = query(folder, output, "available now")
+            reading.wait_until_ready()
+            if reading.process.wait(WAIT * 5):
+                raise RuntimeError(f"the query failed: {(folder / 'output').read_text(errors='replace')[-3000:]}")
+        finally:
+            publisher.over.set()
+            serving.kill()
+            if reading is not None:
+                reading.kill()
+    result = Result(time.perf_counter() - began, broker_kills, query_kills, publisher.acknowledged)
+    compare(result, log, folder / "table")
+    return result
+
+
+def compare(result: Result, log: Path, table: Path) -> None:
+    """Row by row."""
+    import deltalake
+    import pyarrow as pa
+
+    written: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    numbers: dict[str, list[int]] = {}
+    for key, row in _logged(log):
+        written[key] = row
+        numbers.setdefault(f"{key[0]}@{key[1]}", []).append(key[2])
+        result.published += row[0] == "message.publish"
+    result.log_rows, result.incarnations = len(written), len(numbers)
+    result.with_gaps = [node for node, seqs in numbers.items() if seqs != list(range(len(seqs)))]
+    arrived = Counter[tuple[Any, ...]]()
+    rows = pa.table(deltalake.DeltaTable(table).to_pyarrow_dataset().to_table(columns=list(COLUMNS)))
+    for row in zip(*[rows.column(name).to_pylist() for name in COLUMNS], strict=True):
+        key, rest = row[:3], row[3:]
+        arrived[key] += 1
+        result.different += written.get(key) != rest
+    result.table_rows = arrived.total()
+    result.missing = sum(key not in arrived for key in written)
+    result.repeated = sum(count - 1 for count in arrived.values())
+
+
+def _logged(root: Path) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    from trunkline.events.reader import EventLog
+
+    log = EventLog(root)
+    log.refresh()
+    for node, extent in log.nodes().items():
+        for batch in log.read(node, extent.first, extent.end, columns=COLUMNS):
+            for row in zip(*[batch.column(name).to_pylist() for name in COLUMNS], strict=True):
+                yield row[:3], row[3:]
+
+
+def describe(result: Result) -> str:
+    verdict = "exactly once" if result.exact else "NOT EXACT"
+    return (
+        f"{verdict}: {result.log_rows:,} rows of {result.incarnations} incarnations in the log, {result.table_rows:,} in the "
+        f"table; missing {result.missing:,}, repeated {result.repeated:,}, different {result.different:,}, with gaps "
+        f"{len(result.with_gaps)}\n{result.broker_kills} kills of the broker, {result.query_kills} of the query in "
+        f"{result.seconds:.0f} s; {result.acknowledged:,} messages acknowledged, {result.published:,} recorded"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.exactly_once", description=__doc__.partition("\n")[0])
+    parser.add_argument("--broker-kills", type=int, default=8)
+    parser.add_argument("--query-kills", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=500.0, help="messages a second")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--json", type=Path, help="write the result there")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="exactly-once-") as folder:
+        result = run(Path(folder), given.broker_kills, given.query_kills, given.rate, given.seed)
+    print(f"seed {given.seed}", describe(result), sep="\n")
+    if given.json:
+        given.json.write_text(json.dumps({"seed": given.seed, **asdict(result)}, indent=2) + "\n")
+    return 0 if result.exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

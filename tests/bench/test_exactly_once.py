@@ -1,0 +1,93 @@
+"""Whether the comparison finds what it should, and one short run with real kills."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from bench.exactly_once import COLUMNS, Result, compare, describe
+
+from trunkline.events.schema import SCHEMA, STORED
+from trunkline.events.writer import LogWriter
+
+ROOT = Path(__file__).parents[2]
+TABLE = pa.schema([SCHEMA.field(name) for name in COLUMNS])
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": "n",
+            "incarnation": 1,
+            "seq": seq,
+            "kind": "message.publish",
+            "time": seq,
+            "guid": b"%d" % seq,
+            "size": 1,
+        }
+        for seq in range(count)
+    ]
+
+
+def compared(folder: Path, arrived: list[dict[str, Any]]) -> Result:
+    """A log of ten rows, and a table of those."""
+    writer = LogWriter(folder / "log", "n", 1)
+    writer.append(pa.RecordBatch.from_pylist(rows(10), STORED), 0, 9)
+    writer.close()
+    deltalake.write_deltalake(folder / "table", pa.Table.from_pylist(arrived, TABLE))
+    result = Result(1.0, 0, 0)
+    compare(result, folder / "log", folder / "table")
+    return result
+
+
+def test_what_is_the_same_is_exact(tmp_path: Path) -> None:
+    result = compared(tmp_path, rows(10)[::-1])
+    assert result.exact
+    assert (result.log_rows, result.table_rows, result.published, result.incarnations) == (10, 10, 10, 1)
+    assert describe(result).startswith("exactly once: 10 rows of 1 incarnations")
+
+
+@pytest.mark.parametrize(
+    ("arrived", "field"),
+    [
+        (rows(9), "missing"),
+        ([*rows(10), rows(10)[3]], "repeated"),
+        ([*rows(9), {**rows(10)[9], "size": 2}], "different"),
+        (rows(11), "different"),
+    ],
+)
+def test_what_is_not_is_not(tmp_path: Path, arrived: list[dict[str, Any]], field: str) -> None:
+    result = compared(tmp_path, arrived)
+    assert not result.exact
+    assert getattr(result, field) == 1
+    assert describe(result).startswith("NOT EXACT")
+
+
+def test_an_empty_log_proves_nothing(tmp_path: Path) -> None:
+    assert not Result(1.0, 0, 0).exact
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills groups of processes")
+def test_everything_is_killed_and_each_event_arrives_once(tmp_path: Path) -> None:
+    output = tmp_path / "result.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bench.exactly_once", "--broker-kills", "2", "--query-kills", "1"),
+            *("--rate", "200", "--json", str(output)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(output.read_text())
+    assert result["incarnations"] == 3
+    assert result["missing"] == result["repeated"] == result["different"] == 0
+    assert result["log_rows"] == result["table_rows"] > 0
+    assert result["published"] > 0
