@@ -71,7 +71,7 @@ def stream(spark: "SparkSession", events: pa.Table | Sequence[Any], folder: "Pat
     """A stream of the same rows in the same order, in so many micro-batches: Parquet files in `folder`, one a trigger.
     Instead of all rows, `events` may be one table for each micro-batch.
 
-    A last file moves time on by an hour (`node.tick`), so that all windows close.
+    The last event moves time on by an hour (`node.tick`), so that all windows close.
     """
     if isinstance(events, pa.Table) or not events or isinstance(events[0], dict):
         whole = events if isinstance(events, pa.Table) else table(events)
@@ -80,7 +80,8 @@ def stream(spark: "SparkSession", events: pa.Table | Sequence[Any], folder: "Pat
     else:
         parts = list(events)
     newest = max((time for part in parts for time in part.column("time").to_pylist()), default=START)
-    parts.append(table([row("node.tick", newest + timedelta(hours=1))]))
+    end = table([row("node.tick", newest + timedelta(hours=1))])
+    parts = [*parts[:-1], pa.concat_tables([*parts[-1:], end])]
     folder.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(parts):
         path = folder / f"{number:05}.parquet"

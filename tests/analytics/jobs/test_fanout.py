@@ -1,0 +1,212 @@
+"""Deliveries per publish, against a loop over the events."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.analytics.events_made import (
+    START,
+    Row,
+    assert_rows,
+    at,
+    collected,
+    frame,
+    guid,
+    made,
+    microseconds,
+    row,
+    stream,
+    table,
+)
+from trunkline.analytics.jobs.catalogue import find
+from trunkline.analytics.jobs.job import OptionError
+from trunkline.mqtt.topics import matches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from trunkline.analytics.jobs.job import Job
+
+pytest.importorskip("pyspark")
+
+KEY = ("window_start", "rank")
+COUNTS = ("messages", "bytes_in", "deliveries", "bytes_out")
+
+
+@pytest.fixture(scope="module")
+def fanout() -> "Job[Any]":
+    return find("fanout")
+
+
+def ranked(groups: dict[Any, dict[str, Any]], window: int, order: str, k: int) -> list[Row]:
+    """The rows of the result, from counts by (start of the window, name)."""
+    rows = []
+    others = [name for name in reversed(COUNTS) if name != order]
+    for start in {start for start, _ in groups}:
+        here = {name: counts for (at, name), counts in groups.items() if at == start}
+        best = sorted(here, key=lambda name: (*[-here[name][each] for each in (order, *others)], name))
+        totals = {f"total_{each}": sum(counts[each] for counts in here.values()) for each in COUNTS}
+        for rank, name in enumerate(best[:k], 1):
+            counts = here[name]
+            rows.append(
+                {
+                    "window_start": start,
+                    "window_end": start + timedelta(seconds=window),
+                    "rank": rank,
+                    "name": name,
+                    "amplification": counts["deliveries"] / counts["messages"] if counts["messages"] else None,
+                    "share": counts[order] / totals[f"total_{order}"] if totals[f"total_{order}"] else None,
+                    "names": len(here),
+                    **counts,
+                    **totals,
+                }
+            )
+    return rows
+
+
+def start_of(event: Row, window: int) -> Any:
+    born = int.from_bytes(event["guid"][:8], "big") - microseconds(START)
+    return at(born // (window * 1_000_000) * window)
+
+
+def expected(
+    events: pa.Table,
+    window: int = 60,
+    levels: int | None = None,
+    order: str = "deliveries",
+    k: int = 10,
+    within: float = 60.0,
+) -> list[Row]:
+    groups: dict[Any, dict[str, Any]] = defaultdict(
+        lambda: dict.fromkeys((*COUNTS, "receivers"), 0) | {"most_receivers": None}
+    )
+    for event in events.to_pylist():
+        if event["kind"] not in ("message.routed", "message.delivered"):
+            continue
+        if event["latency_us"] > within * 1_000_000:
+            continue
+        name = event["topic"] if levels is None else "/".join(event["topic"].split("/")[:levels])
+        counts = groups[start_of(event, window), name]
+        if event["kind"] == "message.routed":
+            counts["messages"] += event["weight"]
+            counts["bytes_in"] += event["size"] * event["weight"]
+            counts["receivers"] += event["receivers"] * event["weight"]
+            counts["most_receivers"] = max(counts["most_receivers"] or 0, event["receivers"])
+        else:
+            counts["deliveries"] += event["weight"]
+            counts["bytes_out"] += event["size"] * event["weight"]
+    return ranked(groups, window, order, k)
+
+
+def by_filter(events: pa.Table, window: int = 60) -> list[Row]:
+    """Each delivery for each filter that its client has at that time."""
+    filters: dict[str, set[str]] = defaultdict(set)
+    groups: dict[Any, dict[str, Any]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0) | {"receivers": None})
+    seen: set[tuple[Any, ...]] = set()
+    for event in sorted(events.to_pylist(), key=lambda event: (event["time"], event["node"], event["seq"])):
+        match event["kind"]:
+            case "session.subscribed":
+                filters[event["client_id"]].add(event["filter"])
+            case "session.created":
+                filters[event["client_id"]].clear()
+            case "message.delivered":
+                for name in filters[event["client_id"]]:
+                    if not matches(name, event["topic"]):
+                        continue
+                    counts = groups[start_of(event, window), name]
+                    counts["deliveries"] += 1
+                    counts["bytes_out"] += event["size"]
+                    if (name, event["guid"]) not in seen:
+                        seen.add((name, event["guid"]))
+                        counts["messages"] += 1
+                        counts["bytes_in"] += event["size"]
+    return ranked(groups, window, "deliveries", 10)
+
+
+def test_recorded_events_give_what_a_loop_over_them_gives(spark: "SparkSession", fanout: "Job[Any]") -> None:
+    events = made()
+    given = frame(spark, events)
+    results = fanout(given)
+    assert [(field.name, field.dataType.simpleString()) for field in results.schema] == [
+        (column.name, column.type) for column in fanout.columns
+    ]
+    assert_rows(results, expected(events), KEY)
+    filters = by_filter(events)
+    assert len(filters) >= 15
+    assert_rows(fanout(given, fanout.read_options({"by": "filter"})), filters, KEY)
+
+
+def test_a_stream_gives_the_same_but_for_what_comes_too_late(
+    spark: "SparkSession", fanout: "Job[Any]", tmp_path: Path
+) -> None:
+    events = made(4_000, seed=4, duration=120.0)
+    too_late, in_time = (
+        row("message.routed", second, topic="a/b", size=10**6, guid=guid(at(second)), receivers=1, latency_us=0)
+        for second in (5, 115)
+    )
+    given = [events.slice(0, 2000), events.slice(2000), table([too_late, in_time])]
+    options = fanout.read_options(
+        {"window": "20s", "by": "prefix", "levels": 2, "order": "bytes_out", "k": 4, "within": 20}
+    )
+    rows = collected(fanout(stream(spark, given, tmp_path / "events"), options), tmp_path / "checkpoint")
+    assert_rows(rows, expected(pa.concat_tables([events, table([in_time])]), 20, 2, "bytes_out", 4, 20.0), KEY)
+
+
+def few() -> Iterator[Row]:
+    def of(kind: str, born: float, seconds: float, topic: str = "a/b", **more: object) -> Row:
+        late = round((seconds - born) * 1e6)
+        return row(kind, seconds, topic=topic, guid=guid(at(born)), latency_us=late, size=10, **more)
+
+    yield row("session.subscribed", 0, client_id="one", filter="a/+")
+    yield row("session.subscribed", 0, client_id="one", filter="$share/g/a/#")
+    yield row("session.subscribed", 0, client_id="two", filter="a/+")
+    yield of("message.routed", 59.999999, 60, receivers=2, weight=5)
+    yield of("message.delivered", 59.999999, 60, client_id="one", weight=5)
+    yield of("message.delivered", 59.999999, 119.999999, client_id="two", weight=5)
+    yield row("session.unsubscribed", 120, client_id="two", filter="a/+")
+    yield of("message.delivered", 60, 61, client_id="two")
+    yield of("message.delivered", 60, 120.000001, client_id="one")
+    yield of("message.routed", 61, 61, "$SYS/x", receivers=9)
+    yield row("session.terminated", 130, client_id="one", reason="expired")
+    yield of("message.delivered", 130, 131, client_id="one")
+    yield of("message.delivered", 130, 131, client_id="two")
+
+
+def test_borders_weights_and_deliveries_too_late(spark: "SparkSession", fanout: "Job[Any]") -> None:
+    rows = list(few())
+    topic = {"name": "a/b", "rank": 1}
+    assert_rows(
+        fanout(frame(spark, rows)),
+        [
+            topic
+            | {"window_start": at(0), "messages": 5, "bytes_in": 50, "receivers": 10, "most_receivers": 2}
+            | {"deliveries": 10, "bytes_out": 100, "amplification": 2.0, "share": 1.0},
+            topic | {"window_start": at(60), "messages": 0, "deliveries": 1, "amplification": None},
+            topic | {"window_start": at(120), "messages": 0, "deliveries": 2, "bytes_out": 20},
+        ],
+        KEY,
+    )
+    assert_rows(
+        fanout(frame(spark, rows), fanout.read_options({"by": "filter"})),
+        [
+            {"window_start": at(0), "rank": 1, "name": "a/+", "messages": 5, "deliveries": 10, "bytes_out": 100},
+            {"window_start": at(0), "rank": 2, "name": "$share/g/a/#", "messages": 5, "deliveries": 5, "names": 2},
+            {"window_start": at(60), "rank": 1, "name": "a/+", "messages": 1, "deliveries": 1, "names": 1},
+        ],
+        KEY,
+    )
+
+
+def test_no_events(spark: "SparkSession", fanout: "Job[Any]") -> None:
+    assert fanout(frame(spark, [])).count() == 0
+
+
+def test_filters_need_recorded_events(spark: "SparkSession", fanout: "Job[Any]", tmp_path: Path) -> None:
+    events = stream(spark, [], tmp_path)
+    with pytest.raises(OptionError, match="by=filter needs recorded events"):
+        fanout(events, fanout.read_options({"by": "filter"}))
