@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -202,9 +203,12 @@ class _Work:
         """Whether rows that do not fill a file could share it with others that come: they are new, and of one day."""
         if end - first >= self._rows_per_file:
             return False
-        spans = list(self._log.spans(node, first, end))
-        newest = max((span.max_time for span in spans), default=0)
-        return newest > settled and _day(spans[0].min_time) == _day(newest)
+        newest = max((span.max_time for span in self._log.spans(node, first, end)), default=0)
+        if newest <= settled:
+            return False
+        # of the row itself: a batch may begin on the day before
+        (row,) = self._log.read(node, first, first + 1, columns=["time"], on_corrupt="skip", on_lost="skip")
+        return _day(row.column("time").cast(pa.int64())[0].as_py() or newest) == _day(newest)
 
     def _pieces(self, key: NodeKey, first: int, end: int) -> Iterator[Piece]:
         policy: Literal["fail", "skip"] = "skip" if self._skip else "fail"
@@ -290,7 +294,7 @@ def _remove(home: Path, over: Over, target: ParquetTarget) -> None:
     names = [name for name in map(SegmentName.parse, os.listdir(folder)) if name is not None and name.end is None]
     firsts = sorted({name.first for name in names})
     files = target.files(over.key)
-    for first, end in zip(firsts, [*firsts[1:], over.end], strict=True):
+    for first, end in pairwise([*firsts, over.end]):
         if first < end <= over.end and holds(files, first, end):
             # without its index, a segment is none
             for suffix in (INDEX, DATA):
