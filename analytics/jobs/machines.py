@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 #: What a machine has to tell: a row of the job's result, with times as microseconds since the epoch.
 Result: TypeAlias = dict[str, Any]
+_NEVER: Final = 2**63 - 1
+_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 #: Orders events; those that were saved are lists.
 _order: Final = itemgetter(0, 1, 2, 3)
 #: What a machine is about: what kind of a thing, and which.
@@ -91,22 +93,29 @@ class _Kept:
     __slots__ = ("due", "pending", "state")
 
     def __init__(
-        self, state: list[Any] | None = None, due: int | None = None, pending: list[Any] | None = None
+        self, due: int | None = None, state: list[Any] | None = None, pending: list[Any] | None = None
     ) -> None:
-        self.state = state
         self.due = due
+        self.state = state
         self.pending: list[Any] = pending or []
 
-    def next(self) -> int | None:
-        """When there is something to do."""
+    def text(self) -> str:
+        """When there is something to do, and then all of it."""
         times = [event[0] for event in self.pending]
         if self.due is not None:
             times.append(self.due)
-        return min(times, default=None)
+        return f"{min(times, default=_NEVER)} {_json([self.due, self.state, self.pending])}"
+
+
+def _when(text: str) -> int:
+    return int(text.partition(" ")[0])
 
 
 class Keeper:
-    """The machines of many subjects in a stream, and the events that they have not seen yet."""
+    """The machines of many subjects in a stream, and the events that they have not seen yet.
+
+    Most subjects have nothing to do in a batch, so each is kept as a text, which is only read when it has.
+    """
 
     def __init__(self, logic: Logic[Any], saved: str | None = None) -> None:
         """
@@ -114,41 +123,50 @@ class Keeper:
             ValueError: when `saved` is not what `save` gave.
         """
         self._logic = logic
-        self._kept: dict[Subject, _Kept] = {}
-        if saved is not None:
-            for scope, name, state, due, pending in json.loads(saved):
-                self._kept[scope, name] = _Kept(state, due, pending)
+        self._texts: dict[str, str] = {} if saved is None else json.loads(saved)
+        #: Those whose texts were read; they have no text meanwhile.
+        self._read: dict[str, _Kept] = {}
+
+    def _get(self, key: str) -> _Kept:
+        kept = self._read.get(key)
+        if kept is None:
+            text = self._texts.pop(key, None)
+            kept = self._read[key] = _Kept() if text is None else _Kept(*json.loads(text.partition(" ")[2]))
+        return kept
 
     def add(self, subject: Subject, event: Event) -> None:
         """An event that came just now; in any order."""
-        kept = self._kept.get(subject)
-        if kept is None:
-            kept = self._kept[subject] = _Kept()
-        kept.pending.append(event)
+        self._get(f"{subject[0]} {subject[1]}").pending.append(event)
 
     def advance(self, now: int) -> Iterator[tuple[Subject, Result]]:
         """Time, in microseconds since the epoch, has come to `now`: no event that is as old will come any more."""
-        for subject, kept in list(self._kept.items()):
-            following = kept.next()
-            if following is None or following > now:
-                continue
+        for key in [key for key, text in self._texts.items() if _when(text) <= now]:
+            self._get(key)
+        for key, kept in self._read.items():
             ready = sorted((event for event in kept.pending if event[0] <= now), key=_order)
+            if not ready and (kept.due is None or kept.due > now):
+                continue
             kept.pending = [event for event in kept.pending if event[0] > now]
-            machine = self._logic.machine(subject, kept.state)
+            scope, _, name = key.partition(" ")
+            machine = self._logic.machine((scope, name), kept.state)
             machine.due = kept.due
             for result in play(machine, map(self._logic.event._make, ready), now):
-                yield subject, result
-            kept.state, kept.due = machine.save(), machine.due
-            if kept.state is None and not kept.pending:
-                del self._kept[subject]
+                yield (scope, name), result
+            kept.due, kept.state = machine.due, machine.save()
+
+    def _write(self) -> None:
+        for key, kept in self._read.items():
+            if kept.state is not None or kept.pending:
+                self._texts[key] = kept.text()
+        self._read.clear()
 
     def next(self) -> int | None:
         """When `advance` will have something to do, unless events come before."""
-        return min((due for kept in self._kept.values() if (due := kept.next()) is not None), default=None)
+        self._write()
+        earliest = min(map(_when, self._texts.values()), default=_NEVER)
+        return None if earliest == _NEVER else earliest
 
     def save(self) -> str | None:
         """For the next batch; None when nothing is left."""
-        if not self._kept:
-            return None
-        rows = [[*subject, kept.state, kept.due, kept.pending] for subject, kept in self._kept.items()]
-        return json.dumps(rows, separators=(",", ":"))
+        self._write()
+        return _json(self._texts) if self._texts else None

@@ -46,8 +46,8 @@ class StatefulOptions(Options):
         default=32,
         ge=1,
         le=10_000,
-        description="Parts in which a stream keeps what it knows; some hundred clients each are good. A query that was "
-        "stopped must go on with the same number.",
+        description="Parts in which a stream keeps what it knows; some thousand clients each are good. A query that "
+        "was stopped must go on with the same number.",
     )
 
 
@@ -57,7 +57,7 @@ def only(rows: DataFrame, condition: SparkColumn) -> DataFrame:
 
 
 def subject(scope: str, name: str) -> SparkColumn:
-    """One thing that a row is about."""
+    """One thing that a row is about: what kind of a thing, in one word, and the column that names it."""
     return F.struct(F.lit(scope).alias("scope"), F.col(name).alias("subject"))
 
 
