@@ -134,10 +134,12 @@ class Killed:
             self.process.stdout.close()
 
 
-def broker(port: int, folder: Path, output: IO[bytes]) -> Killed:
+def broker(port: int, folder: Path, output: IO[bytes], **settings: object) -> Killed:
     """As anybody would start it. It is at work when somebody can connect, which `answering` finds out."""
     config = folder / "trunkline.toml"
-    config.write_text(f'plugins.events.path = "{folder / "log"}"\n[log]\nlevel = "warning"\n')
+    events = {"path": str(folder / "log"), **settings}
+    lines = [f"plugins.events.{name} = {json.dumps(value)}" for name, value in events.items()]
+    config.write_text("\n".join([*lines, "[log]", 'level = "warning"', ""]))
     command = [
         sys.executable,
         "-m",
