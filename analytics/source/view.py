@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.analytics.source.offsets import Offsets
 from trunkline.analytics.source.options import OptionError
-from trunkline.analytics.source.places import open_log
+from trunkline.analytics.source.places import check_place, open_log
 from trunkline.analytics.source.planning import Range, Window, split
 from trunkline.events.layout import NodeKey
 
@@ -27,6 +27,8 @@ class View:
         self.window = Window(settings.since, settings.until)
 
     def refresh(self) -> None:
+        """Raises: OptionError, if the log's directory is gone: that is no log from which everything was deleted."""
+        check_place(self._settings)
         self.log.refresh()
 
     def extents(self) -> "dict[str, Extent]":

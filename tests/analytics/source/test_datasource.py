@@ -2,8 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
@@ -72,7 +73,7 @@ def test_conditions_of_a_query_reach_the_reader(spark: "SparkSession", tmp_path:
     ]
 
 
-def run(frame: "DataFrame", name: str, checkpoint: Path) -> list[dict[str, object]]:
+def run(frame: "DataFrame", name: str, checkpoint: Path) -> list[dict[str, Any]]:
     """Reads all that is there; what the query says of its triggers."""
     query = (
         frame.writeStream.format("parquet")
@@ -114,6 +115,25 @@ def test_a_stream_goes_on_where_it_ended(spark: "SparkSession", tmp_path: Path) 
     assert Positions(root, "copy").read() == {N1: ends["n1"], N2: ends["n2"]}
     (source,) = second[-1]["sources"]
     assert source["latestOffset"] == {N1: ends["n1"], N2: ends["n2"]}
+
+
+def test_the_watermark_drops_nothing_of_a_node_that_is_behind(spark: "SparkSession", tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    write(root, pa.concat_tables([ticks("n1", 0, 400), ticks("n2", 300, 100)]), rows=10)
+    for align, is_late in (("true", False), ("false", True)):
+        windows = (
+            spark.readStream.format("trunkline")
+            .options(maxRowsPerTrigger=125, alignEventTime=align)
+            .schema("node string, time timestamp")
+            .load(str(root))
+            .withWatermark("time", "5 seconds")
+            .groupBy(F.window("time", "10 seconds"))
+            .count()
+        )
+        progress = run(windows, align, tmp_path / f"checkpoint-{align}")
+        dropped = sum(state["numRowsDroppedByWatermark"] for one in progress for state in one["stateOperators"])
+        assert sum(one["numInputRows"] for one in progress) == 500
+        assert (dropped > 0) is is_late
 
 
 def test_what_is_wrong_is_told_when_the_frame_is_made(spark: "SparkSession", tmp_path: Path) -> None:

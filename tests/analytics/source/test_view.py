@@ -66,3 +66,12 @@ def test_new_rows_are_seen_when_it_looks_again(tmp_path: Path) -> None:
         log.write(ticks("n1", 5, 5))
         view.refresh()
         assert view.end() == {N1: 10}
+
+
+def test_a_directory_that_is_gone_is_no_empty_log(tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    write(root, ticks("n1", 0, 5))
+    view = View(settings(root))
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(OptionError, match="there is no such directory"):
+        view.refresh()
