@@ -1,0 +1,30 @@
+"""Records what happens in a broker, then has Spark say which topics were busy. No Java needs to be installed."""
+
+from functools import partial
+from tempfile import TemporaryDirectory
+
+import trio
+from paho.mqtt import publish
+
+import trunkline.testing
+from trunkline.analytics.spark import session
+
+
+async def record(folder: str) -> None:
+    """A broker of its own would have `plugins.events.path = "…"` in its configuration."""
+    async with trunkline.testing.broker(plugins={"events": {"path": folder}}) as broker:
+        messages = [(f"plant/{number % 3}", "21.5", 1, False) for number in range(20)]
+        await trio.to_thread.run_sync(partial(publish.multiple, messages, hostname=broker.host, port=broker.port))
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        trio.run(record, folder)
+        events = session("topics").read.format("trunkline").load(folder)
+        published = events.where("kind = 'message.publish'").groupBy("topic").count()
+        for row in published.orderBy("topic").collect():
+            print(row["topic"], row["count"])
+
+
+if __name__ == "__main__":
+    main()
