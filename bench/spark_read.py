@@ -8,7 +8,9 @@ them, and three columns into a small aggregate.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -93,17 +95,23 @@ def write_logs(root: Path, rows: int, nodes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One way of reading, and what it took each round: seconds."""
+    """One way of reading, and what it took each round: seconds, and seconds of processors in all processes."""
 
     name: str
     columns: str
     rows: int
     seconds: list[float]
+    cpu: list[float]
 
     @property
     def rate(self) -> float:
         """Millions of rows a second, of the best round: whatever else the machine does only takes away from it."""
         return self.rows / min(self.seconds) / 1e6
+
+    @property
+    def work(self) -> float:
+        """Seconds of processors for a million rows: steadier where others use the machine, too."""
+        return statistics.median(self.cpu) / self.rows * 1e6
 
 
 def readers(spark: SparkSession, root: Path) -> dict[str, Callable[[str], DataFrame]]:
@@ -137,33 +145,54 @@ def measure(spark: SparkSession, root: Path, rows: int, rounds: int) -> list[Rea
     spark.read.format("trunkline").load(str(root / "log")).write.parquet(str(root / "parquet"))
     spark.read.parquet(str(root / "parquet")).write.json(str(root / "json"))
     expected = aggregate(readers(spark, root)["Spark's Parquet"](THREE))
-    readings: dict[tuple[str, str], list[float]] = {}
+    readings: dict[tuple[str, str], Reading] = {}
     for number in range(rounds + 1):  # the first one warms Java up
         for name, made in readers(spark, root).items():
-            begin = perf_counter()
-            drain(made(spark_schema()))
-            between = perf_counter()
-            found = aggregate(made(THREE))
-            end = perf_counter()
-            if found != expected:
-                raise ValueError(f"{name} gives {found}, and not {expected}")
-            if number:
-                readings.setdefault((name, "all columns"), []).append(between - begin)
-                readings.setdefault((name, "3 columns"), []).append(end - between)
-            print(f"round {number}: {name}: {between - begin:.2f} s, {end - between:.2f} s", file=sys.stderr)
-    return [Reading(name, columns, rows, seconds) for (name, columns), seconds in readings.items()]
+            for columns, run in (("all columns", drain), ("3 columns", aggregate)):
+                frame = made(spark_schema() if run is drain else THREE)
+                cpu, begin = family_cpu_seconds(), perf_counter()
+                found = run(frame)
+                seconds, spent = perf_counter() - begin, family_cpu_seconds() - cpu
+                if found is not None and found != expected:
+                    raise ValueError(f"{name} gives {found}, and not {expected}")
+                print(f"round {number}: {name}, {columns}: {seconds:.2f} s", file=sys.stderr)
+                if number:
+                    reading = readings.setdefault((name, columns), Reading(name, columns, rows, [], []))
+                    reading.seconds.append(seconds)
+                    reading.cpu.append(spent)
+    return list(readings.values())
+
+
+def family_cpu_seconds() -> float:
+    """What this process and all that it started took so far, also those that have ended; 0 where there is no /proc."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid] = int(fields[1])
+            ticks[pid] = sum(map(int, fields[11:15]))
+    total = 0
+    for pid in ticks:
+        ancestor = pid
+        while ancestor not in (0, os.getpid()):
+            ancestor = parents.get(ancestor, 0)
+        total += ticks[pid] if ancestor else 0
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def table(readings: list[Reading]) -> str:
-    """Millions of rows a second: the best round, and the median."""
+    """Millions of rows a second, the best round and the median; and the processors' time."""
     width = max(len(reading.name) for reading in readings) + 2
-    lines = [f"{'reader':<{width}}{'all columns':>20}{'3 columns':>20}   Mrow/s, best (median)"]
+    title = f"{'Mrow/s (median)':>20}{'CPU s/Mrow':>12}"
+    lines = [f"{'':<{width}}{'all columns':>32}{'3 columns':>32}", f"{'reader':<{width}}{title}{title}"]
     for name in dict.fromkeys(reading.name for reading in readings):
         cells = ""
         for columns in ("all columns", "3 columns"):
             (one,) = [reading for reading in readings if (reading.name, reading.columns) == (name, columns)]
             middle = one.rows / statistics.median(one.seconds) / 1e6
-            cells += f"{f'{one.rate:.2f} ({middle:.2f})':>20}"
+            cells += f"{f'{one.rate:.2f} ({middle:.2f})':>20}{one.work:>12.2f}"
         lines.append(f"{name:<{width}}{cells}")
     return "\n".join(lines)
 

@@ -1,9 +1,12 @@
 """What the comparison of Spark's readers is made of. The readers themselves are tested where they are."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
-from bench.spark_read import BLOCK, Reading, arguments, events, table, write_logs
+import pytest
+from bench.spark_read import BLOCK, Reading, arguments, events, family_cpu_seconds, table, write_logs
 
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import SCHEMA
@@ -31,11 +34,19 @@ def test_events_are_publishes_and_what_became_of_them() -> None:
 
 def test_the_table_shows_the_best_round_and_the_median() -> None:
     readings = [
-        Reading("one", "all columns", 1_000_000, [1.0, 0.5, 2.0]),
-        Reading("one", "3 columns", 1_000_000, [0.25, 0.25, 0.1]),
+        Reading("one", "all columns", 1_000_000, [1.0, 0.5, 2.0], [3.0, 1.5, 2.0]),
+        Reading("one", "3 columns", 1_000_000, [0.25, 0.25, 0.1], [0.5, 0.5, 0.5]),
     ]
-    _, line = table(readings).splitlines()
-    assert line.split() == ["one", "2.00", "(1.00)", "10.00", "(4.00)"]
+    *_, line = table(readings).splitlines()
+    assert line.split() == ["one", "2.00", "(1.00)", "2.00", "10.00", "(4.00)", "0.50"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processors' time of children is read from /proc")
+def test_the_time_of_processes_that_were_started_counts() -> None:
+    before = family_cpu_seconds()
+    work = "import time\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-c", work], check=True)
+    assert family_cpu_seconds() - before >= 0.15
 
 
 def test_it_can_be_made_small() -> None:
