@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from trunkline.analytics.demo.fleet import FORBIDDEN, USERNAME
+from trunkline.analytics.demo.fleet import CLIENTS, FORBIDDEN, USERNAME
 from trunkline.broker.config import Config
 from trunkline.broker.node import open_node
 from trunkline.management.credential_files import change_credentials
@@ -22,6 +22,22 @@ RESULTS: Final = "$analytics"
 PUBLISHER: Final = "analytics"
 #: Messages that wait for a client: few, so that a slow one can be seen to lose some within a minute.
 LONGEST_QUEUE: Final = 200
+#: What is recorded.
+KINDS: Final = (
+    "client.authenticated",
+    "client.connack",
+    "client.connected",
+    "client.disconnected",
+    "client.acl_decided",
+    "session.*",
+    "message.publish",
+    "message.routed",
+    "message.queued",
+    "message.delivered",
+    "message.acked",
+    "message.dropped",
+    "delivery.completed",
+)
 
 _RULES: Final = f"""\
 [[rule]]
@@ -72,8 +88,15 @@ def settings(folder: Path) -> dict[str, Any]:
 
 
 def events(folder: Path) -> dict[str, Any]:
-    """What switches the event log on. Results are no events: they would be computed on, again and again."""
-    return {"plugins": {"events": {"path": str(_log(folder)), "heartbeat": 0.5, "stats": 2.0}}}
+    """What switches the event log on. Only of devices: results, and those who publish them, are no part of the numbers."""
+    recorded = {
+        "path": str(_log(folder)),
+        "kinds": KINDS,
+        "clients": CLIENTS,
+        "heartbeat": 0.5,
+        "stats": 2.0,
+    }
+    return {"node": {"name": "demo"}, "plugins": {"events": recorded}}
 
 
 def _log(folder: Path) -> Path:
@@ -94,5 +117,8 @@ async def opened(folder: Path) -> AsyncGenerator[Running]:
     """
     config = Config.from_mapping(await trio.to_thread.run_sync(settings, folder) | events(folder))
     async with open_node(config) as node:
+        for row in node.plugins.rows():
+            if row.name == "events" and row.status != "running":
+                raise RuntimeError(f"the plugin events is {row.status}: {row.problem}")
         host, port = node.listeners[0].address[:2]
         yield Running(host, port, _log(folder), _secret(folder))

@@ -20,6 +20,8 @@ PLANTS: Final = 3
 FORBIDDEN: Final = "plant/control"
 #: The name that the intruder tries.
 USERNAME: Final = "admin"
+#: Patterns of the devices' client ids.
+CLIENTS: Final = ("sensor-*", "dashboard-*", "archive-*", "phone-*", "gateway-*", "intruder", "meter-*")
 QUANTITIES: Final = ("temperature", "pressure", "flow", "level")
 
 

@@ -28,6 +28,7 @@ class Event(NamedTuple):
     qos: int | None
     size: int | None
     guid: bytes | None
+    publisher: str | None
     receivers: int | None
     latency_us: int | None
 
@@ -81,6 +82,8 @@ def latency(happened: Iterable[Event], *, window: float, within: float, levels: 
     for event in happened:
         if event.kind not in kinds or event.topic is None or event.topic.startswith("$"):
             continue
+        if event.guid is None:
+            continue  # refused before it was a message
         group = window_of(event.born, window), event.node, "/".join(event.topic.split("/")[:levels]), event.qos
         message = (*group, event.guid)
         if event.kind == "message.routed":
@@ -166,4 +169,33 @@ def flapping(happened: Iterable[Event], *, limit: int, window: float, calm: floa
                     found[client_id, "begin", time] = {"count": total, "began": began}
                 # as long as the oldest of the newest ones that are too many counts
                 ends = recent[-limit - 1] + length + pause
+    return found
+
+
+def traffic(happened: Iterable[Event], *, window: float, k: int) -> Rows:
+    """By beginning of the window and rank: the busiest topics by messages, then by bytes, then by name."""
+    messages: dict[int, Counter[str]] = defaultdict(Counter)
+    sizes: dict[int, Counter[str]] = defaultdict(Counter)
+    publishers: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for event in happened:
+        if event.kind == "message.routed" and event.topic is not None and not event.topic.startswith("$"):
+            begin = window_of(event.time, window)
+            messages[begin][event.topic] += 1
+            sizes[begin][event.topic] += event.size or 0
+            publishers[begin, event.topic].add(event.publisher or "")
+    found: Rows = {}
+    for begin, counts in messages.items():
+        bytes_of = sizes[begin]
+        order = sorted(counts, key=lambda topic: (-counts[topic], -bytes_of[topic], topic))
+        for rank, topic in enumerate(order[:k], 1):
+            found[begin, rank] = {
+                "name": topic,
+                "messages": counts[topic],
+                "bytes": bytes_of[topic],
+                "clients": len(publishers[begin, topic]),
+                "total_messages": counts.total(),
+                "total_bytes": bytes_of.total(),
+                "names": len(counts),
+                "share": counts[topic] / counts.total(),
+            }
     return found

@@ -40,9 +40,10 @@ class Slow(NamedTuple):
     qos: int
     deliveries: int
     p99: float
-    #: Deliveries that never came, and those that were never acknowledged.
+    #: Deliveries that never came.
     undelivered: int
-    unacknowledged: int
+    #: Deliveries that were never acknowledged; None: not known, as `delivery.completed` is not recorded.
+    unacknowledged: int | None
 
 
 class Churn(NamedTuple):
@@ -113,8 +114,8 @@ class Growth(NamedTuple):
     metric: str
     node: str
     last: float
-    #: A second.
-    slope: float
+    #: A second; None: there were too few readings.
+    slope: float | None
     #: Seconds; None: it has no limit, or does not grow.
     full_in: float | None
 

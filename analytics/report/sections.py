@@ -60,6 +60,10 @@ def _microseconds(value: float) -> str:
     return wording.duration(value / 1e6)
 
 
+def _or_unknown(number: int | None) -> str:
+    return "–" if number is None else wording.whole(number)
+
+
 def _traffic(results: Results, grid: Grid) -> Section:
     rows = results.traffic
     parts: list[Plot | Table] = [
@@ -110,7 +114,7 @@ def _latency(results: Results, grid: Grid) -> Section:
                 Column("p99", [_microseconds(row.p99) for row in slow], [row.p99 for row in slow], number=True),
                 Column("Deliveries", [wording.whole(row.deliveries) for row in slow], number=True),
                 Column("Never delivered", [wording.whole(row.undelivered) for row in slow], number=True),
-                Column("Never acknowledged", [wording.whole(row.unacknowledged) for row in slow], number=True),
+                Column("Never acknowledged", [_or_unknown(row.unacknowledged) for row in slow], number=True),
             )
         )
     words = "From the moment at which the broker took a message over until it was written to a subscriber."
@@ -263,7 +267,7 @@ def _queues(results: Results, grid: Grid) -> Section:
     if series:
         parts.append(lines("queue-lengths", "The longest queues", grid, series, wording.short, adds_up=False))
     if results.growth:
-        rows = sorted(results.growth, key=lambda row: (row.full_in is None, row.full_in or 0.0, -row.slope))
+        rows = sorted(results.growth, key=lambda row: (row.full_in is None, row.full_in or 0.0, -(row.slope or 0.0)))
         parts.append(
             table(
                 "queue-growth",
@@ -300,7 +304,9 @@ def _queues(results: Results, grid: Grid) -> Section:
     return Section("queues", "Queue growth", words, parts, "No message waited for anybody.")
 
 
-def _a_minute(slope: float) -> str:
+def _a_minute(slope: float | None) -> str:
+    if slope is None:
+        return "–"
     return f"{slope * 60:+.3g} a minute".replace("-", "\N{MINUS SIGN}")
 
 

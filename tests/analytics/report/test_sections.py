@@ -86,6 +86,7 @@ def test_what_is_full_first_is_first() -> None:
         Growth("", "retained.count", "n1", 34, 0.0, None),
         Growth("c", "queue_length", "n1", 900, 0.5, 7200),
         Growth("d", "queue_length", "n1", 1000, -0.25, 0),
+        Growth("e", "queue_length", "n1", 7, None, None),
     ]
     table = part(section(sections(replace(nothing(), growth=rows)), "queues"), "queue-growth")
     assert isinstance(table, Table)
@@ -93,6 +94,7 @@ def test_what_is_full_first_is_first() -> None:
         ["queue_length", "d", "1k", "\N{MINUS SIGN}15 a minute", "is full"],
         ["queue_length", "c", "900", "+30 a minute", "2\N{NO-BREAK SPACE}h"],
         ["retained.count", "n1", "34", "+0 a minute", "–"],
+        ["queue_length", "e", "7", "–", "–"],
     ]
 
 

@@ -1,0 +1,42 @@
+"""From an event log to a page in a file."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from trunkline.analytics.report.collecting import collect
+from trunkline.analytics.report.page import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def write(
+    spark: SparkSession,
+    source: str,
+    html: Path,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    say: Callable[[str], None] = lambda step: None,
+) -> None:
+    """Make the page. It is there as a whole or not at all.
+
+    Raises:
+        NothingRecorded: there are no events in the period.
+        LogError: there is no log that can be read.
+        OSError: the file cannot be written.
+    """
+    html.parent.mkdir(parents=True, exist_ok=True)  # before minutes of work
+    page = render(collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say))
+    beside = html.with_name(f".{html.name}.{os.getpid()}")
+    try:
+        beside.write_text(page, encoding="utf-8")
+        beside.replace(html)
+    finally:
+        beside.unlink(missing_ok=True)
