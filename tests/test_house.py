@@ -30,6 +30,7 @@ TESTED_IN: dict[str, str] = {
     "plugins/errors.py": "plugins/test_finding.py",
     "events/exporter.py": "events/test_plugin.py",
     "events/looking.py": "events/test_commands.py",
+    "events/target.py": "events/test_compaction.py",
     "events/watching.py": "events/test_plugin.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,22 @@ def files(root: Path, key: NodeKey = KEY) -> list[tuple[str, int, int]]:
 
 def raw(root: Path, key: NodeKey = KEY) -> list[int]:
     return sorted(int(path.stem) for path in (root / key.directory).glob("*.arrows"))
+
+
+def test_the_page_shows_what_works(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "events-lake.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"<!-- examples/compact_events.py -->\n```python\n(.*?)```", page, re.DOTALL)
+    example = root / "examples" / "compact_events.py"
+    assert block == example.read_text(encoding="utf-8")
+    write(tmp_path / "log", [30, 30]).close()
+    command = [sys.executable, str(example), str(tmp_path / "log"), str(tmp_path / "lake")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert told == [
+        "60 of 60 rows",
+        "60 rows are now in 1 files more",
+        "{'client.connected': 20, 'message.delivered': 40}",
+    ]
 
 
 # What is over
