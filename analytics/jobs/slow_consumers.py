@@ -13,6 +13,7 @@ from trunkline.analytics.jobs import job as jobs
 from trunkline.analytics.jobs.job import Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
+from trunkline.analytics.jobs.subscriptions import Subscriptions
 from trunkline.analytics.jobs.windows import CLOCK, heard
 
 KINDS: Final = (
@@ -23,6 +24,11 @@ KINDS: Final = (
     "message.queued",
     "message.dropped",
     "session.stats",
+    "session.subscribed",
+    "session.unsubscribed",
+    "session.created",
+    "session.discarded",
+    "session.terminated",
 )
 #: How far a percentile may be from the true one, as a share of it.
 PRECISION: Final = 0.01
@@ -49,6 +55,9 @@ class SlowConsumersOptions(StatefulOptions):
         ge=1,
         description="Deliveries of one client that are waited for at once; then the oldest is given up.",
     )
+    max_subscriptions: int = Field(
+        default=10_000, ge=1, description="Subscriptions of one client whose QoS is known at once; of others it is not."
+    )
     only_slow: bool = Field(default=False, description="Leave out the clients that are not slow.")
 
 
@@ -67,6 +76,8 @@ class Seen(NamedTuple):
     reason: str | None
     queue_length: int | None
     inflight: int | None
+    topic: str | None
+    filter: str | None
 
 
 class Times:
@@ -120,6 +131,8 @@ class Answers(Machine[Seen]):
         self._rules = rules
         #: Deliveries without an answer: when each was sent, and how many it stands for; the oldest first.
         self._open: dict[str, tuple[int, int]] = {}
+        #: The QoS of each of its subscriptions, as far as they were made before our eyes.
+        self._granted = Subscriptions[int](rules.max_subscriptions)
         #: When the client came last: what is sent again after that is not late for having been sent before.
         self._came = 0
         #: Begin of the window that is counted; None when nothing was counted yet.
@@ -127,7 +140,9 @@ class Answers(Machine[Seen]):
         self._counts = Counts()
         self._times = Times()
         if saved is not None:
-            opened, self._came, self._begin, counts, times = saved
+            opened, granted, self._came, self._begin, counts, times = saved
+            for filter, qos in granted:
+                self._granted.put(filter, qos)
             self._open = {message: (sent, weight) for message, sent, weight in opened}
             self._counts = Counts(*counts)
             self._times = Times(times)
@@ -148,13 +163,22 @@ class Answers(Machine[Seen]):
                 self._counts.queued += event.weight
             case "message.dropped":
                 self._dropped(event)
-            case _:
+            case "session.stats":
                 self._stats(event)
+            case "session.subscribed":
+                self._granted.put(event.filter or "", event.qos or 0)
+            case "session.unsubscribed":
+                self._granted.take(event.filter or "")
+            case _:  # its session ended, or began anew because the broker did
+                self._granted.take(None)
         self._wait()
         return iter(())
 
     def _delivered(self, event: Seen) -> None:
         if not event.qos or event.message is None:
+            return
+        granted = self._granted.of(event.topic or "")
+        if granted and not max(granted):
             return
         self._counts.delivered += event.weight
         known = self._open.get(event.message)
@@ -210,10 +234,11 @@ class Answers(Machine[Seen]):
         self._begin, self._counts, self._times = None, Counts(), Times()
 
     def save(self) -> list[Any] | None:
-        if not self._open and self._begin is None:
+        if not self._open and not len(self._granted) and self._begin is None:
             return None
         opened = [[message, sent, weight] for message, (sent, weight) in self._open.items()]
-        return [opened, self._came, self._begin, [*astuple(self._counts)], self._times.save()]
+        granted = [*map(list, self._granted.items())]
+        return [opened, granted, self._came, self._begin, [*astuple(self._counts)], self._times.save()]
 
     def _wait(self) -> None:
         times = [] if self._begin is None else [self._begin + self._rules.window - 1]
@@ -252,6 +277,7 @@ class Rules:
     unanswered_after: int
     max_open: int
     max_inflight: int
+    max_subscriptions: int
 
     def machine(self, subject: Subject, saved: list[Any] | None) -> Answers:
         return Answers(subject[1], self, saved)
@@ -294,14 +320,18 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
     An acknowledgement belongs to the delivery of the same message to the same client, and counts in the window in which it
     came. It is timed from when the message was first sent on the connection that the client has now: what is repeated
     within a connection goes on being late, what is sent again to a client that comes back is not. Percentiles are exact to
-    1 %. A message that the publisher sent with QoS 1 or 2 and the subscription lowers to 0 is known by its
-    `delivery.completed`; where that kind is not recorded, it ends up as unanswered.
+    1 %. A message of QoS 1 or 2 that goes to a subscription of QoS 0 is not waited for: it is known by the subscription, or,
+    where that was made before the first recorded event, by its `delivery.completed`.
     """
     acknowledged = (F.col("kind") != "message.delivered") | (F.col("qos") > 0)
     seen = heard(events, KINDS, options.lateness, only=acknowledged)
     rows = in_buckets(seen.withColumn("message", F.hex("guid")), options.buckets, subject("client", "client_id"))
     rules = Rules(
-        microseconds(options.window), microseconds(options.unanswered_after), options.max_open, options.max_inflight
+        microseconds(options.window),
+        microseconds(options.unanswered_after),
+        options.max_open,
+        options.max_inflight,
+        options.max_subscriptions,
     )
     slow = (
         (F.coalesce("ack_p99_us", F.lit(0)) > options.slow_after * 1e6)

@@ -12,8 +12,8 @@ from trunkline.analytics.jobs import job as jobs
 from trunkline.analytics.jobs.job import Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
+from trunkline.analytics.jobs.subscriptions import Subscriptions
 from trunkline.analytics.jobs.windows import CLOCK, heard, window, window_bounds
-from trunkline.mqtt.topics import matches, parse_shared
 
 MADE: Final = "session.subscribed"
 ENDED: Final = "session.unsubscribed"
@@ -22,8 +22,6 @@ DELIVERED: Final = "message.delivered"
 GONE: Final = ("session.discarded", "session.terminated", "session.created")
 ROUTED: Final = "message.routed"
 DROPPED: Final = "message.dropped"
-#: Topics whose subscriptions a machine remembers, so that it need not compare them with each filter again.
-REMEMBERED_TOPICS: Final = 1000
 
 
 class UnheardOptions(StatefulOptions):
@@ -53,22 +51,20 @@ class Seen(NamedTuple):
     topic: str | None
 
 
-class Subscription:
-    __slots__ = ("count", "dead", "filter", "last", "made", "matched")
+class Life:
+    """Of a subscription; times are microseconds since the epoch."""
+
+    __slots__ = ("count", "dead", "filter", "last", "made")
 
     def __init__(self, filter: str, made: int, last: int | None = None, count: int = 0, dead: bool = False) -> None:
         self.filter = filter
-        shared = parse_shared(filter)
-        #: What topics are compared with.
-        self.matched = filter if shared is None else shared[1]
-        #: Microseconds since the epoch, as `last` and all times here.
         self.made = made
         self.last = last
         self.count = count
         self.dead = dead
 
 
-class Subscriptions(Machine[Seen]):
+class Lives(Machine[Seen]):
     """The subscriptions of one client. Each is dead `after` microseconds without a delivery, and lives again with one.
 
     A subscription that is made again while it is there is the same one: clients do so whenever they connect.
@@ -77,99 +73,81 @@ class Subscriptions(Machine[Seen]):
     def __init__(self, client_id: str, after: int, limit: int, changes: bool, saved: list[Any] | None = None) -> None:
         self._client_id = client_id
         self._after = after
-        self._limit = limit
         #: Tell of each change when it happens, as a stream must; else only what is dead at the end.
         self._changes = changes
-        self._all = {one[0]: Subscription(*one) for one in saved or ()}
-        self._by_topic: dict[str, list[Subscription]] = {}
+        self._all = Subscriptions[Life](limit)
+        for one in saved or ():
+            self._all.put(one[0], Life(*one))
 
     def event(self, event: Seen) -> Iterator[Result]:
         if event.kind == DELIVERED:
             yield from self._delivered(event)
         elif event.kind == MADE:
-            if event.filter is not None and event.filter not in self._all and len(self._all) < self._limit:
-                self._all[event.filter] = Subscription(event.filter, event.at)
-                self._by_topic.clear()
+            if event.filter is not None and event.filter not in self._all:
+                self._all.put(event.filter, Life(event.filter, event.at))
                 self._wait()
-        elif event.kind == ENDED:
-            if event.filter in self._all:
-                yield from self._close(self._all.pop(event.filter), event.at)
         else:
-            for subscription in list(self._all.values()):
-                del self._all[subscription.filter]
-                yield from self._close(subscription, event.at)
+            for life in self._all.take(event.filter if event.kind == ENDED else None):
+                if life.dead and self._changes:
+                    yield self._row(life, "closed", event.at)
 
     def _delivered(self, event: Seen) -> Iterator[Result]:
-        for subscription in self._matching(event.topic or ""):
-            subscription.last = event.at
-            subscription.count += event.weight
-            if subscription.dead:
-                subscription.dead = False
+        for life in self._all.of(event.topic or ""):
+            life.last = event.at
+            life.count += event.weight
+            if life.dead:
+                life.dead = False
                 if self._changes:
-                    yield self._row(subscription, "heard", event.at)
+                    yield self._row(life, "heard", event.at)
                 self._wait()
-
-    def _matching(self, topic: str) -> list[Subscription]:
-        found = self._by_topic.get(topic)
-        if found is None:
-            if len(self._by_topic) >= REMEMBERED_TOPICS:
-                self._by_topic.clear()
-            found = [subscription for subscription in self._all.values() if matches(subscription.matched, topic)]
-            self._by_topic[topic] = found
-        return found
-
-    def _close(self, subscription: Subscription, at: int) -> Iterator[Result]:
-        self._by_topic.clear()
-        if subscription.dead and self._changes:
-            yield self._row(subscription, "closed", at)
 
     def expire(self) -> Iterator[Result]:
         now = self.due or 0
-        for subscription in self._all.values():
-            if not subscription.dead and self._dies(subscription) <= now:
-                subscription.dead = True
+        for life in self._all.values():
+            if not life.dead and self._dies(life) <= now:
+                life.dead = True
                 if self._changes:
-                    yield self._row(subscription, "dead", now)
+                    yield self._row(life, "dead", now)
         self._wait()
 
     def end(self, now: int) -> Iterator[Result]:
-        for subscription in self._all.values():
-            if subscription.dead:
-                yield self._row(subscription, "dead", self._dies(subscription))
+        for life in self._all.values():
+            if life.dead:
+                yield self._row(life, "dead", self._dies(life))
 
     def save(self) -> list[Any] | None:
         return [[one.filter, one.made, one.last, one.count, one.dead] for one in self._all.values()] or None
 
-    def _dies(self, subscription: Subscription) -> int:
-        return (subscription.made if subscription.last is None else subscription.last) + self._after
+    def _dies(self, life: Life) -> int:
+        return (life.made if life.last is None else life.last) + self._after
 
     def _wait(self) -> None:
         self.due = min((self._dies(one) for one in self._all.values() if not one.dead), default=None)
 
-    def _row(self, subscription: Subscription, state: str, at: int) -> Result:
+    def _row(self, life: Life, state: str, at: int) -> Result:
         return {
             "subject": "subscription",
             "state": state,
             "client_id": self._client_id,
-            "filter": subscription.filter,
+            "filter": life.filter,
             "time": at,
-            "since": subscription.made,
-            "last": subscription.last,
-            "count": subscription.count,
+            "since": life.made,
+            "last": life.last,
+            "count": life.count,
         }
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Watches subscriptions; `after` is microseconds, the rest as `Subscriptions` has it."""
+    """Watches subscriptions; `after` is microseconds, the rest as `Lives` has it."""
 
     event: ClassVar = Seen
     after: int
     limit: int
     changes: bool
 
-    def machine(self, subject: Subject, saved: list[Any] | None) -> Subscriptions:
-        return Subscriptions(subject[1], self.after, self.limit, self.changes, saved)
+    def machine(self, subject: Subject, saved: list[Any] | None) -> Lives:
+        return Lives(subject[1], self.after, self.limit, self.changes, saved)
 
 
 COLUMNS: Final = (

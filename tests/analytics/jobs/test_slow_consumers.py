@@ -35,7 +35,7 @@ from trunkline.analytics.jobs.slow_consumers import PRECISION, Answers, Rules, S
 WINDOW = 10_000_000
 PATIENCE = 20_000_000
 KEY = ("window_start", "client_id")
-RULES = Rules(WINDOW, PATIENCE, max_open=100, max_inflight=20)
+RULES = Rules(WINDOW, PATIENCE, max_open=100, max_inflight=20, max_subscriptions=10)
 
 
 def seen(rows: Iterable[Row]) -> list[Seen]:
@@ -52,6 +52,8 @@ def seen(rows: Iterable[Row]) -> list[Seen]:
             one.get("reason"),
             one.get("queue_length"),
             one.get("inflight"),
+            one.get("topic"),
+            one.get("filter"),
         )
         for number, one in enumerate(rows)
     ]
@@ -105,13 +107,28 @@ def test_nothing_is_waited_for_at_qos_0() -> None:
     assert [found["unanswered"] for found in told(lowered)] == [0]
 
 
+def test_nothing_is_waited_for_where_the_subscription_has_qos_0() -> None:
+    low, high = one("session.subscribed", 0.0, filter="a/#", qos=0), one("session.subscribed", 1.0, filter="a/+", qos=1)
+    message = one("message.delivered", 2.0, topic="a/b", qos=2)
+    assert told([low, message]) == []
+    (found,) = told([low, high, message, one("message.acked", 3.0)])
+    assert (found["delivered"], found["ack_max_us"]) == (1, 1_000_000)
+    # of another topic, and of subscriptions that are gone, nothing is known
+    for unknown in (
+        [low, message | {"topic": "b"}],
+        [low, one("session.unsubscribed", 1.0, filter="a/#"), message],
+        [low, one("session.created", 1.0), message],
+    ):
+        assert [found["delivered"] for found in told(unknown)] == [1, 0]
+
+
 def test_a_delivery_becomes_unanswered_when_it_is_too_old_or_when_there_are_too_many() -> None:
     in_time = [one("message.delivered", 0.0), one("message.acked", 20.0)]
     assert [(found["acked"], found["unanswered"]) for found in told(in_time)] == [(0, 0), (1, 0)]
     late = [one("message.delivered", 0.0, weight=3), one("message.acked", 20.000001)]
     assert [(found["acked"], found["unanswered"]) for found in told(late)] == [(0, 0), (1, 3)]
     assert told(late)[1]["ack_max_us"] is None
-    few = Rules(WINDOW, PATIENCE, max_open=1, max_inflight=20)
+    few = Rules(WINDOW, PATIENCE, max_open=1, max_inflight=20, max_subscriptions=10)
     (found,) = told(
         [one("message.delivered", 0.0, 1), one("message.delivered", 1.0, 2), one("message.acked", 2.0, 2)], few
     )
@@ -165,6 +182,11 @@ def events() -> pa.Table:
         reason = random.choice(["slow_consumer", "queue_full", "expired"])
         client = f"c{random.randrange(40):02}"
         rows.append(row(kind, time, client_id=client, node="n1", reason=reason, guid=random.randbytes(16), qos=1))
+    for number in range(0, 40, 2):
+        client = {"client_id": f"c{number:02}", "node": "n1"}
+        rows.append(row("session.subscribed", 60.0, filter="tenant1/up/#", qos=0, **client))
+        rows.append(row("session.subscribed", 120.0, filter="+/up/1", qos=number % 3, **client))
+        rows.append(row("session.unsubscribed", 200.0, filter="tenant1/up/#", **client))
     for number, event in enumerate(rows):
         event["weight"] = 1 + number % 3
     rows.sort(key=lambda event: (event["time"], event["node"]))
@@ -179,6 +201,7 @@ def expected(events: pa.Table) -> list[Row]:
     times: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     readings: dict[tuple[int, str], list[Row]] = defaultdict(list)
     connects: dict[str, list[int]] = defaultdict(list)
+    granted: dict[str, dict[str, int]] = defaultdict(dict)
     by_message: dict[tuple[str, bytes], list[tuple[int, Row]]] = defaultdict(list)
     newest = max(microseconds(one["time"]) for one in rows)
     for one in rows:
@@ -197,7 +220,18 @@ def expected(events: pa.Table) -> list[Row]:
         elif one["kind"] == "session.stats":
             readings[key].append(one)
             counts[key]["samples"] += 1
+        elif one["kind"] == "session.subscribed":
+            granted[client][one["filter"]] = one["qos"]
+        elif one["kind"] == "session.created":
+            granted[client].clear()
+        elif one["kind"] == "session.unsubscribed":
+            granted[client].pop(one["filter"], None)
         elif one["kind"] in ("message.delivered", "message.acked", "delivery.completed") and one["qos"]:
+            tenant, way, place = one["topic"].split("/")
+            its = {f"{tenant}/#", f"{tenant}/{way}/#"} | ({"+/up/1"} if (way, place) == ("up", "1") else set())
+            known = [qos for filter, qos in granted[client].items() if filter in its]
+            if one["kind"] == "message.delivered" and known and not max(known):
+                continue
             by_message[client, one["guid"]].append((when, one))
     for (client, _), story in by_message.items():
         _tell(client, story, connects[client], newest, counts, times)

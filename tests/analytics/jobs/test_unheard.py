@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 from trunkline.analytics.jobs.machines import Keeper, play
-from trunkline.analytics.jobs.unheard import Seen, Subscriptions, Watch, unheard
+from trunkline.analytics.jobs.unheard import Lives, Seen, Watch, unheard
 
 AFTER = 40.0
 KEY = ("subject", "client_id", "filter", "topic", "time", "state")
@@ -46,7 +46,7 @@ def told(
     rows: Iterable[Row], until: float, *, after: float = AFTER, limit: int = 100
 ) -> list[tuple[str, str, float, int]]:
     """The changes that a machine tells of: state, filter, seconds, deliveries."""
-    machine = Subscriptions("c", round(after * 1e6), limit, changes=True)
+    machine = Lives("c", round(after * 1e6), limit, changes=True)
     results = play(machine, seen(rows), microseconds(at(until)))
     return [(one["state"], one["filter"], (one["time"] - microseconds(at(0))) / 1e6, one["count"]) for one in results]
 
@@ -104,11 +104,6 @@ def test_an_end_closes_subscriptions(end: str) -> None:
 def test_no_more_subscriptions_are_watched_than_allowed() -> None:
     rows = [subscribed("a", 0), subscribed("b", 1), row("session.unsubscribed", 2, client_id="c", filter="a")]
     assert told([*rows, subscribed("c", 3)], 60, limit=1) == [("dead", "c", 43.0, 0)]
-
-
-def test_many_topics_do_not_make_it_forget_its_subscriptions() -> None:
-    rows = [subscribed("a/#", 0), *(delivered(f"a/{number}", number / 100) for number in range(2500))]
-    assert told(rows, 70) == [("dead", "a/#", 24.99 + AFTER, 2500)]
 
 
 def lives() -> list[Row]:

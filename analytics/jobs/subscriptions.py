@@ -1,0 +1,63 @@
+"""The subscriptions of one client, and which of them take a topic."""
+
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+from trunkline.mqtt.topics import matches, parse_shared
+
+#: Topics of which it is remembered which subscriptions take them.
+REMEMBERED_TOPICS: Final = 1000
+
+T = TypeVar("T")
+
+
+class Subscriptions(Generic[T]):
+    """Something for each topic filter, of which there are at most `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._by_filter: dict[str, T] = {}
+        self._by_topic: dict[str, list[T]] = {}
+
+    def put(self, filter: str, value: T) -> None:
+        """One more, or another value for a filter that is there. Beyond the limit it is left out."""
+        if filter in self._by_filter or len(self._by_filter) < self._limit:
+            self._by_filter[filter] = value
+            self._by_topic.clear()
+
+    def take(self, filter: str | None) -> list[T]:
+        """What there was for this filter, which is gone now; with None, for all."""
+        self._by_topic.clear()
+        if filter is not None:
+            return [self._by_filter.pop(filter)] if filter in self._by_filter else []
+        values = list(self._by_filter.values())
+        self._by_filter.clear()
+        return values
+
+    def of(self, topic: str) -> list[T]:
+        """What there is for the filters that take the topic, by the rules of MQTT; shared ones without their group."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            if len(self._by_topic) >= REMEMBERED_TOPICS:
+                self._by_topic.clear()
+            found = self._by_topic[topic] = [
+                value for filter, value in self._by_filter.items() if matches(_unshared(filter), topic)
+            ]
+        return found
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        yield from self._by_filter.items()
+
+    def values(self) -> Iterator[T]:
+        yield from self._by_filter.values()
+
+    def __contains__(self, filter: object) -> bool:
+        return filter in self._by_filter
+
+    def __len__(self) -> int:
+        return len(self._by_filter)
+
+
+def _unshared(filter: str) -> str:
+    shared = parse_shared(filter)
+    return filter if shared is None else shared[1]
