@@ -1,8 +1,212 @@
 """`trunkline analytics`: jobs over recorded events."""
 
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
+from trunkline.analytics.jobs.catalogue import CATALOGUE, UnknownJob, find
+from trunkline.analytics.report.commands import moment, need_spark, spark_options
+from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 
-@click.group()
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from trunkline.analytics.jobs.job import Job, Options
+
+#: Commands by where they are, and what they do; each is imported when it is called.
+_ELSEWHERE: Final = {
+    "demo": ("trunkline.analytics.demo.commands", "Broker, devices, Spark and results, all at once."),
+    "report": ("trunkline.analytics.report.commands", "Write a page that tells how a broker is."),
+}
+
+
+class _Analytics(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(_ELSEWHERE[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, words) for name, (_, words) in _ELSEWHERE.items()]
+        rows += [(name, command.get_short_help_str(120)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
+
+
+@click.group(cls=_Analytics)
 def analytics() -> None:
     """Run jobs over recorded events, in Spark."""
+
+
+_set_option = click.option(
+    "--set", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the job. May be repeated."
+)
+
+
+@analytics.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
+def list_jobs(as_json: bool) -> None:
+    """Say which jobs there are."""
+    for name, entry in CATALOGUE.items():
+        if as_json:
+            click.echo(json.dumps({"name": name, "title": entry.title, "summary": entry.summary}))
+        else:
+            click.echo(f"{name:<16}{entry.summary}")
+
+
+@analytics.command()
+@click.argument("name")
+@click.option("--plan", is_flag=True, help="How Spark would do it, too: starts Spark.")
+@_set_option
+@spark_options
+def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, java: str | None) -> None:
+    """Say what job NAME reads, what can be chosen, and what it tells."""
+    job = _job(name)
+    options = _options(job, settings)
+    from trunkline.analytics.explaining import explained
+
+    for line in explained(job, options):
+        click.echo(line)
+    if plan:
+        from trunkline.analytics.explaining import planned
+
+        spark = _spark("explain", master, java, {})
+        try:
+            click.echo("\n" + planned(spark, job, options))
+        finally:
+            spark.stop()
+
+
+@analytics.command()
+@click.argument("name")
+@click.option(
+    "--input", "source", required=True, metavar="LOG", help="The event log, Parquet files or a Delta table of it: a "
+    "folder, or a URI such as s3://…."
+)  # fmt: skip
+@click.option(
+    "--output",
+    metavar="PLACE",
+    help="A file, a folder, a Delta table, or mqtt://HOST:PORT/TOPIC. [default: the terminal]",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "parquet", "delta", "mqtt"]),
+    help="[default: table on the terminal, else as the name of the output says]",
+)  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--rows", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Of a table, at most.")
+@click.option("--since", callback=moment, metavar="TIME", help="Begin there: a time (UTC), or a duration before now.")
+@click.option("--until", callback=moment, metavar="TIME", help="End there.")
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Events of this node alone. May be repeated.")
+@_set_option
+@click.option(
+    "--read", "reading", multiple=True, metavar="OPTION=VALUE", help="An option of the source, such as onCorrupt=skip."
+)
+@click.option("--stream", is_flag=True, help="Go on with events that come, until Ctrl-C.")
+@click.option("--once", is_flag=True, help="End a stream when it has read what is there.")
+@click.option(
+    "--every", metavar="TIME", default="5s", show_default=True, help="From one batch of a stream to the next."
+)
+@click.option("--checkpoint", metavar="DIR", help="Where a stream keeps what it knows, to go on from there.")
+@spark_options
+@click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark. May be repeated.")
+def run(
+    name: str, source: str, output: str | None, form: str | None, overwrite: bool, rows: int, since: datetime | None,
+    until: datetime | None, nodes: Sequence[str], settings: Sequence[str], reading: Sequence[str], stream: bool,
+    once: bool, every: str, checkpoint: str | None, master: str | None, java: str | None, conf: Sequence[str],
+) -> None:  # fmt: skip
+    """Run job NAME over events, and print or keep what it tells."""
+    job = _job(name)
+    options = _options(job, settings)
+    # imported here: they take a second
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from trunkline.analytics.inputs import Input, InputError
+    from trunkline.analytics.jobs.job import OptionError
+    from trunkline.analytics.outputs import OutputError, understood
+    from trunkline.analytics.running import Run, RunError, in_words
+    from trunkline.broker.units import parse_duration
+
+    try:
+        seconds = parse_duration(every)
+    except ValueError:
+        fail([f"--every {every}: not a duration such as 10s"], BAD_USAGE)
+    try:
+        wanted = Run(
+            job,
+            options,
+            Input(source, since, until, tuple(nodes), _pairs("--read", reading)),
+            understood(output, form, name, overwrite=overwrite, rows=rows),
+            stream=stream,
+            checkpoint=checkpoint,
+            every=seconds,
+            once=once,
+        )
+        found = wanted.check()
+    except (InputError, OutputError, RunError) as error:
+        fail([error], BAD_USAGE)
+    spark = _spark(name, master, java, _pairs("--conf", conf))
+    try:
+        wanted.start(spark, found, say=lambda words: click.echo(words, err=True))
+    except OptionError as error:
+        fail(error.problems, BAD_USAGE)
+    except (PySparkException, Py4JError, OSError, ValueError) as error:
+        fail([f"{name}: {in_words(error)}"], FAILED)
+    except KeyboardInterrupt:
+        fail([f"{name}: stopped before it was done"], FAILED)
+    finally:
+        spark.stop()
+
+
+def _job(name: str) -> Job[Any]:
+    if name not in CATALOGUE:
+        fail([UnknownJob(name)], BAD_USAGE)
+    need_spark()
+    return find(name)
+
+
+def _spark(name: str, master: str | None, java: str | None, config: Mapping[str, str]) -> SparkSession:
+    """A session that does not write to the terminal."""
+    from trunkline.analytics.spark import JavaError, SparkError, session
+
+    remote = master if master is not None and master.startswith("sc://") else None
+    try:
+        spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=config)
+    except (SparkError, JavaError) as error:
+        fail([error], FAILED)
+    if remote is None:
+        spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _options(job: Job[Any], settings: Sequence[str]) -> Options:
+    from trunkline.analytics.jobs.job import OptionError
+
+    try:
+        options: Options = job.read_options(_pairs("--set", settings))
+    except OptionError as error:
+        fail(error.problems, BAD_USAGE)
+    return options
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            fail([f"{option} {text}: not of the form name=value"], BAD_USAGE)
+        if name in pairs:
+            fail([f"{option} {name}: given twice"], BAD_USAGE)
+        pairs[name] = value
+    return pairs

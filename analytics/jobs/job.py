@@ -1,8 +1,8 @@
 """What a job is: a function from events to results, with what a reader of either must know of it."""
 
-import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -78,8 +78,9 @@ class Job(Generic[O]):
     ) -> None:
         self.name = name
         self.title, self.summary = entry(name)[1:]
-        #: How it works and what is exact, in a paragraph or two.
-        self.description = re.sub(r"\s*\n\s*(?=\S)", " ", function.__doc__ or "").strip()
+        #: How it works and what is exact, in paragraphs of one line.
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        self.description = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
         self.function = function
         self.options = options
         #: The kinds of events that it reads; a stream of them needs `node.tick` too, or its windows stay open.

@@ -55,9 +55,7 @@ class LatencyOptions(MessageOptions):
         Column("delivered", "bigint", "Deliveries that happened in time."),
         Column("undelivered", "bigint", "Of `receivers`, those that did not; null without `loss`."),
         Column("dropped", "bigint", "Of `undelivered`, at most: drops that the broker told of; null without `loss`."),
-        Column(
-            "unacked", "bigint", "Of `delivered`, those at QoS 1 and 2 never acknowledged in time; null without `loss`."
-        ),
+        Column("unacked", "bigint", "Of `delivered`, those never acknowledged in time; null without `completions`."),
         Column("p50_us", "double", "Microseconds from publication to delivery: the median."),
         Column("p95_us", "double", "Its 95th percentile."),
         Column("p99_us", "double", "Its 99th percentile."),

@@ -1,0 +1,90 @@
+"""A job in words: what it reads, what can be chosen, what it tells."""
+
+from __future__ import annotations
+
+import textwrap
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+    from pyspark.sql import SparkSession
+
+    from trunkline.analytics.jobs.job import Job, Options
+
+_WIDTH: Final = 100
+_MODES: Final = {
+    "append": "In a stream, each row comes once, when it is final.",
+    "update": "In a stream, a row replaces the one before it with the same key.",
+}
+#: How limits are written, by the names that pydantic gives them.
+_LIMITS: Final = {"gt": "more than {}", "ge": "at least {}", "lt": "less than {}", "le": "at most {}"}
+
+
+def explained(job: Job[Any], options: Options) -> Iterator[str]:
+    """Line by line."""
+    yield f"{job.name}: {job.title}"
+    yield ""
+    for paragraph in job.description.split("\n\n"):
+        yield from textwrap.wrap(paragraph, _WIDTH)
+        yield ""
+    kinds = "events of all kinds" if "*" in job.kinds else ", ".join(job.kinds)
+    yield from _wrapped("Reads", kinds)
+    yield ""
+    yield "Options (--set NAME=VALUE)"
+    for name, field in job.options.model_fields.items():
+        yield from _entry(f"{name} = {_value(getattr(options, name))}", _meaning(field))
+    yield ""
+    yield "Results"
+    for column in job.columns:
+        yield from _entry(f"{column.name} ({column.type})", column.meaning)
+    yield ""
+    yield from _wrapped("Key", ", ".join(job.key))
+    yield _MODES[job.mode]
+
+
+def planned(spark: SparkSession, job: Job[Any], options: Options) -> str:
+    """What Spark would do with recorded events."""
+    from trunkline.events.schema import spark_schema
+
+    frame = job(spark.createDataFrame([], spark_schema()), options)
+    with redirect_stdout(StringIO()) as plan:
+        frame.explain("formatted")
+    return plan.getvalue().strip()
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(f"{head}: {text}", _WIDTH, subsequent_indent="  ")
+
+
+def _entry(head: str, text: str) -> Iterator[str]:
+    yield f"  {head}"
+    yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "(none)"
+    if value is None:
+        return "(none)"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _meaning(field: FieldInfo) -> str:
+    words = [field.description or ""]
+    if get_origin(field.annotation) is Literal:
+        words.append(f"One of {', '.join(map(str, get_args(field.annotation)))}.")
+    limits = [
+        text.format(f"{value:g}" if isinstance(value, float) else value)
+        for limit in field.metadata
+        for name, text in _LIMITS.items()
+        if (value := getattr(limit, name, None)) is not None
+    ]
+    if limits:
+        words.append(f"{', '.join(limits)}.".capitalize())
+    return " ".join(words)

@@ -1,0 +1,115 @@
+"""What jobs read: an event log, or a copy of it as Parquet files or as a Delta table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from trunkline.analytics.jobs.job import Job
+
+Form = Literal["log", "parquet", "delta"]
+#: Lets the time of a stream go on where nothing else happens.
+_CLOCK = "node.tick"
+
+
+class InputError(ValueError):
+    """There is nothing to be read, or not in this way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Events of these nodes (all if there are none), from `since` on and before `until`."""
+
+    place: str
+    since: datetime | None = None
+    until: datetime | None = None
+    nodes: tuple[str, ...] = ()
+    #: Further options of the source, by its names for them.
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def check(self, *, stream: bool) -> Form:
+        """Look at what is there, without Spark.
+
+        Raises:
+            InputError: there are no events, or no such ones that can be a stream.
+        """
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise InputError("--since must be before --until")
+        form = self._form(stream)
+        if form != "log" and self.options:
+            raise InputError(f"{self.place}: is no event log, and takes no option {min(self.options)}")
+        if form == "delta" and stream:
+            raise InputError(f"{self.place}: a Delta table cannot be read as a stream; the event log can")
+        return form
+
+    def _form(self, stream: bool) -> Form:
+        folder = Path(self.place)
+        if "://" not in self.place:
+            if not folder.exists():
+                raise InputError(f"{self.place}: there is no such file or folder")
+            if (folder / "_delta_log").is_dir():
+                return "delta"
+            if folder.is_file() or any(folder.glob("*.parquet")):
+                return "parquet"
+        elif self.place.rstrip("/").endswith(".parquet"):
+            return "parquet"
+        self._look(stream)
+        return "log"
+
+    def _look(self, stream: bool) -> None:
+        from pyarrow import ArrowException
+
+        from trunkline.analytics.source.options import OptionError, understood
+        from trunkline.analytics.source.places import open_log
+        from trunkline.events.layout import LogError
+
+        try:
+            log = open_log(understood(self._source_options(()), "stream" if stream else "batch"))
+        except OptionError as error:
+            raise InputError(str(error)) from None
+        except (LogError, ArrowException, OSError) as error:
+            raise InputError(f"{self.place}: {error}") from None
+        nodes = log.nodes()
+        if not nodes:
+            raise InputError(f"{self.place}: there is no event log, nor Parquet files")
+        names = {key.rpartition("@")[0] for key in nodes}
+        unknown = [node for node in self.nodes if node not in names and node not in nodes]
+        if unknown:
+            raise InputError(f"{self.place}: has no node {unknown[0]}, only {', '.join(sorted(names))}")
+
+    def read(self, spark: "SparkSession", form: Form, job: "Job[Any]", *, stream: bool) -> "DataFrame":
+        """The events that the job reads; `form` is what `check` found."""
+        from pyspark.sql import functions as F
+
+        from trunkline.events.schema import spark_schema
+
+        reader = spark.readStream if stream else spark.read
+        if form == "log":
+            return reader.format("trunkline").options(**self._source_options((*job.kinds, _CLOCK))).load()
+        if form == "delta":
+            from deltalake import DeltaTable
+
+            events = spark.read.schema(spark_schema()).parquet(*DeltaTable(self.place).file_uris())
+        else:
+            events = reader.schema(spark_schema()).parquet(self.place)
+        if self.nodes:
+            key = F.concat_ws("@", "node", "incarnation")
+            events = events.where(F.col("node").isin(*self.nodes) | key.isin(*self.nodes))
+        if self.since is not None:
+            events = events.where(F.col("time") >= F.lit(self.since))
+        if self.until is not None:
+            events = events.where(F.col("time") < F.lit(self.until))
+        return events
+
+    def _source_options(self, kinds: tuple[str, ...]) -> dict[str, str]:
+        times = {"since": self.since, "until": self.until}
+        chosen = {name: time.isoformat() for name, time in times.items() if time is not None}
+        if self.nodes:
+            chosen["nodes"] = ",".join(self.nodes)
+        if kinds:
+            chosen["kinds"] = ",".join(dict.fromkeys(kinds))
+        return {"path": self.place, **chosen, **self.options}

@@ -1,0 +1,226 @@
+"""Where results go: the terminal, files, a table, or topics of a broker."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+from uuid import uuid4
+
+from trunkline.analytics.printing import Row, as_json, as_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from trunkline.analytics.jobs.job import Job
+
+Format = Literal["table", "json", "parquet", "delta", "mqtt"]
+FORMATS: Final = ("table", "json", "parquet", "delta", "mqtt")
+_JSON: Final = (".json", ".jsonl", ".ndjson")
+_SCHEMES: Final = ("mqtt", "mqtts")
+#: What the sink calls what a URL has outside of its query.
+_IN_URL: Final = ("host", "port", "tls", "username", "password", "topic")
+
+
+class OutputError(ValueError):
+    """Results cannot go there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    form: Format
+    #: A path or URI of files or of a table; empty for the terminal and for topics.
+    place: str = ""
+    #: Of the MQTT sink.
+    options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    overwrite: bool = False
+    #: Rows of a table on the terminal, at most.
+    rows: int = 100
+
+    @property
+    def lasting(self) -> bool:
+        """Whether results stay, so that none may be there twice."""
+        return bool(self.place) or self.form == "mqtt"
+
+    def check(self, job: "Job[Any]", *, stream: bool) -> None:
+        """
+        Raises:
+            OutputError: what the job tells cannot go there.
+        """
+        if self.form == "delta" and find_spec("deltalake") is None:
+            raise OutputError("deltalake is not installed: pip install 'trunkline[lake]'")
+        if self.form == "mqtt":
+            from trunkline.analytics.sinks.settings import SinkError, parse
+
+            try:
+                parse(self.options)
+            except SinkError as error:
+                raise OutputError(f"--output: {error}") from None
+        if stream:
+            if self.overwrite:
+                raise OutputError("--overwrite: a stream goes on with what is there")
+            if self.form == "parquet" and job.mode != "append":
+                raise OutputError(f"job {job.name} changes its results later, which Parquet files cannot; JSON can")
+        elif self.form in ("json", "parquet") and self.place and not self.overwrite and Path(self.place).exists():
+            raise OutputError(f"{self.place} exists already: give another place, or --overwrite")
+        if self.form == "delta" and self.overwrite:
+            raise OutputError("--overwrite: a Delta table is added to")
+
+    def write(self, results: "DataFrame", job: "Job[Any]") -> None:
+        """All of the results, of recorded events."""
+        match self.form:
+            case "table":
+                self._print(job, _in_order(results, job), job.title)
+            case "json":
+                with self._lines("w") as lines:
+                    _write_json(_rows(_in_order(results, job)), lines)
+            case "parquet":
+                results.write.mode("overwrite" if self.overwrite else "errorifexists").parquet(self.place)
+            case "delta":
+                from trunkline.analytics.sinks.delta import delta_sink
+
+                delta_sink(self.place, app_id=uuid4().hex)(results, 0)
+            case "mqtt":
+                results.write.format("trunkline").mode("append").options(**self.options).save()
+
+    def stream(self, results: "DataFrame", job: "Job[Any]") -> "DataStreamWriter":
+        """A query that is not started yet."""
+        writer = results.writeStream.outputMode(job.mode)
+        match self.form:
+            case "table":
+                return writer.foreachBatch(self._print_batch(job))
+            case "json":
+                return writer.foreachBatch(self._append_batch(job))
+            case "parquet":
+                return writer.format("parquet").option("path", self.place)
+            case "delta":
+                from trunkline.analytics.sinks.delta import delta_sink
+
+                return writer.foreachBatch(delta_sink(self.place))
+            case "mqtt":
+                return writer.format("trunkline").options(**self.options)
+
+    def _print(self, job: "Job[Any]", frame: "DataFrame", title: str, *, empty: bool = True) -> None:
+        from rich.console import Console
+
+        rows = list(islice(_rows(frame.limit(self.rows + 1)), self.rows + 1))
+        if not rows and not empty:
+            return
+        columns = [column.name for column in job.columns]
+        table = as_table(columns, rows[: self.rows], title, more=len(rows) > self.rows)
+        console = Console()
+        if not console.is_terminal:  # a file is as wide as it has to be
+            console = Console(width=10_000)
+        console.print(table)
+
+    def _print_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
+        def show(frame: "DataFrame", batch: int) -> None:
+            self._print(job, _in_order(frame, job), f"{job.title}, batch {batch}", empty=False)
+            sys.stdout.flush()
+
+        return show
+
+    def _append_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
+        def append(frame: "DataFrame", batch: int) -> None:
+            with self._lines("a") as lines:
+                _write_json(_rows(_in_order(frame, job)), lines)
+
+        return append
+
+    def _lines(self, mode: str) -> "_Lines":
+        return _Lines(self.place, mode)
+
+
+class _Lines:
+    """A file, or standard output, which stays open."""
+
+    def __init__(self, place: str, mode: str) -> None:
+        self._place = place
+        self._mode = mode
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> IO[str]:
+        if not self._place:
+            return sys.stdout
+        self._file = open(self._place, self._mode, encoding="utf-8")
+        return self._file
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is None:
+            sys.stdout.flush()
+        else:
+            self._file.close()
+
+
+def _write_json(rows: Iterable[Row], file: IO[str]) -> None:
+    for row in rows:
+        file.write(as_json(row) + "\n")
+
+
+def _rows(frame: "DataFrame") -> Iterator[Row]:
+    """One partition after the other, so that many results need little memory here."""
+    for row in frame.toLocalIterator():
+        yield row.asDict(recursive=True)
+
+
+def _in_order(results: "DataFrame", job: "Job[Any]") -> "DataFrame":
+    return results.orderBy(*dict.fromkeys((*job.times[:1], *job.key)))
+
+
+def understood(place: str | None, form: str | None, job: str, *, overwrite: bool = False, rows: int = 100) -> Output:
+    """What the command line means by an output and a format, of which each follows from the other.
+
+    Raises:
+        OutputError: they do not go together, or the address is none.
+    """
+    if place is None:
+        if form in (None, "table"):
+            return Output("table", rows=rows)
+        if form == "json":
+            return Output("json")
+        raise OutputError(f"--format {form} needs --output")
+    url = urlsplit(place)
+    if url.scheme in _SCHEMES:
+        if form not in (None, "mqtt"):
+            raise OutputError(f"--output {url.scheme}://… does not go with --format {form}")
+        return Output("mqtt", options=_of_url(place, job))
+    if form in ("mqtt", "table"):
+        why = "an address such as mqtt://127.0.0.1:1883/$analytics" if form == "mqtt" else "no --output"
+        raise OutputError(f"--format {form} needs {why}")
+    if "://" in place and form == "json":
+        raise OutputError(f"{place}: JSON lines are written to local files")
+    if form is None:
+        form = "json" if place.endswith(_JSON) else "delta" if (Path(place) / "_delta_log").is_dir() else "parquet"
+    known: dict[str, Format] = {"json": "json", "parquet": "parquet", "delta": "delta"}
+    return Output(known[form], place, overwrite=overwrite)
+
+
+def _of_url(text: str, job: str) -> dict[str, str]:
+    """`mqtt://name:password@host:port/topic/{column}?qos=1&retain=true` as options of the sink."""
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError as error:
+        raise OutputError(f"--output {text.split('@')[-1]}: {error}") from None
+    if not url.hostname:
+        raise OutputError("--output: the broker's address is missing, as in mqtt://127.0.0.1:1883/$analytics")
+    options = dict(parse_qsl(url.query, keep_blank_values=True))
+    doubled = [name for name in options if name.lower() in _IN_URL[:3] or name == "topic"]
+    if doubled:
+        raise OutputError(f"--output: {doubled[0]} is told by the address itself, and not behind the ?")
+    options["host"] = url.hostname
+    if url.scheme == "mqtts":
+        options["tls"] = "true"
+    for name, value in (("port", port), ("username", url.username), ("password", url.password)):
+        if value is not None:
+            options[name] = unquote(str(value))
+    if url.fragment:
+        raise OutputError("--output: # is no part of a topic that is published to")
+    options["topic"] = unquote(url.path.removeprefix("/")) or f"$analytics/{job}"
+    # columns hold what clients chose, which may be no part of a topic
+    options.setdefault("escape", "true")
+    return options

@@ -1,0 +1,160 @@
+"""Runs a job: recorded events once, or a stream until it is stopped."""
+
+import json
+import re
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from trunkline.analytics.inputs import Form, Input
+from trunkline.analytics.outputs import Output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from trunkline.analytics.jobs.job import Job, Options
+
+#: In a checkpoint: whose it is.
+_OWNER: Final = "trunkline-job.json"
+#: Seconds between two looks at a query, after which Ctrl-C is heeded at the latest.
+_LOOK: Final = 1
+
+
+class RunError(ValueError):
+    """A job cannot run like this, or ended in failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    job: "Job[Any]"
+    options: "Options"
+    input: Input
+    output: Output
+    stream: bool = False
+    #: Where a stream notes how far it is: a folder, or a URI that Spark can write to.
+    checkpoint: str | None = None
+    #: Seconds from one batch to the next, at least.
+    every: float = 5.0
+    #: A stream ends when it has read what is there.
+    once: bool = False
+
+    def check(self) -> Form:
+        """Find what is wrong while it can be told in a word, before Spark starts.
+
+        Raises:
+            InputError, OutputError, RunError: something is.
+        """
+        form = self.input.check(stream=self.stream)
+        self.output.check(self.job, stream=self.stream)
+        if self.stream:
+            if self.checkpoint is None and self.output.lasting:
+                raise RunError("--output of a stream needs --checkpoint, so that nothing is there twice or not at all")
+            if self.checkpoint is not None:
+                self._check_owner(self.checkpoint)
+        elif self.checkpoint is not None or self.once:
+            raise RunError(f"{'--once' if self.once else '--checkpoint'} goes with --stream")
+        return form
+
+    def start(self, spark: "SparkSession", form: Form, *, say: Callable[[str], None]) -> None:
+        """Run it to its end. `say` is told what a stream does.
+
+        Raises:
+            RunError: a stream has ended in failure.
+            PySparkException, Py4JError: Spark, or what it reads and writes, has failed.
+        """
+        events = self.input.read(spark, form, self.job, stream=self.stream)
+        results = self.job(events, self.options)
+        if not self.stream:
+            self.output.write(results, self.job)
+            return
+        writer = self.output.stream(results, self.job).queryName(f"trunkline-{self.job.name}")
+        writer = (
+            writer.trigger(availableNow=True) if self.once else writer.trigger(processingTime=f"{self.every} seconds")
+        )
+        with ExitStack() as stack:
+            checkpoint = self.checkpoint
+            if checkpoint is None:
+                checkpoint = stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="trunkline-", ignore_cleanup_errors=True)
+                )
+            self._own(checkpoint)
+            stack.enter_context(_terminated())
+            _watch(writer.option("checkpointLocation", checkpoint).start(), say)
+
+    @property
+    def _owner(self) -> dict[str, Any]:
+        return {"job": self.job.name, "options": self.options.model_dump(mode="json")}
+
+    def _check_owner(self, checkpoint: str) -> None:
+        folder = Path(checkpoint)
+        if "://" in checkpoint or not folder.exists():
+            return
+        if not folder.is_dir():
+            raise RunError(f"--checkpoint {checkpoint}: is no folder")
+        if not any(folder.iterdir()):
+            return
+        try:
+            owner = json.loads((folder / _OWNER).read_text(encoding="utf-8"))
+            job, options = owner["job"], dict(owner["options"])
+        except FileNotFoundError:
+            raise RunError(f"--checkpoint {checkpoint}: the folder holds something else") from None
+        except (OSError, ValueError, KeyError, TypeError):
+            raise RunError(f"--checkpoint {checkpoint}: {_OWNER} in it cannot be read") from None
+        mine = self._owner
+        if job != mine["job"]:
+            raise RunError(f"--checkpoint {checkpoint}: belongs to the job {job}")
+        names = sorted(options.keys() | mine["options"].keys())
+        changed = [name for name in names if options.get(name) != mine["options"].get(name)]
+        if changed:
+            was = ", ".join(f"{name}={options.get(name)}" for name in changed)
+            raise RunError(f"--checkpoint {checkpoint}: was made with {was}; go on with that, or take another one")
+
+    def _own(self, checkpoint: str) -> None:
+        if "://" not in checkpoint:
+            folder = Path(checkpoint)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _OWNER).write_text(json.dumps(self._owner, indent=2) + "\n", encoding="utf-8")
+
+
+def _watch(query: "StreamingQuery", say: Callable[[str], None]) -> None:
+    """Until the query ends, or Ctrl-C does."""
+    from py4j.protocol import Py4JError
+
+    try:
+        while not query.awaitTermination(_LOOK):
+            pass
+    except KeyboardInterrupt:
+        say("stopping")
+        with suppress(Py4JError):
+            query.stop()
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM ends a stream as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def in_words(error: BaseException) -> str:
+    """What a failure of Spark is about, in a line: Java's and Python's traces are for nobody who runs a job."""
+    text = str(error)
+    _, python, rest = text.rpartition("Traceback (most recent call last):\n")
+    if python:
+        lines = [line for line in rest.splitlines() if line and not line.startswith(" ")]
+        text = re.sub(r"^[\w.]+: ", "", lines[0]) if lines else text
+    line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return re.sub(r"\s*SQLSTATE: \w+\s*$", "", line).strip()
