@@ -31,6 +31,10 @@ class UnheardOptions(StatefulOptions):
         gt=0,
         description="Seconds without a delivery that matches, after which a subscription is dead.",
     )
+    internal: bool = Field(
+        default=False,
+        description="Also subscriptions to topics that begin with `$`, whose messages the exporter only records when told to.",
+    )
     window: Seconds = Field(default=3600.0, gt=0, description="Seconds over which unheard messages are counted.")
     at_least: int = Field(default=1, ge=1, description="Messages: topics with fewer of them in a window are left out.")
     max_subscriptions: int = Field(
@@ -170,7 +174,12 @@ COLUMNS: Final = (
 
 def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
     kinds = (MADE, ENDED, *GONE, DELIVERED)
-    rows = in_buckets(heard(events, kinds, options.lateness), options.buckets, subject("client", "client_id"))
+    # `$share/GROUP/` is no topic
+    internal = (F.col("kind") == MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
+    seen = heard(
+        events, kinds, options.lateness, only=None if options.internal else ~F.coalesce(internal, F.lit(False))
+    )
+    rows = in_buckets(seen, options.buckets, subject("client", "client_id"))
     watch = Watch(microseconds(options.after), options.max_subscriptions, events.isStreaming)
     return run(rows, events, watch, COLUMNS)
 

@@ -3,15 +3,20 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import trio
+from trio.testing import MockClock
 
 from tests.analytics.events_made import INCARNATION, Row, at, made, microseconds, row, table
+from tests.events.test_plugin import recorded, recording
 from trunkline.analytics.jobs import records
 from trunkline.analytics.jobs.records import Auditor, Finding, Run, runs
 
@@ -189,6 +194,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(auditor.save()[1]) == 3
 
 
+@cache
 def damaged() -> list[Row]:
     """A long record of two nodes from which rows were taken, and in which some are twice; n1 was killed in between."""
     random = Random(7)
@@ -255,3 +261,22 @@ def test_a_damaged_record_is_as_in_plain_python(batches: int) -> None:
     size = -(-len(rows) // batches)
     parts = [ordered[first : first + size] for first in range(0, len(rows), size)]
     assert summed(audit(*parts), rows) == wanted
+
+
+async def test_what_a_broker_recorded_is_whole(tmp_path: Path, autojump_clock: MockClock) -> None:
+    for name in ("first", "second"):
+        async with recording(tmp_path) as here:
+            client = await here.client(name)
+            for number in range(20):
+                await client.publish(f"a/{number}", b"", qos=1)
+                await trio.sleep(3)
+    rows = [{**dict.fromkeys(COLUMNS), **one} for one in recorded(tmp_path)]
+    told = audit(rows)
+    assert [(one.check, one.reason, one.ok) for one in told] == [("incarnation", "stopped", True)] * 2
+    assert sum(one.rows or 0 for one in told) == len(rows)
+    taken = [
+        one
+        for one in rows
+        if (one["incarnation"], one["seq"]) not in ((told[0].incarnation, 7), (told[0].incarnation, 8))
+    ]
+    assert brief(audit(taken))[0] == ("gap", rows[0]["node"], 7, 2, None)

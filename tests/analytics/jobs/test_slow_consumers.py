@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+import trio
+from trio.testing import MockClock
 
 from tests.analytics.events_made import (
     Row,
@@ -24,13 +26,14 @@ from tests.analytics.events_made import (
     stream,
     table,
 )
+from tests.events.test_plugin import recorded, recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 from trunkline.analytics.jobs.machines import play
-from trunkline.analytics.jobs.slow_consumers import PRECISION, Answers, Rules, Seen, Times, slow_consumers
+from trunkline.analytics.jobs.slow_consumers import KINDS, PRECISION, Answers, Rules, Seen, Times, slow_consumers
 
 WINDOW = 10_000_000
 PATIENCE = 20_000_000
@@ -317,3 +320,26 @@ def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: P
     slow = {(one["window_start"], one["client_id"]) for one in found if one["slow"]}
     assert slow <= {(one["window_start"], one["client_id"]) for one in streamed}
     assert all(one["slow"] for one in streamed)
+
+
+async def test_what_a_broker_recorded(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with recording(tmp_path) as here:
+        subscriber = await here.client("sub")
+        await subscriber.subscribe(("a/#", 1), ("b", 0))
+        publisher = await here.client("pub")
+        for number in range(3):
+            await publisher.publish("b", b"not waited for", qos=1)
+            await publisher.publish(f"a/{number}", b"", qos=1)
+            await subscriber.expect_publish("b", b"not waited for")
+            packet = await subscriber.expect_publish(f"a/{number}", b"", qos=1)
+            await trio.sleep(1 + number)
+            await subscriber.acknowledge(packet)
+        await subscriber.disconnect()
+        await subscriber.expect_close()
+    rows = [event for event in recorded(tmp_path, *KINDS) if event["client_id"] == "sub"]
+    found = told(rows)
+    names = ("delivered", "acked", "repeated", "unanswered", "ack_max_us")
+    totals = [[one[name] for one in found if one[name] is not None] for name in names]
+    assert [sum(values) for values in totals[:4]] == [3, 3, 0, 0]
+    # the broker's clock and trio's are the same one here
+    assert max(totals[4]) == 3_000_000
