@@ -114,7 +114,8 @@ class Connections(Machine[Seen]):
             candidates.sort(key=lambda one: abs(one.began - began))
         how = "unrecorded" if event.reason_code is None else _HOW.get(event.reason_code, "error")
         if not candidates:  # it began before the record did
-            row = self._row(_begun(event, began or event.at), event.at, how, event.reason_code, event.reason)
+            connection = _begun(event, event.at if began is None else began)
+            row = self._row(connection, event.at, how, event.reason_code, event.reason)
             return row if began is not None else row | {"began": None, "duration": None}
         connection = candidates[0]
         if connection.replaced is None:

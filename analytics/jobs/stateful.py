@@ -1,8 +1,8 @@
 """State machines in Spark: over recorded events in one sorted pass, over a stream by `transformWithState`.
 
-Spark has that operator for recorded events too, but there no timer ever fires. And in a stream each key costs it some
-round trips to Java a batch, which is much for a million clients: so its keys are buckets of subjects, and the state of a
-bucket is one text. It comes as rows, and what has to be done later is one timer of the bucket.
+Spark takes that operator for recorded events, too, but then no timer ever fires. And in a stream each key costs several
+round trips to Java a batch, about a millisecond. So there the keys are buckets of subjects: the state of a bucket is one
+text, and one timer stands for all that is to be done.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,8 +74,9 @@ def run(rows: DataFrame, events: DataFrame, logic: Logic[Any], columns: Sequence
 
     Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of `events`.
     """
-    fields = [name for name in logic.event._fields if name != "at"]
-    wanted = [*_KEY, F.unix_micros("time").alias("at"), *fields]
+    at, weight = F.unix_micros("time").alias("at"), F.coalesce("weight", F.lit(1)).alias("weight")
+    fields = [weight if name == "weight" else name for name in logic.event._fields if name != "at"]
+    wanted = [*_KEY, at, *fields]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in columns)
     if rows.isStreaming:
         return (

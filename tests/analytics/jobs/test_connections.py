@@ -1,14 +1,20 @@
 """What becomes of the connections to a node."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
+from tests.analytics.events_made import microseconds
 from tests.analytics.jobs import plain
+from tests.broker.room import room
 from trunkline.analytics.jobs.connections import Connections, Seen
 from trunkline.analytics.jobs.machines import play
+from trunkline.events.reader import EventLog
 
 SECOND = 1_000_000
 numbers = iter(range(10**9))
@@ -206,3 +212,48 @@ def test_it_tells_what_plain_python_finds(script: list[tuple[str, int, str]]) ->
         row["began"] = plain.moment(row["began"])
         row["ended"] = None if row["ended"] is None else plain.moment(row["ended"])
     assert sorted(map(key, found)) == sorted(map(key, wanted))
+
+
+async def test_a_brokers_own_record_tells_how_each_connection_ended(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with room(plugins={"events": {"path": str(tmp_path)}}) as here:
+        leaving = await here.client("leaving")
+        lost = await here.client("lost")
+        await here.client("mute", keep_alive=10)
+        await here.client("kicked")
+        await here.client("twin")
+        await here.stay("stayed")
+        await here.client("staying")
+        await trio.sleep(3)
+        await leaving.disconnect()
+        await lost.abort()
+        here.broker.kick("kicked")
+        await here.client("twin")
+        await here.stay("stayed")
+        await trio.sleep(27)
+        await here.broker.restart(graceful=True)
+    log = EventLog(tmp_path)
+    log.refresh()
+    node, extent = min(log.nodes().items())  # what came before the restart
+    rows = [
+        row
+        for batch in log.read(node, extent.first, extent.end)
+        for row in batch.to_pylist()
+        if row["kind"].startswith(("client.connected", "client.disconnected", "exporter.", "node.tick"))
+    ]
+    events = [
+        Seen(microseconds(row["time"]), **{name: row[name] for name in Seen._fields if name != "at"})
+        for row in plain.in_order(rows)
+    ]
+    machine = Connections("n1", 60 * SECOND, True)
+    found = [*play(machine, events, events[-1].at), *machine.end(events[-1].at)]
+    assert sorted((row["client_id"], row["how"], round(row["duration"])) for row in found) == [
+        ("kicked", "kicked", 3),
+        ("leaving", "left", 3),
+        ("lost", "lost", 3),
+        ("mute", "keep_alive", 15),
+        ("stayed", "shutdown", 27),
+        ("stayed", "taken_over", 3),
+        ("staying", "shutdown", 30),
+        ("twin", "shutdown", 27),
+        ("twin", "taken_over", 3),
+    ]
