@@ -131,8 +131,7 @@ class _File:
 
     def _flush(self) -> None:
         if self._gathered:
-            table = pa.Table.from_batches(self._gathered).cast(_FILE_SCHEMA)
-            self._writer.write_table(table, row_group_size=max(_GROUP_ROWS, self._rows))
+            self._writer.write_table(pa.Table.from_batches(self._gathered), row_group_size=max(_GROUP_ROWS, self._rows))
             self._gathered.clear()
             self._rows = self._bytes = 0
 

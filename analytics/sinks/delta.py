@@ -209,7 +209,9 @@ def file_schema(table: "deltalake.DeltaTable", schema: dict[str, Any], partition
 
 
 def _query_of(frame: "DataFrame") -> str:
-    query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    # there is none in Spark Connect
+    context = getattr(frame.sparkSession, "sparkContext", None)
+    query: str | None = None if context is None else context.getLocalProperty(QUERY_ID)
     if query is None:
         raise SinkError("give app_id: Spark does not tell which query this is")
     return query
