@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from base64 import b64encode
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
 
@@ -16,6 +17,7 @@ from trunkline.management.logs import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from trunkline.events.compaction import Progress
     from trunkline.events.reader import EventLog
 
 _root = click.argument("root", metavar="LOG", default="event-log")
@@ -200,3 +202,79 @@ def check(root: str, as_json: bool) -> None:
         )
     if problems:
         raise SystemExit(FAILED)
+
+
+@events.command()
+@_root
+@click.option("--to", "target", metavar="PLACE", help="A folder or URI. Without it, into the log itself.")
+@click.option("--format", "form", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True)
+@click.option(
+    "--settle", default="1h", metavar="TIME", show_default=True, help="How long few rows wait for more of their day."
+)
+@click.option("--rows-per-file", type=click.IntRange(min=1), default=5_000_000, show_default=True, help="At most.")
+@click.option("--skip-damaged", is_flag=True, help="Pass over what cannot be read, and count it.")
+@click.option("--remove", is_flag=True, help="Into the log itself: delete the segments that are in files then.")
+@click.option("--consumer", default="compaction", show_default=True, help="Name that the log keeps the position under.")
+@click.option(
+    "--storage", "storage", multiple=True, metavar="KEY=VALUE", help="For a Delta table: options of its store."
+)
+def compact(
+    root: str,
+    target: str | None,
+    form: Literal["parquet", "delta"],
+    settle: str,
+    rows_per_file: int,
+    skip_damaged: bool,
+    remove: bool,
+    consumer: str,
+    storage: tuple[str, ...],
+) -> None:
+    """Make few large files, Parquet or a Delta table, of what is over."""
+    from trunkline.broker.units import parse_duration
+    from trunkline.events.compaction import compact as compact_log
+
+    try:
+        seconds = parse_duration(settle)
+    except ValueError:
+        raise click.BadParameter(
+            f'{settle!r}: accepted is seconds, or text such as "15m", "2h"', param_hint="--settle"
+        ) from None
+    options = dict(each.partition("=")[::2] for each in storage)
+    log = _open(root)
+    with _Progress() as progress:
+        done = compact_log(
+            log,
+            target,
+            format=form,
+            storage_options=options or None,
+            rows_per_file=rows_per_file,
+            settle=seconds,
+            damaged="skip" if skip_damaged else "fail",
+            remove=remove,
+            consumer=consumer,
+            progress=progress.show,
+        )
+    words = f"{done.rows:,} rows in {done.files:,} {'commits' if form == 'delta' else 'files'}"
+    click.echo(f"{words}; {done.waiting:,} wait for more, {done.missing:,} could not be read")
+
+
+class _Progress:
+    """One line that is written over, for people; programs see nothing of it."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo(err=True)
+
+    def show(self, step: Progress) -> None:
+        if sys.stderr.isatty():
+            self._shown = True
+            share = step.rows / step.total if step.total else 1
+            click.echo(
+                f"\r{share:4.0%}  {step.rows:,} of {step.total:,} rows, {step.files:,} files ", nl=False, err=True
+            )

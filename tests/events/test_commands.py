@@ -121,3 +121,25 @@ def test_without_pyarrow_it_says_what_to_install(log: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(log)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "trunkline: needs pyarrow: pip install 'trunkline[events]'\n")
+
+
+def test_compact(log: Path, tmp_path: Path) -> None:
+    lake, table = tmp_path / "lake", tmp_path / "table"
+    done = call("compact", log, "--to", lake, "--settle", "0")
+    assert (done.exit_code, done.stdout) == (0, "300 rows in 1 files; 0 wait for more, 0 could not be read\n")
+    assert seqs(call("tail", lake, "-n", 2, "--json")) == [298, 299]
+    again = call("compact", log, "--to", lake)
+    assert again.stdout == "0 rows in 0 files; 0 wait for more, 0 could not be read\n"
+    delta = call("compact", log, "--to", table, "--format", "delta", "--consumer", "delta", "--rows-per-file", 200)
+    assert delta.stdout.startswith("300 rows in 2 commits")
+    within = call("compact", log, "--remove", "--consumer", "within")
+    assert within.stdout.startswith("300 rows in 1 files")
+    assert not list(log.rglob("*.arrows"))
+    assert seqs(call("tail", log, "-n", 1, "--json")) == [299]
+
+
+def test_compact_says_what_is_wrong(log: Path, tmp_path: Path) -> None:
+    result = call("compact", log, "--settle", "soon")
+    assert (result.exit_code, "'soon': accepted is seconds" in result.stderr) == (2, True)
+    result = call("compact", log, "--to", tmp_path / "lake", "--remove")
+    assert (result.exit_code, result.stderr.startswith("trunkline: segments are only removed")) == (1, True)
