@@ -108,7 +108,8 @@ async def _unless_stopped(
 
 
 async def _run(settings: Settings, console: Console, html: Path, master: str | None, java: str | None) -> Outcome:
-    from trunkline.analytics.demo.running import present, sparking
+    from trunkline.analytics.demo.running import muted, present, sparking
 
-    async with sparking(console, master, java) as spark:
-        return await present(settings, spark, console, html)
+    with muted(settings.folder / "spark.log"):
+        async with sparking(console, master, java) as spark:
+            return await present(settings, spark, console, html)

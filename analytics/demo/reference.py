@@ -132,6 +132,7 @@ def _by_group(
             **_summary("ack_", delays[group]["ack_"]),
         }
         for group, count in counts.items()
+        if count["messages"] or delays[group][""]
     }
 
 

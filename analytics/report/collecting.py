@@ -48,8 +48,8 @@ MOST_ROWS: Final = 200
 MOST_ALERTS: Final = 5_000
 #: Clients whose queues are drawn.
 MOST_QUEUES: Final = 10
-#: Seconds over which growth is measured, at least.
-_GROWTH: Final = 60.0
+#: Seconds over which growth is measured, at least and at most.
+_GROWTH: Final = (60.0, 900.0)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -125,11 +125,9 @@ def collect(
     alerts = _rows(reading.run("denials").limit(MOST_ALERTS))
     silences = _rows(reading.run("silent").where("state != 'forgotten'").limit(MOST_ALERTS))
     say("queues, slow consumers")
-    queues = reading.run("queues", window=max(_GROWTH, 2 * seconds), slide=seconds).persist()
-    try:
-        drawn, growth = _rows(_longest(queues)), _rows(_newest(queues))
-    finally:
-        queues.unpersist()
+    drawn = _rows(_longest(reading.run("queues", window=seconds)))
+    measured = min(max(_GROWTH[0], (end - begin).total_seconds()), _GROWTH[1])
+    growth = _rows(_newest(reading.run("queues", window=measured, slide=measured / 5)))
     consumers = _rows(reading.run("slow-consumers", window=_whole(begin, end)).where("slow").limit(MOST_ROWS))
     say("audit")
     findings = _rows(reading.audit())
@@ -169,9 +167,7 @@ def collect(
         drops=[
             Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in timeline if row["sort"] == "dropped"
         ],
-        queues=[
-            Queue(row["window_end"] - timedelta(seconds=seconds), row["client_id"], int(row["last"])) for row in drawn
-        ],
+        queues=[Queue(row["window_start"], row["client_id"], int(row["max"])) for row in drawn],
         growth=[
             Growth(row["client_id"] or "", row["metric"], row["node"], row["last"], row["slope"], row["full_in"])
             for row in growth
@@ -252,14 +248,14 @@ def _top(published: DataFrame, column: str) -> DataFrame:
 
 def _longest(queues: DataFrame) -> DataFrame:
     """Those of the clients whose queues were longest."""
-    lengths = queues.where("metric = 'queue_length' and client_id is not null and last > 0")
+    lengths = queues.where("metric = 'queue_length' and client_id is not null and max > 0")
     top = (
         lengths.groupBy("client_id")
-        .agg(F.max("last").alias("top"))
+        .agg(F.max("max").alias("top"))
         .orderBy(F.desc("top"), "client_id")
         .limit(MOST_QUEUES)
     )
-    return lengths.join(F.broadcast(top.select("client_id")), "client_id").select("client_id", "window_end", "last")
+    return lengths.join(F.broadcast(top.select("client_id")), "client_id").select("client_id", "window_start", "max")
 
 
 def _newest(queues: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 #: Points of a plot.
@@ -56,4 +56,15 @@ class Grid:
             place = self.index(time)
             if place is not None:
                 found[place] = max(value, found[place] or 0.0)
+        return found
+
+    def held(self, levels: Sequence[float | None], seconds: float) -> list[float | None]:
+        """With gaps filled that are no longer than this: what is read now and then counts until it is read again."""
+        found: list[float | None] = []
+        last, since = None, 0.0
+        for level in levels:
+            since += self.step
+            if level is not None:
+                last, since = level, 0.0
+            found.append(last if since <= seconds else None)
         return found

@@ -99,7 +99,7 @@ class Drop(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """How long a client's queue was at the end of the window."""
+    """The longest that a client's queue was within the window, as far as it was read."""
 
     time: datetime
     client_id: str

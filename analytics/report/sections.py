@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: Reasons, or clients, that a plot tells apart; the rest is one.
 MOST_SERIES: Final = 5
 
+#: Seconds for which a reading counts: three times as long as brokers usually wait for the next.
+HELD: Final = 30.0
+
 _ALERTS: Final = {
     "denied": "denied accesses",
     "logins": "failed logins",
@@ -259,7 +262,9 @@ def _queues(results: Results, grid: Grid) -> Section:
     series = [
         Series(
             wording.name(client_id),
-            grid.highest((row.time, row.length) for row in results.queues if row.client_id == client_id),
+            grid.held(
+                grid.highest((row.time, row.length) for row in results.queues if row.client_id == client_id), HELD
+            ),
         )
         for client_id in clients[:MOST_SERIES]
     ]

@@ -46,3 +46,7 @@ def test_a_moment_is_one_window() -> None:
 def test_what_is_no_grid_is_refused(seconds: float, window: float) -> None:
     with pytest.raises(ValueError, match="windows of"):
         grid(seconds, window)
+
+
+def test_levels_hold_until_the_next_reading_but_not_for_long() -> None:
+    assert grid(70).held([None, 3, None, None, None, 5, None], 20) == [None, 3, 3, 3, None, 5, 5]
