@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,6 +106,7 @@ def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, 
 )  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
 @click.option("--rows", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Of a table, at most.")
+@click.option("--columns", metavar="A,B,…", default="", help="Of tables and JSON. [default: all]")
 @click.option("--since", callback=moment, metavar="TIME", help="Begin there: a time (UTC), or a duration before now.")
 @click.option("--until", callback=moment, metavar="TIME", help="End there.")
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Events of this node alone. May be repeated.")
@@ -121,9 +123,10 @@ def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, 
 @spark_options
 @click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark. May be repeated.")
 def run(
-    name: str, source: str, output: str | None, form: str | None, overwrite: bool, rows: int, since: datetime | None,
-    until: datetime | None, nodes: Sequence[str], settings: Sequence[str], reading: Sequence[str], stream: bool,
-    once: bool, every: str, checkpoint: str | None, master: str | None, java: str | None, conf: Sequence[str],
+    name: str, source: str, output: str | None, form: str | None, overwrite: bool, rows: int, columns: str,
+    since: datetime | None, until: datetime | None, nodes: Sequence[str], settings: Sequence[str],
+    reading: Sequence[str], stream: bool, once: bool, every: str, checkpoint: str | None, master: str | None,
+    java: str | None, conf: Sequence[str],
 ) -> None:  # fmt: skip
     """Run job NAME over events, and print or keep what it tells."""
     job = _job(name)
@@ -147,7 +150,7 @@ def run(
             job,
             options,
             Input(source, since, until, tuple(nodes), _pairs("--read", reading)),
-            understood(output, form, name, overwrite=overwrite, rows=rows),
+            replace(understood(output, form, name), overwrite=overwrite, rows=rows, columns=_words(columns)),
             stream=stream,
             checkpoint=checkpoint,
             every=seconds,
@@ -198,6 +201,10 @@ def _options(job: Job[Any], settings: Sequence[str]) -> Options:
     except OptionError as error:
         fail(error.problems, BAD_USAGE)
     return options
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for each in text.split(",") if (word := each.strip()))
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
-from trunkline.analytics.printing import Row, as_json, as_table
+from trunkline.analytics.printing import ENDLESS, Row, as_json, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +40,8 @@ class Output:
     overwrite: bool = False
     #: Rows of a table on the terminal, at most.
     rows: int = 100
+    #: All, if there are none.
+    columns: tuple[str, ...] = ()
 
     @property
     def lasting(self) -> bool:
@@ -51,6 +53,11 @@ class Output:
         Raises:
             OutputError: what the job tells cannot go there.
         """
+        names = [column.name for column in job.columns]
+        if unknown := [name for name in self.columns if name not in names]:
+            raise OutputError(f"--columns: job {job.name} has no column {unknown[0]}, only {', '.join(names)}")
+        if self.columns and self.form not in ("table", "json"):
+            raise OutputError(f"--columns: goes with tables and JSON, not with {self.form}")
         if self.form == "delta" and find_spec("deltalake") is None:
             raise OutputError("deltalake is not installed: pip install 'trunkline[lake]'")
         if self.form == "mqtt":
@@ -74,10 +81,10 @@ class Output:
         """All of the results, of recorded events."""
         match self.form:
             case "table":
-                self._print(job, _in_order(results, job), job.title)
+                self._print(self._chosen(results, job), job.title)
             case "json":
                 with self._lines("w") as lines:
-                    _write_json(_rows(_in_order(results, job)), lines)
+                    _write_json(_rows(self._chosen(results, job)), lines)
             case "parquet":
                 results.write.mode("overwrite" if self.overwrite else "errorifexists").parquet(self.place)
             case "delta":
@@ -104,22 +111,20 @@ class Output:
             case "mqtt":
                 return writer.format("trunkline").options(**self.options)
 
-    def _print(self, job: "Job[Any]", frame: "DataFrame", title: str, *, empty: bool = True) -> None:
+    def _print(self, frame: "DataFrame", title: str, *, empty: bool = True) -> None:
         from rich.console import Console
 
         rows = list(islice(_rows(frame.limit(self.rows + 1)), self.rows + 1))
         if not rows and not empty:
             return
-        columns = [column.name for column in job.columns]
-        table = as_table(columns, rows[: self.rows], title, more=len(rows) > self.rows)
         console = Console()
         if not console.is_terminal:  # a file is as wide as it has to be
-            console = Console(width=10_000)
-        console.print(table)
+            console = Console(width=ENDLESS)
+        print_table(console, frame.columns, rows[: self.rows], title, more=len(rows) > self.rows)
 
     def _print_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
         def show(frame: "DataFrame", batch: int) -> None:
-            self._print(job, _in_order(frame, job), f"{job.title}, batch {batch}", empty=False)
+            self._print(self._chosen(frame, job), f"{job.title}, batch {batch}", empty=False)
             sys.stdout.flush()
 
         return show
@@ -127,9 +132,14 @@ class Output:
     def _append_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
         def append(frame: "DataFrame", batch: int) -> None:
             with self._lines("a") as lines:
-                _write_json(_rows(_in_order(frame, job)), lines)
+                _write_json(_rows(self._chosen(frame, job)), lines)
 
         return append
+
+    def _chosen(self, results: "DataFrame", job: "Job[Any]") -> "DataFrame":
+        """In order of time."""
+        ordered = results.orderBy(*dict.fromkeys((*job.times[:1], *job.key)))
+        return ordered.select(*self.columns) if self.columns else ordered
 
     def _lines(self, mode: str) -> "_Lines":
         return _Lines(self.place, mode)
@@ -167,11 +177,7 @@ def _rows(frame: "DataFrame") -> Iterator[Row]:
         yield row.asDict(recursive=True)
 
 
-def _in_order(results: "DataFrame", job: "Job[Any]") -> "DataFrame":
-    return results.orderBy(*dict.fromkeys((*job.times[:1], *job.key)))
-
-
-def understood(place: str | None, form: str | None, job: str, *, overwrite: bool = False, rows: int = 100) -> Output:
+def understood(place: str | None, form: str | None, job: str) -> Output:
     """What the command line means by an output and a format, of which each follows from the other.
 
     Raises:
@@ -179,7 +185,7 @@ def understood(place: str | None, form: str | None, job: str, *, overwrite: bool
     """
     if place is None:
         if form in (None, "table"):
-            return Output("table", rows=rows)
+            return Output("table")
         if form == "json":
             return Output("json")
         raise OutputError(f"--format {form} needs --output")
@@ -188,15 +194,16 @@ def understood(place: str | None, form: str | None, job: str, *, overwrite: bool
         if form not in (None, "mqtt"):
             raise OutputError(f"--output {url.scheme}://… does not go with --format {form}")
         return Output("mqtt", options=_of_url(place, job))
-    if form in ("mqtt", "table"):
-        why = "an address such as mqtt://127.0.0.1:1883/$analytics" if form == "mqtt" else "no --output"
-        raise OutputError(f"--format {form} needs {why}")
+    if form == "table":
+        raise OutputError("--format table goes to the terminal, without --output")
+    if form == "mqtt":
+        raise OutputError("--format mqtt needs an --output such as mqtt://127.0.0.1:1883/$analytics")
     if "://" in place and form == "json":
         raise OutputError(f"{place}: JSON lines are written to local files")
     if form is None:
         form = "json" if place.endswith(_JSON) else "delta" if (Path(place) / "_delta_log").is_dir() else "parquet"
     known: dict[str, Format] = {"json": "json", "parquet": "parquet", "delta": "delta"}
-    return Output(known[form], place, overwrite=overwrite)
+    return Output(known[form], place)
 
 
 def _of_url(text: str, job: str) -> dict[str, str]:

@@ -2,17 +2,22 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from trunkline.management.logs import printable
 
 Row = Mapping[str, Any]
+
+#: As wide as any table.
+ENDLESS: Final = 100_000
 
 
 def as_json(row: Row) -> str:
@@ -41,18 +46,33 @@ def utc(time: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-def as_table(columns: Sequence[str], rows: Iterable[Row], title: str = "", more: bool = False) -> Table:
-    """A table for a terminal. Columns that are empty in all rows are left out, and `more` says that rows were."""
-    held = list(rows)
-    shown = [name for name in columns if any(row[name] is not None for row in held)] or list(columns)
-    caption = "there are more rows" if more else "" if held else "no rows"
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", title_style="bold")
-    for name in shown:
-        numbers = any(isinstance(row[name], int | float) for row in held)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
-    for row in held:
+def print_table(
+    console: Console, columns: Sequence[str], rows: Sequence[Row], title: str = "", *, more: bool = False
+) -> None:
+    """A table as wide as the terminal. Columns that are empty in all rows are left out, and so are the last ones where there
+    is no room for them, which is said below it; `more` says that rows were.
+    """
+    shown = [name for name in columns if any(row[name] is not None for row in rows)] or list(columns)
+    narrow: list[str] = []
+    endless = console.options.update(max_width=ENDLESS)
+    while len(shown) > 1 and Measurement.get(console, endless, _table(shown, rows)).maximum > console.width:
+        narrow.insert(0, shown.pop())
+    console.print(Text(title, style="bold"))
+    console.print(_table(shown, rows) if rows else Text("nothing"))
+    if narrow:
+        console.print(Text(f"no room for {', '.join(narrow)}: choose with --columns, or --format json"))
+    if more:
+        console.print(Text("there are more rows: --rows shows more of them"))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
+    table = Table()
+    for name in columns:
+        numbers = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
+    for row in rows:
         # what clients chose is text, whatever it looks like
-        table.add_row(*[Text(_cell(row[name])) for name in shown])
+        table.add_row(*[Text(_cell(row[name])) for name in columns])
     return table
 
 
