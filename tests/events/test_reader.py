@@ -466,7 +466,7 @@ def test_segments_of_different_schemas_are_one_table(tmp_path: Path) -> None:
         writer = write(tmp_path, [])
         writer.schema = schema  # as another version would
         writer._head = schema.serialize().to_pybytes()
-        writer.next_seq = number * 10
+        writer._begins_at = number * 10
         rows = batch(number * 10, number * 10 + 10)
         arrays = [
             rows.column(name).cast(schema.field(name).type) if name in rows.schema.names else pa.array(["red"] * 10)
