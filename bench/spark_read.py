@@ -174,11 +174,11 @@ def family_cpu_seconds() -> float:
             parents[pid] = int(fields[1])
             ticks[pid] = sum(map(int, fields[11:15]))
     total = 0
-    for pid in ticks:
+    for pid, spent in ticks.items():
         ancestor = pid
         while ancestor not in (0, os.getpid()):
             ancestor = parents.get(ancestor, 0)
-        total += ticks[pid] if ancestor else 0
+        total += spent if ancestor else 0
     return total / os.sysconf("SC_CLK_TCK")
 
 
