@@ -187,7 +187,7 @@ class EventLog:
             first, segment = node.first(), node.newest()
             if first is not None and segment is not None:
                 ended = node.is_closed() or latest[node.key.name] != node.key
-                newest = self._touch(segment).newest
+                newest = self._newest(segment)
                 extents[text] = Extent(first, segment.end, ended, _start_of(node.key) if newest is None else newest)
         return extents
 
@@ -323,6 +323,12 @@ class EventLog:
         if len(self._warm) > max(_WARM, 2 * len(self._known())):
             self._warm.popitem(last=False)[1].forget()
         return segment
+
+    def _newest(self, segment: Segment) -> int | None:
+        try:
+            return self._touch(segment).newest
+        except FileNotFoundError:  # whoever reads the rows will find out
+            return None
 
     def _held(self, node: str) -> str:
         extent = self.nodes().get(node)

@@ -140,6 +140,11 @@ def test_files_that_vanish_meanwhile(tmp_path: Path) -> None:
     segment(tmp_path, 10, ".arrows").unlink()
     append(writer, 40)
     assert [one.first for one in results] == [30]
+    gone = write_parquet(tmp_path, 0, 30)
+    results = check(EventLog(tmp_path))
+    assert next(results).path != str(gone)
+    gone.unlink()
+    assert [one.first for one in results] == [30, 60]
 
 
 def test_a_record_of_a_batch_that_is_another(tmp_path: Path) -> None:

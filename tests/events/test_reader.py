@@ -406,6 +406,35 @@ def test_rows_that_are_compacted_while_they_are_read(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / KEY.directory).iterdir() if path.is_file()] == []
 
 
+def test_spans_of_files_that_vanish(tmp_path: Path) -> None:
+    write(tmp_path, [10, 10, 10], roll_bytes=10)
+    gone = write_parquet(tmp_path, 10, 30, rows=5)
+    log = EventLog(tmp_path)
+    spans = log.spans(NODE, 0, 30)
+    assert next(spans)[1:3] == (0, 10)
+    gone.unlink()
+    assert [span[1:3] for span in spans] == [(10, 20), (20, 30)]
+
+
+def test_what_there_is_of_a_node_whose_files_vanish(tmp_path: Path) -> None:
+    gone = write_parquet(tmp_path, 10, 30)
+    log = EventLog(tmp_path)
+    log.refresh()
+    gone.unlink()
+    assert log.nodes() == {NODE: Extent(10, 30, False, KEY.incarnation * 1000)}
+    log.refresh()
+    assert log.nodes() == {}
+
+
+def test_a_file_that_is_listed_and_never_there(tmp_path: Path) -> None:
+    write(tmp_path, [10]).close()
+    path = only(tmp_path, DATA)
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(LogError, match=f"{path}: it is in the listing, and yet not there"):
+        read(tmp_path, 0, 10)
+
+
 def test_data_without_index_is_nothing_yet(tmp_path: Path) -> None:
     write(tmp_path, [10])
     index = only(tmp_path, INDEX)
