@@ -190,7 +190,9 @@ class Hooks:
         """Let the burst forms of callbacks look; `chain` is what the point's attribute `…_bursts` has."""
         for callback in chain:
             try:
-                callback(*args)
+                result = callback(*args)
+                if iscoroutine(result):
+                    raise _misplaced(result)
             except CRASHES as error:
                 self._crashed(point, callback, error)
 

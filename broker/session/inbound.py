@@ -136,11 +136,13 @@ class Inbound:
         ):
             self._publish_each(burst, channel)
             return
+        generation = services.hooks.generation
         for part, route in services.pubsub.routed(burst):
             count = len(part)
             if (
                 count < 2
                 or not route
+                or services.hooks.generation != generation  # who looked has let others in
                 or (qos and self._crowded(count, qos, channel))
                 or (qos == 2 and not self._awaiting_rel.receive_burst(part))
             ):

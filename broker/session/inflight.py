@@ -233,8 +233,9 @@ class Inflight(Generic[T]):
             entries[packet_id] = after
         return True
 
-    def pubrec(self, packet_id: int, now: float) -> Entry[T] | Miss:
-        """Go on to PUBREL in a QoS 2 exchange. Returns the entry as it was."""
+    def pubrec(self, packet_id: int, now: float, keeps_payload: bool = False) -> Entry[T] | Miss:
+        """Go on to PUBREL in a QoS 2 exchange. Returns the entry as it was. A large payload is let go, unless somebody
+        wants to see it once more."""
         found = self._entries.get(packet_id)
         if found is None:
             return _NOT_FOUND
@@ -244,7 +245,7 @@ class Inflight(Generic[T]):
         if self._unsent:
             self._unsent.pop(packet_id, None)
         message = entry.message
-        if len(message.payload) >= RELEASED_SIZE:
+        if len(message.payload) >= RELEASED_SIZE and not keeps_payload:
             message = _without_payload(message)
         del self._entries[packet_id]
         self._entries[packet_id] = Entry(message, entry.target, _WAIT_PUBCOMP, now)

@@ -107,6 +107,7 @@ class Outbound:
         if target.qos != qos and (target.qos < qos or self._upgrade_qos):
             qos = target.qos  # [MQTT-3.8.4-8]
         channel, hooks = self.channel, self._services.hooks
+        delivered, completed = hooks.message_delivered_bursts, hooks.delivery_completed_bursts
         if (
             channel is None
             or not self.direct
@@ -114,8 +115,8 @@ class Outbound:
             or target.identifiers
             or not all(map(channel.may_read.get, burst.topics))
             or hooks.message_deliver
-            or hooks.message_delivered_bursts is None
-            or (qos == 0 and hooks.delivery_completed_bursts is None)
+            or delivered is None
+            or (qos == 0 and completed is None)
         ):
             for message in burst.messages:
                 self.deliver(message, target)
@@ -127,10 +128,10 @@ class Outbound:
             self.pieces.append(burst.wire(channel.version))
         self._sent[qos] += count
         if count:
-            if hooks.message_delivered_bursts:
-                hooks.look(MESSAGE_DELIVERED, hooks.message_delivered_bursts, self._client, burst.part(0, count))
-            if not qos and hooks.delivery_completed_bursts:
-                hooks.look(DELIVERY_COMPLETED, hooks.delivery_completed_bursts, self._client, burst)
+            if delivered:
+                hooks.look(MESSAGE_DELIVERED, delivered, self._client, burst.part(0, count))
+            if not qos and completed:
+                hooks.look(DELIVERY_COMPLETED, completed, self._client, burst)
         if count < len(burst):
             for message in burst.messages[count:]:
                 self.deliver(message, target)
@@ -321,7 +322,7 @@ class Outbound:
             if not isinstance(refused, Miss):
                 self._drop(refused.of(packet.packet_id).message, DropReason.REFUSED)
             return
-        entry = self._window.pubrec(packet.packet_id, self.now)
+        entry = self._window.pubrec(packet.packet_id, self.now, bool(self._services.hooks.delivery_completed))
         if entry is Miss.NOT_FOUND:
             self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
         elif entry is Miss.WRONG_STATE:

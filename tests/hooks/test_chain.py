@@ -647,6 +647,17 @@ def test_a_crash_at_a_burst_is_counted_and_hurts_nobody(caplog: pytest.LogCaptur
     assert "look at message.publish crashed" in caplog.text
 
 
+def test_a_coroutine_for_a_burst_is_a_crash(caplog: pytest.LogCaptureFixture) -> None:
+    async def slow() -> None: ...
+
+    hooks = Hooks()
+    hooks.add("message.publish", look, burst=lambda client, burst: slow())
+    assert hooks.message_publish_bursts is not None
+    hooks.look(MESSAGE_PUBLISH, hooks.message_publish_bursts, CLIENT, "burst")
+    assert [registration.crashes for registration in hooks.listing()] == [1]
+    assert "returned a coroutine" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("point", "burst", "more", "words"),
     [

@@ -10,6 +10,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.session.export import export_session
+from trunkline.broker.session.inflight import RELEASED_SIZE
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.decoder import Decoder
@@ -213,3 +214,62 @@ async def test_who_only_looks_sees_the_same_and_keeps_them_together(
     seen_apart: list[Burst] = []
     assert await outcome(seed, version, window, hooked=True, watched=seen_apart) == together
     assert not seen_apart
+
+
+def burst_of(topics: str, qos: int = 0, payload: bytes = b"x") -> bytes:
+    """Packets that come together, of topics with one letter."""
+    packets = [
+        raw.publish(topic, payload, qos=qos, packet_id=number if qos else None)
+        for number, topic in enumerate(topics, start=1)
+    ]
+    return b"".join(packets)
+
+
+async def test_who_comes_in_the_middle_of_a_burst_sees_the_rest_and_nobody_misses_it() -> None:
+    async with room() as here:
+        # two topics that go different ways
+        for name, topic_filter in (("x", "a"), ("y", "b")):
+            await (await here.client(name)).subscribe((topic_filter, 0))
+        publisher = await here.client("publisher")
+        await publisher.send(burst_of("aabb"))  # allowed, from now on
+        await publisher.ping()
+        seen: Seen = []
+
+        def late(client: ClientInfo, message: Message) -> None:
+            seen.append(("late", message.topic))
+
+        def one(client: ClientInfo, message: Message) -> None:
+            seen.append(("one", message.topic))
+
+        def many(client: ClientInfo, burst: Burst) -> None:
+            seen.append(("many", *burst.topics))
+            here.broker.hooks.add("message.publish", late)
+
+        here.broker.hooks.add("message.publish", one, burst=many)
+        await publisher.send(burst_of("aabb"))
+        await publisher.ping()
+    assert seen == [("many", "a", "a"), *[("one", "b"), ("late", "b")] * 2]
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_is_completed_is_told_of_with_its_payload(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not together:
+        monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
+    payload = b"x" * RELEASED_SIZE
+    async with room() as here:
+        seen: list[bytes] = []
+
+        def one(client: ClientInfo, message: Message) -> None:
+            seen.append(message.payload)
+
+        def many(client: ClientInfo, burst: Burst) -> None:
+            seen.extend(message.payload for message in burst.messages)
+
+        here.broker.hooks.add("delivery.completed", one, burst=many)
+        subscriber, publisher = await here.client("subscriber"), await here.client("publisher")
+        await subscriber.subscribe(("a", 2))
+        for _ in range(2):
+            await publisher.send(burst_of("aaa", 2, payload))
+            await drain(publisher)
+            await drain(subscriber)
+    assert seen == [payload] * 6
