@@ -166,8 +166,6 @@ def run(
         fail(error.problems, BAD_USAGE)
     except (PySparkException, Py4JError, OSError, ValueError) as error:
         fail([f"{name}: {in_words(error)}"], FAILED)
-    except KeyboardInterrupt:
-        fail([f"{name}: stopped before it was done"], FAILED)
     finally:
         spark.stop()
 

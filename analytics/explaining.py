@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args, get_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "(none)"
+        return ",".join(map(str, cast("tuple[object, ...]", value))) or "(none)"
     if value is None:
         return "(none)"
     return f"{value:g}" if isinstance(value, float) else str(value)

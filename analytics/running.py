@@ -4,10 +4,12 @@ import json
 import re
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,19 +17,16 @@ from trunkline.analytics.inputs import Form, Input
 from trunkline.analytics.outputs import Output
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import DataFrame, SparkSession
 
     from trunkline.analytics.jobs.job import Job, Options
 
 #: In a checkpoint: whose it is.
 _OWNER: Final = "trunkline-job.json"
-#: Seconds between two looks at a query, after which Ctrl-C is heeded at the latest.
-_LOOK: Final = 1
 
 
 class RunError(ValueError):
-    """A job cannot run like this, or ended in failure."""
+    """A job cannot run like this, or did not end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +64,23 @@ class Run:
         """Run it to its end. `say` is told what a stream does.
 
         Raises:
-            RunError: a stream has ended in failure.
+            RunError: it was stopped before it was done; streams are never done.
             PySparkException, Py4JError: Spark, or what it reads and writes, has failed.
         """
         events = self.input.read(spark, form, self.job, stream=self.stream)
         results = self.job(events, self.options)
-        if not self.stream:
-            self.output.write(results, self.job)
-            return
+        if self.stream:
+            self._go_on(results, say)
+        else:
+            with stopped_by_signals(partial(_cancel, spark)) as asked:
+                try:
+                    self.output.write(results, self.job)
+                except Exception as error:
+                    if not asked.is_set():
+                        raise
+                    raise RunError("stopped before it was done") from error
+
+    def _go_on(self, results: "DataFrame", say: Callable[[str], None]) -> None:
         writer = self.output.stream(results, self.job).queryName(f"trunkline-{self.job.name}")
         writer = (
             writer.trigger(availableNow=True) if self.once else writer.trigger(processingTime=f"{self.every} seconds")
@@ -80,12 +88,14 @@ class Run:
         with ExitStack() as stack:
             checkpoint = self.checkpoint
             if checkpoint is None:
-                checkpoint = stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="trunkline-", ignore_cleanup_errors=True)
-                )
+                temporary = tempfile.TemporaryDirectory(prefix="trunkline-", ignore_cleanup_errors=True)
+                checkpoint = stack.enter_context(temporary)
             self._own(checkpoint)
-            stack.enter_context(_terminated())
-            _watch(writer.option("checkpointLocation", checkpoint).start(), say)
+            query = writer.option("checkpointLocation", checkpoint).start()
+            stack.enter_context(stopped_by_signals(query.stop))
+            if not self.once:
+                say("running until Ctrl-C")
+            query.awaitTermination()
 
     @property
     def _owner(self) -> dict[str, Any]:
@@ -122,31 +132,43 @@ class Run:
             (folder / _OWNER).write_text(json.dumps(self._owner, indent=2) + "\n", encoding="utf-8")
 
 
-def _watch(query: "StreamingQuery", say: Callable[[str], None]) -> None:
-    """Until the query ends, or Ctrl-C does."""
-    from py4j.protocol import Py4JError
-
-    try:
-        while not query.awaitTermination(_LOOK):
-            pass
-    except KeyboardInterrupt:
-        say("stopping")
-        with suppress(Py4JError):
-            query.stop()
-
-
 @contextmanager
-def _terminated() -> Iterator[None]:
-    """SIGTERM ends a stream as Ctrl-C does."""
+def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]:
+    """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the one that was interrupted is in the middle of a word with
+    Java. The second signal ends the process. The event that is given says whether there was one."""
+    asked, over = Event(), Event()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def ask(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+        asked.set()
+        over.set()
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    def wait() -> None:
+        over.wait()
+        if asked.is_set():
+            # what has ended meanwhile need not be stopped
+            with suppress(Exception):
+                stop()
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    thread = Thread(target=wait, name="stops Spark", daemon=True)
+    thread.start()
     try:
-        yield
+        yield asked
     finally:
-        signal.signal(signal.SIGTERM, before)
+        over.set()
+        thread.join()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _cancel(spark: "SparkSession") -> None:
+    """All that it does."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        spark.interruptAll()
+    else:
+        spark.sparkContext.cancelAllJobs()
 
 
 def in_words(error: BaseException) -> str:
