@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -32,6 +33,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.shuffle.partitions": "2"}
 #: Where a Spark Connect server listens when its address names no port.
 CONNECT_PORT: Final = 15002
+#: Modules of which PySpark needs all.
+CONNECT_NEEDS: Final = ("grpc", "grpc_status", "zstandard")
 _MASTER_PORT: Final = 7077
 
 
@@ -140,6 +143,9 @@ def _connected(remote: str, options: Mapping[str, str], within: float) -> "Spark
     url = urlsplit(remote)
     if url.scheme != "sc" or not url.hostname:
         raise SparkError(f"{remote!r} is no address of a Spark Connect server, which looks like sc://host:15002")
+    if missing := [name for name in CONNECT_NEEDS if find_spec(name) is None]:
+        # PySpark would end the whole program here, with success
+        raise SparkError(f"Spark Connect needs {', '.join(missing)}: pip install 'trunkline[spark-connect]'")
     _someone_answers([url.netloc.rpartition("@")[2]], CONNECT_PORT, within)
     builder = SparkSession.Builder().remote(remote)
     for key, value in DEFAULTS.items():

@@ -3,11 +3,15 @@
 import socket
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
-from trunkline.analytics.spark import SparkError, session
+from tests.analytics.spark.java_scripts import java_script, java_that_lists
+from trunkline.analytics.spark import SparkError, session, sessions
+from trunkline.analytics.spark.gateway import GatewayError
+from trunkline.analytics.spark.java import Java
 from trunkline.analytics.spark.sessions import DEFAULTS
 
 if TYPE_CHECKING:
@@ -66,8 +70,17 @@ def test_no_address_of_a_server(address: str) -> None:
         session(remote=address)
 
 
+def test_a_server_needs_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr(sessions, "CONNECT_NEEDS", ("json", "no_such_package"))
+    words = r"^Spark Connect needs no_such_package: pip install 'trunkline\[spark-connect\]'$"
+    with pytest.raises(SparkError, match=words):
+        session(remote="sc://localhost")
+
+
 def test_no_server_answers(closed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
+    monkeypatch.setattr(sessions, "CONNECT_NEEDS", ())
     address = f"sc://user@127.0.0.1:{closed}/;token=secret"
     with pytest.raises(SparkError, match=rf"^nobody answers at 127\.0\.0\.1:{closed} \(\[Errno") as caught:
         session(remote=address)
@@ -84,3 +97,51 @@ def test_no_master_answers(closed: int, monkeypatch: pytest.MonkeyPatch) -> None
         session(master=f"spark://127.0.0.1:{closed},127.0.0.1:port")
     with pytest.raises(SparkError, match="nobody answers"):
         session(config={"spark.master": f"spark://127.0.0.1:{closed}"})
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has no session and was told nothing."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("trunkline.analytics.spark.local.under_way", lambda: False)
+    for name in ("SPARK_HOME", "SPARK_REMOTE", "TRUNKLINE_JAVA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("alone")
+def test_java_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = java_script(tmp_path, 'case "$1" in --list-modules) echo java.base@21;; *) echo no room; exit 3;; esac')
+    with pytest.raises(SparkError, match="^Spark did not start: Java ended with code 3:\n  no room$"):
+        session(java=str(java))
+
+
+@pytest.mark.usefixtures("alone")
+def test_java_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(settings: object) -> Never:
+        raise ConnectionRefusedError("nobody is there")
+
+    monkeypatch.setattr("trunkline.analytics.spark.local.under_way", lambda: True)
+    monkeypatch.setattr("trunkline.analytics.spark.local.built", gone)
+    with pytest.raises(SparkError, match=r"^Spark's Java has ended, .*: nobody is there$"):
+        session()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_spark_of_ones_own_is_started_by_its_scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java_that_lists(tmp_path, "java.base@21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    started: list[Any] = []
+
+    def scripted(settings: dict[str, str], home: Path, java: Java) -> Never:
+        started.append((settings["spark.master"], settings["spark.driver.memory"], home, java.origin))
+        raise GatewayError("enough")
+
+    monkeypatch.setattr("trunkline.analytics.spark.local.scripted", scripted)
+    monkeypatch.setenv("SPARK_HOME", "/variable")
+    for given in ({}, {"spark_home": "/argument", "master": "local[1]", "memory": "2g"}):
+        with pytest.raises(SparkError, match="enough"):
+            session(**given)
+    assert started == [
+        ("local[*]", "1g", Path("/variable"), "JAVA_HOME"),
+        ("local[1]", "2g", Path("/argument"), "JAVA_HOME"),
+    ]
