@@ -116,7 +116,7 @@ def _head(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:
         length = header.offset
     file.seek(0)
     head = file.read(length)
-    if verify and header is not None and zlib.crc32(head) != header.schema_crc:
+    if verify and zlib.crc32(head) != index.schema_crc:
         return None
     try:
         pa.ipc.read_schema(pa.py_buffer(head))

@@ -33,6 +33,8 @@ class Index:
         self.position = 0
         #: None as long as it is not known, or if it is damaged.
         self.header: Header | None = None
+        #: Checksum of the Arrow schema. None if neither header nor seal tells it.
+        self.schema_crc: int | None = None
         self.sealed = False
         #: No segment of the same incarnation follows.
         self.last = False
@@ -71,6 +73,7 @@ class Index:
         if header.version > INDEX_VERSION:
             raise LogError(f"the index has version {header.version}: this Trunkline reads up to {INDEX_VERSION}")
         self.header = header
+        self.schema_crc = header.schema_crc
         self.position = RECORD_SIZE
         self._start = header.offset
 
@@ -87,6 +90,7 @@ class Index:
             behind = None
         if ends:
             self.sealed = True
+            self.schema_crc = record.crc
             self.last = bool(record.flags & LAST)
             return True
         self.batches.append(

@@ -18,7 +18,8 @@ INDEX_VERSION: Final = 1
 #: Key of the Arrow schema's metadata that says which version of the table a segment was written for.
 VERSION_KEY: Final = b"trunkline.events.version"
 
-#: The record is no batch: it ends the segment, and its times are those of the whole segment.
+#: The record is no batch: it ends the segment. Its times are those of the whole segment, its checksum is that of the
+#: schema once more, in case the header is damaged.
 SEALED: Final = 1
 #: With `SEALED`: no segment of this incarnation follows.
 LAST: Final = 2

@@ -193,11 +193,14 @@ class _Whole(NamedTuple):
 class _Segment:
     """The two files of a segment."""
 
-    def __init__(self, data: FileIO, index: FileIO, directory: Path, first: int, whole: _Whole) -> None:
+    def __init__(
+        self, data: FileIO, index: FileIO, directory: Path, first: int, schema_crc: int, whole: _Whole
+    ) -> None:
         self._data = data
         self._index = index
         self._directory = directory
         self._first = first
+        self._schema_crc = schema_crc
         #: Changed at once, for Ctrl-C may come anywhere.
         self._whole = whole
         #: The files may be longer than what is whole.
@@ -207,13 +210,14 @@ class _Segment:
 
     @classmethod
     def create(cls, directory: Path, first: int, head: bytes, born: int) -> Self:
+        schema_crc = zlib.crc32(head)
         paths = [directory / str(SegmentName(first, None, suffix)) for suffix in (DATA, INDEX)]
         made: list[FileIO] = []
         try:
             for path in paths:
                 made.append(FileIO(path, "wb"))  # what is there is left of a try that failed
             _write(made[0], head)
-            _write(made[1], Header(first, len(head), zlib.crc32(head)).pack())
+            _write(made[1], Header(first, len(head), schema_crc).pack())
         except OSError:
             for path, file in zip(paths, made, strict=False):
                 with contextlib.suppress(OSError):
@@ -221,7 +225,7 @@ class _Segment:
                 with contextlib.suppress(OSError):
                     path.unlink()
             raise
-        return cls(made[0], made[1], directory, first, _Whole(len(head), RECORD_SIZE, first, born, born))
+        return cls(made[0], made[1], directory, first, schema_crc, _Whole(len(head), RECORD_SIZE, first, born, born))
 
     @property
     def rows(self) -> int:
@@ -243,7 +247,7 @@ class _Segment:
     def seal(self, flags: int) -> None:
         whole = self._whole
         end = whole.data_size + len(_END_OF_STREAM)
-        record = Record(end, whole.end, 0, 0, whole.min_time, whole.max_time, SEALED | flags)
+        record = Record(end, whole.end, 0, self._schema_crc, whole.min_time, whole.max_time, SEALED | flags)
         self._extend(_END_OF_STREAM, record, whole.min_time, whole.max_time)
 
     def _extend(self, data: pa.Buffer | bytes, record: Record, min_time: int, max_time: int) -> None:
@@ -277,7 +281,7 @@ class _Segment:
         except OSError:
             data.close()
             raise
-        return _Segment(data, index, self._directory, self._first, self._whole)
+        return _Segment(data, index, self._directory, self._first, self._schema_crc, self._whole)
 
     def sync(self) -> None:
         _flush(self._data.fileno())

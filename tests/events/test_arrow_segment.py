@@ -69,7 +69,7 @@ def test_a_vanished_index_leaves_what_is_known(tmp_path: Path) -> None:
 
 
 def test_without_header_the_stream_says_where_the_rows_begin(tmp_path: Path) -> None:
-    write(tmp_path, [10, 20])
+    write(tmp_path, [10, 20]).close()
     flip(only(tmp_path, INDEX), 0)
     assert table(batches(list(segment(tmp_path).read(KEY, 0, 30, ALL, verify=True)))) == expected(0, 30)
     assert [part.size > 0 for part in segment(tmp_path).parts(0, 30)] == [False, True]
@@ -79,6 +79,15 @@ def test_without_header_the_stream_says_where_the_rows_begin(tmp_path: Path) -> 
         Damage(5, 10, "the segment's schema is damaged", time(0)),
         Damage(10, 30, "the segment's schema is damaged", time(10)),
     ]
+
+
+def test_a_schema_that_cannot_be_checked_is_not_relied_on(tmp_path: Path) -> None:
+    write(tmp_path, [10])
+    flip(only(tmp_path, INDEX), 0)
+    assert list(segment(tmp_path).read(KEY, 0, 10, ALL, verify=True)) == [
+        Damage(0, 10, "the segment's schema is damaged", time(0))
+    ]
+    assert table(batches(list(segment(tmp_path).read(KEY, 0, 10, ALL, verify=False)))) == expected(0, 10)
 
 
 def test_damage_is_told_with_its_reason(tmp_path: Path) -> None:

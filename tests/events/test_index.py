@@ -13,7 +13,7 @@ RECORDS = [
     Record(2500, 110, 20, 2, 4000, 4500),
     Record(2700, 130, 1, 3, 6000, 6000),
 ]
-SEAL = Record(2708, 131, 0, 0, 4000, 6000, SEALED | LAST)
+SEAL = Record(2708, 131, 0, 7, 4000, 6000, SEALED | LAST)
 FILE = HEADER.pack() + b"".join(record.pack() for record in RECORDS)
 
 
@@ -38,7 +38,7 @@ def test_what_a_whole_index_says() -> None:
         (2500, 2700, 3),
     ]
     assert (index.end, index.oldest, index.newest) == (131, 4000, 6000)
-    assert (index.sealed, index.last, index.header) == (False, False, HEADER)
+    assert (index.sealed, index.last, index.header, index.schema_crc) == (False, False, HEADER, 7)
 
 
 def test_the_seal_ends_it() -> None:
@@ -113,7 +113,7 @@ def test_a_wrong_seal_is_none() -> None:
 
 def test_a_wrong_header_hides_where_the_first_batch_begins() -> None:
     index = fed(damaged(0))
-    assert index.header is None
+    assert (index.header, index.schema_crc) == (None, 7)  # the seal knows it too
     assert ranges(index) == [(100, 110), (110, 130), (130, 131)]
     assert index.batches[0].start is None
 
