@@ -76,7 +76,7 @@ def test_settings_arrive_as_they_are(spark: "SparkSession") -> None:
 
 
 def test_settings_are_nobody_elses_business(tmp_path: Path, jars: Path) -> None:
-    java = scripted(tmp_path, f'ls -l "${{_PYSPARK_DRIVER_CONN_INFO_PATH%/*}}" > {tmp_path}/list; ps -o args= $$')
+    java = scripted(tmp_path, f'ls -l "${{_PYSPARK_DRIVER_CONN_INFO_PATH%/*}}" > {tmp_path}/list; echo "$@"')
     process = JavaProcess(java, jars, {"spark.password": "open sesame"})
     with pytest.raises(GatewayError) as caught:
         process.connect(60.0)

@@ -104,6 +104,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has no session and was told nothing."""
     pytest.importorskip("pyspark")
     monkeypatch.setattr("trunkline.analytics.spark.local.under_way", lambda: False)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     for name in ("SPARK_HOME", "SPARK_REMOTE", "TRUNKLINE_JAVA"):
         monkeypatch.delenv(name, raising=False)
 
