@@ -64,7 +64,7 @@ class Exporter:
             lambda: clock() + offset,
             self._kind["exporter.dropped"],
             batch_rows=settings.batch_rows,
-            rejects=Rejects(settings.path / "deadletter" / f"{self._writer.key}.jsonl", settings.max_rejects),
+            rejects=Rejects(settings.path / "deadletter" / f"{self._writer.key.encoded}.jsonl", settings.max_rejects),
             logger=context.logger,
         )
         self._deleted = context.counter("deleted", "Segments of the log that were deleted to keep it small.")
@@ -82,24 +82,19 @@ class Exporter:
         Raises:
             PluginError: there can be no log at this place.
         """
-        settings, incarnation = self._settings, int(self._context.wall * 1000)
-        while True:
-            try:
-                return LogWriter(
-                    settings.path,
-                    self._context.node,
-                    incarnation,
-                    schema,
-                    roll_bytes=settings.roll_size,
-                    roll_age=settings.roll_time,
-                    compression=settings.compression,
-                )
-            except FileExistsError as error:
-                if not settings.path.is_dir():
-                    raise PluginError([f"{self._context.name}: path: {error.filename} is no folder"]) from None
-                incarnation += 1  # started twice in a moment
-            except (OSError, LogError) as error:
-                raise PluginError([f"{self._context.name}: path: {error}"]) from None
+        settings = self._settings
+        try:
+            return LogWriter(
+                settings.path,
+                self._context.node,
+                int(self._context.wall * 1000),
+                schema,
+                roll_bytes=settings.roll_size,
+                roll_age=settings.roll_time,
+                compression=settings.compression,
+            )
+        except (OSError, LogError) as error:
+            raise PluginError([f"{self._context.name}: path: {error}"]) from None
 
     def start(self) -> None:
         Watching(self._recorder, Wanted(self._settings.topics, self._settings.clients, self._settings.one_in)).watch(
