@@ -10,7 +10,7 @@ import pyarrow as pa
 import trio
 
 from trunkline import __version__
-from trunkline.events.layout import LogError
+from trunkline.events.layout import DEAD_LETTERS, LogError
 from trunkline.events.privacy import Privacy
 from trunkline.events.recorder import Recorder, Rejects
 from trunkline.events.retention import tidy
@@ -49,13 +49,10 @@ class Exporter:
             "user_properties": settings.user_properties,
         }
         schema = pa.schema([field for field in STORED if wanted.get(field.name, True)])
-        converter = Converter(
-            kinds,
-            schema,
-            Privacy(settings.hash, settings.leave_out, settings.hash_key.get_secret_value().encode()),
-            settings.max_payload,
-            settings.one_in,
-        )
+        privacy = Privacy(settings.hash, settings.leave_out, settings.hash_key.get_secret_value().encode())
+        self._texts: Final = not privacy.hides_texts
+        self._wanted: Final = Wanted(settings.topics, settings.clients, settings.one_in)
+        converter = Converter(kinds, schema, privacy, settings.max_payload, settings.one_in)
         clock, offset = trio.lowlevel.current_clock().current_time, context.wall - context.now
         self._writer = self._open(schema)
         self._recorder = Recorder(
@@ -64,7 +61,9 @@ class Exporter:
             lambda: clock() + offset,
             self._kind["exporter.dropped"],
             batch_rows=settings.batch_rows,
-            rejects=Rejects(settings.path / "deadletter" / f"{self._writer.key.encoded}.jsonl", settings.max_rejects),
+            rejects=Rejects(
+                settings.path / DEAD_LETTERS / f"{self._writer.key.encoded}.jsonl", settings.max_rejects, kinds, privacy
+            ),
             logger=context.logger,
         )
         self._deleted = context.counter("deleted", "Segments of the log that were deleted to keep it small.")
@@ -97,9 +96,7 @@ class Exporter:
             raise PluginError([f"{self._context.name}: path: {error}"]) from None
 
     def start(self) -> None:
-        Watching(self._recorder, Wanted(self._settings.topics, self._settings.clients, self._settings.one_in)).watch(
-            self._context.hooks, self._points
-        )
+        Watching(self._recorder, self._wanted, texts=self._texts).watch(self._context.hooks, self._points)
         self._tell("exporter.started", reason=__version__)
 
     async def run(self) -> None:
@@ -152,7 +149,7 @@ class Exporter:
             longest += [
                 (client.queued, client.inflight, client.client_id, client.username)
                 for client in page
-                if client.queued or client.inflight
+                if (client.queued or client.inflight) and self._wanted.client(client.client_id)
             ]
             longest = nlargest(self._settings.stats_sessions, longest, key=lambda each: each[:3])
             await trio.lowlevel.checkpoint()

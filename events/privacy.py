@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: Hashes remembered: computing one takes a microsecond.
 _REMEMBERED: Final = 10_000
+#: Columns that no text quotes.
+_NO_TEXTS: Final = {"payload", "peer_port"}
 #: Characters of a hash.
 LENGTH: Final = 32
 
@@ -21,6 +23,8 @@ class Privacy:
         """`key` is a secret of at most 64 bytes: without it, whoever knows all names could hash them all."""
         self._hiding: dict[str, Callable[[Any], Any]] = dict.fromkeys(hash, self._hash)
         self._hiding |= dict.fromkeys(leave_out, _nothing)
+        #: Is a text hidden? What others wrote about a client, such as why it had to go, may quote it.
+        self.hides_texts: Final = not self._hiding.keys() <= _NO_TEXTS
         self._key = key
         self._known: dict[str, str] = {}
 

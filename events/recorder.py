@@ -16,9 +16,10 @@ from trunkline.mqtt.burst import Burst
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from trunkline.events.privacy import Privacy
     from trunkline.events.rows import Converter, Told
     from trunkline.events.writer import LogWriter
     from trunkline.hooks.client import ClientInfo
@@ -60,6 +61,8 @@ class Recorder:
         self.written = 0
         self.dropped = 0
         self.rejected = 0
+        #: Batches with such as could not be rows.
+        self._failures = 0
         #: Why nothing can be written at the moment.
         self.trouble: OSError | None = None
 
@@ -149,7 +152,11 @@ class Recorder:
                     self._unsaid["rejected"] = self._unsaid.get("rejected", 0) + 1
                 else:
                     good.append(part)
-        self._logger.error("%d events could not be turned into rows: %s", len(told) - len(good), error)
+        self._failures += 1
+        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a hook may always make nonsense
+            self._logger.error(
+                "events could not be turned into rows (%d so far): %s", self.rejected, self._rejects.words(error)
+            )
         return good
 
     def _lose(self, reason: str, rows: int) -> None:
@@ -160,23 +167,31 @@ class Recorder:
 class Rejects:
     """A file of events that could not be rows, as JSON lines: bounded, and never a reason to fail."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, max_bytes: int, kinds: Sequence[str], privacy: Privacy) -> None:
+        """`kinds` are the names behind the numbers of `Told`."""
         self._path = path
         self._left = max_bytes
+        self._kinds = kinds
+        self._privacy = privacy
+
+    def words(self, error: Exception) -> str:
+        """What went wrong; of what must not be known it says the kind of error alone, since the text may quote it."""
+        kind = type(error).__name__
+        return kind if self._privacy.hides_texts else f"{kind}: {error}"
 
     def add(self, told: Told, error: Exception) -> None:
         """Write down what it was, as far as that can be told, without payload."""
         kind, at, client, message, given = told
         line = json.dumps(
             {
-                "kind": kind,
+                "kind": self._kinds[kind],
                 "time": at,
-                "client_id": getattr(client, "client_id", None),
-                "topic": getattr(message, "topic", None),
-                "given": given,
-                "error": f"{type(error).__name__}: {error}",
+                "client_id": self._shown("client_id", getattr(client, "client_id", None)),
+                "topic": self._shown("topic", getattr(message, "topic", None)),
+                "given": given and {name: self._shown(name, value) for name, value in given.items()},
+                "error": self.words(error),
             },
-            default=lambda value: f"{value!r:.200}",
+            default=self._odd,
             ensure_ascii=True,
         )
         self._left -= len(line) + 1
@@ -188,3 +203,12 @@ class Rejects:
                 file.write(line + "\n")
         except OSError:  # it is counted all the same
             self._left = -1
+
+    def _shown(self, name: str, value: object) -> object:
+        hide = self._privacy.of(name)
+        if hide is None or value is None:
+            return value
+        return hide(value) if isinstance(value, str) else type(value).__name__
+
+    def _odd(self, value: object) -> str:
+        return type(value).__name__ if self._privacy.hides_texts else f"{value!r:.200}"

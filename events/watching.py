@@ -81,9 +81,11 @@ class Wanted:
 class Watching:
     """The callbacks of a recorder."""
 
-    def __init__(self, recorder: Recorder, wanted: Wanted) -> None:
+    def __init__(self, recorder: Recorder, wanted: Wanted, *, texts: bool = True) -> None:
+        """Without `texts`, what somebody wrote in words of his own is left out: reasons are words from a list."""
         self._recorder = recorder
         self._wanted = wanted
+        self._texts = texts
 
     def watch(self, hooks: PluginHooks, points: Sequence[Point]) -> None:
         """Register a callback at each of these points; a point's place is the number of its kind."""
@@ -135,7 +137,7 @@ class Watching:
 
     def _others(self, kind: int, point: Point) -> Callable[..., None]:
         """Points that not every message passes."""
-        tell, wanted, names = self._recorder.tell, self._wanted, point.arguments
+        tell, wanted, names, texts = self._recorder.tell, self._wanted, point.arguments, self._texts
 
         def look(*values: Any) -> None:
             told = dict(zip(names, values, strict=True))
@@ -151,7 +153,7 @@ class Watching:
             given: dict[str, Any] = {}
             flags = 0
             for name, value in told.items():
-                flags |= _give(name, value, given)
+                flags |= _give(name, value, given, texts)
             if point.name.startswith("client.") and client is not None:
                 given["keep_alive"] = client.keep_alive
                 flags |= Flag.CLEAN_START * client.clean_start | Flag.SUPERUSER * client.superuser
@@ -164,7 +166,7 @@ class Watching:
         return look
 
 
-def _give(name: str, value: Any, given: dict[str, Any]) -> int:
+def _give(name: str, value: Any, given: dict[str, Any], texts: bool) -> int:
     """Add the columns of one argument of a hook; returns the flags that it sets. Passwords and properties are no columns."""
     if name == "reason":
         if isinstance(value, Reason):
@@ -173,7 +175,7 @@ def _give(name: str, value: Any, given: dict[str, Any]) -> int:
         else:
             given["reason"] = value
     elif name == "text":
-        if value:
+        if value and texts:
             given["reason"] = value
     elif name == "packet":
         if isinstance(value, Connack):
@@ -192,5 +194,7 @@ def _give(name: str, value: Any, given: dict[str, Any]) -> int:
     elif name == "exchange":
         given["name"] = value.method
     elif name == "alarm":
-        given["name"], given["reason"] = value.name, value.text
+        given["name"] = value.name
+        if texts:
+            given["reason"] = value.text
     return 0

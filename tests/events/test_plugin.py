@@ -219,9 +219,41 @@ async def test_payloads_user_properties_and_hidden_columns(tmp_path: Path) -> No
     assert one["client_id"] == one["publisher"]
 
 
+async def test_what_is_hidden_is_not_told_by_the_words_of_others(tmp_path: Path, autojump_clock: MockClock) -> None:
+    hidden = ["client_id", "publisher", "username", "topic", "filter"]
+    settings = {"hash": hidden, "hash_key": "k", "leave_out": ["peer"], "compression": "none", "kinds": ["*"]}
+
+    def authenticate(client: ClientInfo, password: bytes | None) -> Deny | None:
+        return Deny(Reason.BANNED, f"{client.username} is banned") if client.username == "private-eve" else None
+
+    def check(client: ClientInfo, action: str, topic: str, *_: object) -> Deny | None:
+        return Deny() if topic == "private/denied" else None
+
+    async with recording(tmp_path, settings, acl={"deny_action": "disconnect"}) as here:
+        here.broker.hooks.add("client.authenticate", authenticate)
+        here.broker.hooks.add("client.check_acl", check)
+        eve = here.wire()
+        await eve.send(raw.connect("private-eve", username="private-eve"))
+        await eve.expect_type(raw.CONNACK)
+        client = await here.stay("private-ann", username="private-ann")
+        await client.subscribe(("private/#", 1))
+        here.broker.publish("private/fine", b"x", qos=1)
+        await client.expect_publish("private/fine", b"x", qos=1)
+        await trio.sleep(11)  # sessions are measured
+        await client.send(raw.publish("private/denied", b"x"))
+        await client.expect_disconnect(Reason.NOT_AUTHORIZED)
+        here.node.alarms.activate("hot", "private-ann is hot")
+        await trio.sleep(1)
+    data = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"private" not in data
+    reasons = {row.get("reason") for row in recorded(tmp_path, "client.authenticated", "client.disconnected")}
+    assert reasons == {"success", "banned", "not_authorized"}
+
+
 async def test_queues_and_metrics_are_measured(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with recording(tmp_path, {"stats": 10, "stats_sessions": 2}) as here:
-        for name, count in (("few", 1), ("many", 3), ("more", 2), ("none", 0)):
+    settings = {"stats": 10, "stats_sessions": 2, "clients": ["few", "m*", "none"]}
+    async with recording(tmp_path, settings) as here:
+        for name, count in (("few", 1), ("many", 3), ("more", 2), ("none", 0), ("other", 9)):
             client = await here.stay(name)
             await client.subscribe((f"{name}/#", 1))
             await client.abort()
@@ -235,8 +267,8 @@ async def test_queues_and_metrics_are_measured(tmp_path: Path, autojump_clock: M
         ("more", 2, 0),
     ]
     figures = {row["name"]: row["value"] for row in recorded(tmp_path, "node.stats")}
-    assert figures["sessions.count"] == 4
-    assert figures["queue.count"] == 6
+    assert figures["sessions.count"] == 5
+    assert figures["queue.count"] == 15
 
 
 async def test_each_start_is_an_incarnation_of_its_own(tmp_path: Path) -> None:

@@ -36,17 +36,20 @@ class FullDisk(LogWriter):
 
 
 class Bench:
-    def __init__(self, folder: Path, batch_rows: int = 10, max_rejects: int = 10_000) -> None:
+    def __init__(
+        self, folder: Path, batch_rows: int = 10, max_rejects: int = 10_000, privacy: Privacy | None = None
+    ) -> None:
+        privacy = privacy or Privacy()
         self.folder = folder
         self.now = 1000.0
         self.writer = FullDisk(folder, "n", 1)
         self.recorder = Recorder(
             self.writer,
-            Converter(KINDS, STORED, Privacy(), 100, 1),
+            Converter(KINDS, STORED, privacy, 100, 1),
             lambda: self.now,
             1,
             batch_rows=batch_rows,
-            rejects=Rejects(folder / "deadletter" / "n.jsonl", max_rejects),
+            rejects=Rejects(folder / "deadletter" / "n.jsonl", max_rejects, KINDS, privacy),
             logger=logging.getLogger("test"),
         )
 
@@ -130,7 +133,33 @@ def test_what_cannot_be_a_row_is_set_aside_and_the_others_are_written(
     assert (bench.recorder.written, bench.recorder.rejected, bench.recorder.dropped) == (8, 2, 0)
     lines = [json.loads(line) for line in (tmp_path / "deadletter" / "n.jsonl").read_text().splitlines()]
     assert [(line["client_id"], line["topic"]) for line in lines] == [("cid", ["no text"])] * 2
+    assert {line["kind"] for line in lines} == {"message.publish"}
     assert all(line["error"] for line in lines)
+
+
+def test_what_is_hidden_shows_neither_where_it_is_set_aside_nor_in_the_logs(
+    make: Callable[..., Bench], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = make(privacy=Privacy(["client_id", "topic"], ["username"], b"key"), batch_rows=1)
+    client = ClientInfo("private-id", username="private-name")
+    odd: list[Any] = ["private-topic", ["private-topic"], Path("private-topic")]
+    for topic in odd:
+        bench.recorder.tell(0, client, Message(topic, b""), {"reason_code": "private-text", "username": "private-name"})
+    assert bench.recorder.rejected == 3
+    written = (tmp_path / "deadletter" / "n.jsonl").read_text()
+    assert len(written.splitlines()) == 3
+    assert "private-id" not in written + caplog.text
+    assert "private-topic" not in written + caplog.text
+    assert "private-name" not in written + caplog.text
+
+
+def test_the_logs_tell_less_and_less_often_of_what_goes_on(
+    make: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = make(batch_rows=1)
+    bench.tell(["no text"], 100)
+    assert bench.recorder.rejected == 100
+    assert len(caplog.records) == 7
 
 
 def test_a_batch_of_which_nothing_is_left_is_no_trouble(make: Callable[..., Bench]) -> None:
