@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -32,9 +32,9 @@ def _plain(value: Any) -> Any:
         case bytes() | bytearray():
             return b64encode(value).decode()
         case list():
-            return [_plain(each) for each in cast("list[Any]", value)]
+            return [_plain(each) for each in value]
         case dict():
-            return {name: _plain(each) for name, each in cast("dict[str, Any]", value).items()}
+            return {name: _plain(each) for name, each in value.items()}
         case float() if not isfinite(value):
             return str(value)
         case _:
