@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from trunkline.events.plugin import EventsSettings
     from trunkline.plugins import Context
 
-#: Seconds between two looks at what may be deleted.
+#: Seconds between two looks at what may be deleted, if no segment is begun meanwhile.
 TIDY: Final = 30.0
+#: What may be kept is so many segments at least: the one that is being written is never deleted.
+SEGMENTS: Final = 8
 #: Clients that are looked at in one turn when queues are measured.
 _AT_ONCE: Final = 1000
 _ALARM: Final = "disk"
@@ -55,6 +57,8 @@ class Exporter:
         converter = Converter(kinds, schema, privacy, settings.max_payload, settings.one_in)
         clock, offset = trio.lowlevel.current_clock().current_time, context.wall - context.now
         self._writer = self._open(schema)
+        #: Another segment was begun since there was last a look at what may be deleted.
+        self._has_grown = trio.Event()
         self._recorder = Recorder(
             self._writer,
             converter,
@@ -88,7 +92,7 @@ class Exporter:
                 self._context.node,
                 int(self._context.wall * 1000),
                 schema,
-                roll_bytes=settings.roll_size,
+                roll_bytes=min(settings.roll_size, settings.max_size // SEGMENTS),
                 roll_age=settings.roll_time,
                 compression=settings.compression,
             )
@@ -119,9 +123,13 @@ class Exporter:
         self._recorder.tell(self._kind[kind], given=given or None)
 
     async def _flush(self) -> None:
+        segments = 0
         while True:
             await trio.sleep(self._settings.batch_time)
             self._recorder.flush()
+            if self._writer.segments > segments:
+                segments = self._writer.segments
+                self._has_grown.set()
             if self._recorder.trouble is not None:
                 self._context.raise_alarm(_ALARM, f"events are lost: {self._recorder.trouble}")
             else:
@@ -157,12 +165,17 @@ class Exporter:
         return longest
 
     async def _sync(self) -> None:
+        failed = False
         while True:
             await trio.sleep(self._settings.sync)
             try:
                 await trio.to_thread.run_sync(self._writer.sync, abandon_on_cancel=True)
             except OSError as error:
-                self._context.logger.error("the system could not put the log on disk: %s", error)
+                if not failed:
+                    self._context.logger.error("the system could not put the log on disk: %s", error)
+                failed = True
+            else:
+                failed = False
 
     async def _tidy(self) -> None:
         settings = self._settings
@@ -186,4 +199,6 @@ class Exporter:
                 self._lost_unread.add(deleted.unread)
                 for problem in deleted.problems:
                     self._context.logger.error("the log could not be made smaller: %s", problem)
-            await trio.sleep(TIDY)
+            with trio.move_on_after(TIDY):
+                await self._has_grown.wait()
+            self._has_grown = trio.Event()

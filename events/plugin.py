@@ -61,7 +61,12 @@ class EventsSettings(NeedsExtra):
     batch_time: Duration = setting(0.1, "How long a row waits for others to be written with it.", "seconds", gt=0)
     compression: Literal["none", "lz4", "zstd"] = setting("lz4", "How batches are compressed.")
     sync: Duration = setting(1.0, "How often the system is told to put on disk what was written.", "seconds", gt=0)
-    roll_size: Size = setting(64 * 1024 * 1024, "A longer segment is ended, and another begun.", "bytes", ge=1024)
+    roll_size: Size = setting(
+        64 * 1024 * 1024,
+        "A longer segment is ended, and another begun: also one of more than an eighth of `max_size`.",
+        "bytes",
+        ge=1024,
+    )
     roll_time: Duration = setting(600.0, "A segment with events that far apart is ended.", "seconds", gt=0)
     heartbeat: Duration = setting(
         1.0, "How often `node.tick` is recorded, by which readers know that time goes on.", "seconds", gt=0

@@ -73,6 +73,8 @@ class LogWriter:
         self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         self._head = self.schema.serialize().to_pybytes()
         self._segment: _Segment | None = None
+        #: Segments begun so far.
+        self.segments = 0
         #: Number of the next row if there is no segment.
         self._begins_at = 0
         self._closed = False
@@ -108,7 +110,9 @@ class LogWriter:
         # one stream a batch, of which the middle is kept: that is how pyarrow compresses a single batch
         data = whole.slice(len(self._head), whole.size - len(self._head) - len(_END_OF_STREAM))
         segment = self._segment
-        if segment is not None and segment.rows and self._is_full(segment, data.size, max_time):
+        if segment is not None and segment.is_deleted:  # what is written to it would be gone
+            self._retire(segment)
+        elif segment is not None and segment.rows and self._is_full(segment, data.size, max_time):
             self.roll()
         segment = self._segment or self._begin(min_time)
         segment.append(data, batch.num_rows, min_time, max_time)
@@ -165,6 +169,7 @@ class LogWriter:
         segment = _Segment.create(self.directory, self.next_seq, self._head, min_time)
         with self._lock:
             self._segment = segment
+        self.segments += 1
         return segment
 
     def _retire(self, segment: "_Segment") -> None:
@@ -238,6 +243,11 @@ class _Segment:
     @property
     def size(self) -> int:
         return self._whole.data_size
+
+    @property
+    def is_deleted(self) -> bool:
+        """Has somebody deleted the file? Some file systems count no links, so its name is asked for as well."""
+        return not os.fstat(self._data.fileno()).st_nlink and not os.path.exists(self._data.name)
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
         whole = self._whole

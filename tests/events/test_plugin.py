@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -45,6 +45,10 @@ def recorded(path: Path, *kinds: str) -> list[Row]:
         for row in batch.to_pylist()
     ]
     return [row for row in rows if not kinds or row["kind"] in kinds]
+
+
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def figure(here: Room, name: str) -> int:
@@ -244,8 +248,7 @@ async def test_what_is_hidden_is_not_told_by_the_words_of_others(tmp_path: Path,
         await client.expect_disconnect(Reason.NOT_AUTHORIZED)
         here.node.alarms.activate("hot", "private-ann is hot")
         await trio.sleep(1)
-    data = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert b"private" not in data
+    assert b"private" not in all_bytes(tmp_path)
     reasons = {row.get("reason") for row in recorded(tmp_path, "client.authenticated", "client.disconnected")}
     assert reasons == {"success", "banned", "not_authorized"}
 
@@ -269,6 +272,39 @@ async def test_queues_and_metrics_are_measured(tmp_path: Path, autojump_clock: M
     figures = {row["name"]: row["value"] for row in recorded(tmp_path, "node.stats")}
     assert figures["sessions.count"] == 5
     assert figures["queue.count"] == 15
+
+
+async def test_the_log_is_never_much_larger_than_it_may_be(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(work: Callable[[], object], **_: object) -> object:
+        return work()
+
+    monkeypatch.setattr("trio.to_thread.run_sync", at_once)  # the clock would not wait for a thread
+    settings = {"max_size": "1MiB", "max_payload": "10kB", "compression": "none", "stats": 1000}
+    async with recording(tmp_path, settings) as here:
+        client = await here.client("a")
+        for _ in range(200):
+            for _ in range(4):
+                await client.publish("t", b"x" * 10_000)
+            await client.ping()
+            await trio.sleep(0.11)  # a batch is written, and what is too much is deleted
+            assert len(all_bytes(tmp_path)) < 1.2 * 1024**2
+    assert len(all_bytes(tmp_path)) > 1024**2 / 2
+    assert not recorded(tmp_path, "exporter.started"), "the oldest went"
+
+
+async def test_a_disk_that_does_not_take_what_is_written_is_told_of_once(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    async with recording(tmp_path, {"sync": 1}):
+        with monkeypatch.context() as patch:
+            patch.setattr("trunkline.events.writer.LogWriter.sync", fail)
+            await trio.sleep(20)
+    assert caplog.text.count("could not put the log on disk") == 1
 
 
 async def test_each_start_is_an_incarnation_of_its_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import threading
 from io import FileIO
 from pathlib import Path
@@ -294,6 +295,17 @@ def test_a_directory_that_was_cleared_up_is_made_again(tmp_path: Path) -> None:
     writer.directory.rmdir()
     append(writer, 3)
     assert read(tmp_path, 2, 5) == expected(2, 5)
+
+
+def test_who_deletes_the_log_while_it_is_written_loses_no_more_than_was_there(tmp_path: Path) -> None:
+    writer = write(tmp_path, [2])
+    shutil.rmtree(tmp_path)
+    append(writer, 3)
+    append(writer, 4)
+    writer.sync()
+    writer.close()
+    assert read(tmp_path, 2, 9) == expected(2, 9)
+    assert writer.segments == 2
 
 
 def test_sync_goes_on_while_rows_are_appended(tmp_path: Path) -> None:
