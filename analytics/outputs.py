@@ -198,10 +198,10 @@ def understood(place: str | None, form: str | None, job: str) -> Output:
         raise OutputError("--format table goes to the terminal, without --output")
     if form == "mqtt":
         raise OutputError("--format mqtt needs an --output such as mqtt://127.0.0.1:1883/$analytics")
-    if "://" in place and form == "json":
-        raise OutputError(f"{place}: JSON lines are written to local files")
     if form is None:
         form = "json" if place.endswith(_JSON) else "delta" if (Path(place) / "_delta_log").is_dir() else "parquet"
+    if "://" in place and form == "json":
+        raise OutputError(f"{place}: JSON lines are written to local files")
     known: dict[str, Format] = {"json": "json", "parquet": "parquet", "delta": "delta"}
     return Output(known[form], place)
 
@@ -225,7 +225,7 @@ def _of_url(text: str, job: str) -> dict[str, str]:
     for name, value in (("port", port), ("username", url.username), ("password", url.password)):
         if value is not None:
             options[name] = unquote(str(value))
-    if url.fragment:
+    if "#" in text:
         raise OutputError("--output: # is no part of a topic that is published to")
     options["topic"] = unquote(url.path.removeprefix("/")) or f"$analytics/{job}"
     # columns hold what clients chose, which may be no part of a topic

@@ -1,0 +1,152 @@
+"""`trunkline analytics`, as a user calls it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trunkline.analytics.commands import analytics
+from trunkline.analytics.jobs.catalogue import CATALOGUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(analytics, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    pytest.importorskip("pyspark")
+    from tests.analytics.events_made import made
+    from tests.analytics.source.logs import write
+
+    write(tmp_path / "log", made(1_500, duration=60.0))
+    return tmp_path / "log"
+
+
+class Shared:
+    """The session of the tests, which outlives a command."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self.stopped = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def shared(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Shared:
+    shared = Shared(spark)
+    monkeypatch.setattr("trunkline.analytics.spark.session", lambda *_, **__: shared)
+    level = spark.sparkContext.setLogLevel
+    monkeypatch.setattr(spark.sparkContext, "setLogLevel", lambda _: level("WARN"))
+    return shared
+
+
+def test_commands_and_jobs_are_listed_without_spark() -> None:
+    code = (
+        "import sys; from trunkline.analytics.commands import analytics\n"
+        "for words in (['--help'], ['list']): analytics(words, standalone_mode=False)\n"
+        "assert not {'pyspark', 'pyarrow', 'pandas', 'rich'} & set(sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for name in ("demo", "explain", "list", "report", "run", *CATALOGUE):
+        assert f"\n{name} " in shown or f"\n  {name} " in shown, name
+
+
+def test_the_list_is_there_for_programs_too() -> None:
+    lines = [json.loads(line) for line in call("list", "--json").stdout.splitlines()]
+    assert [line["name"] for line in lines] == list(CATALOGUE)
+
+
+def test_a_job_is_explained(shared: Shared) -> None:
+    shown = call("explain", "traffic", "--set", "window=5m", "--plan")
+    assert shown.exit_code == 0
+    assert "  window = 300\n" in shown.stdout
+    assert "== Physical Plan ==" in shown.stdout
+    assert shared.stopped == 1
+
+
+def test_results_are_printed(shared: Shared, log: Path) -> None:
+    shown = call("run", "traffic", "--input", log, "--set", "by=prefix", "--columns", "rank,name", "--rows", 3)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith("Traffic top-k\n")
+    assert "tenant0" in shown.stdout
+    assert shared.stopped == 1
+
+
+def test_what_fails_in_spark_is_a_line(shared: Shared, log: Path) -> None:
+    """A batch whose bytes are wrong, which only a reader sees."""
+    data = next(log.glob("node=n1@*/*.arrows"))
+    content = bytearray(data.read_bytes())
+    content[-1000] ^= 0xFF
+    data.write_bytes(content)
+    shown = call("run", "traffic", "--input", log, "--format", "json")
+    assert shown.exit_code == 1
+    assert "corrupt" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+    assert shown.stderr.startswith("trunkline: traffic: ")
+    assert shared.stopped == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("run", "latenzy", "--input", "{log}"), "no job 'latenzy': did you mean latency?"),
+        (("explain", "latenzy"), "no job 'latenzy': did you mean latency?"),
+        (("run", "latency", "--input", "{log}", "--set", "windw=1"), "no option 'windw': did you mean window?"),
+        (("explain", "latency", "--set", "window"), "--set window: not of the form name=value"),
+        (("explain", "latency", "--set", "k=1", "--set", "k=2"), "--set k: given twice"),
+        (("run", "latency", "--input", "{log}/none"), "log/none: there is no such file or folder"),
+        (("run", "latency", "--input", "{log}", "--node", "n9"), "log: has no node n9, only n1, n2"),
+        (("run", "latency", "--input", "{log}", "--every", "soon"), "--every soon: not a duration such as 10s"),
+        (("run", "latency", "--input", "{log}", "--format", "parquet"), "--format parquet needs --output"),
+        (("run", "latency", "--input", "{log}", "--columns", "p50"), "job latency has no column p50"),
+        (
+            ("run", "latency", "--input", "{log}", "--stream", "--output", "x"),
+            "--output of a stream needs --checkpoint",
+        ),
+        (("run", "latency", "--input", "{log}", "--since", "1s", "--until", "1h"), "--since must be before --until"),
+    ],
+)
+def test_what_cannot_begin_is_a_line(log: Path, arguments: tuple[str, ...], problem: str) -> None:
+    shown = call(*[argument.replace("{log}", str(log)) for argument in arguments])
+    assert shown.exit_code == 2
+    assert problem in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+    assert shown.stdout == ""
+
+
+def test_a_stream_says_what_it_cannot_do(shared: Shared, log: Path, tmp_path: Path) -> None:
+    arguments = ("--set", "by=filter", "--stream", "--checkpoint", tmp_path / "checkpoint")
+    shown = call("run", "fanout", "--input", log, *arguments)
+    assert shown.exit_code == 2
+    assert shown.stderr == "trunkline: job fanout: by=filter needs recorded events, and these are a stream\n"
+
+
+def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.analytics.report.commands.find_spec", lambda name: None)
+    shown = call("explain", "latency")
+    assert shown.exit_code == 1
+    assert "pip install 'trunkline[spark]'" in shown.stderr
+
+
+def test_without_a_java_it_says_so(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trunkline.analytics.spark import JavaError
+
+    def refuse(*_: object, **__: object) -> None:
+        raise JavaError("there is no Java")
+
+    monkeypatch.setattr("trunkline.analytics.spark.session", refuse)
+    shown = call("run", "latency", "--input", log)
+    assert (shown.exit_code, shown.stderr) == (1, "trunkline: there is no Java\n")

@@ -1,0 +1,40 @@
+"""A job in words."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from trunkline.analytics.explaining import explained, planned
+from trunkline.analytics.jobs.catalogue import find
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_options_columns_and_kinds_are_told() -> None:
+    job = find("latency")
+    lines = list(explained(job, job.read_options({"window": "5m", "loss": "no"})))
+    text = "\n".join(lines)
+    assert lines[0] == "latency: Delivery latency and loss"
+    assert "Reads: message.routed, message.delivered, message.acked, message.dropped, delivery.completed" in text
+    assert "  window = 300\n      Seconds of one window. More than 0, at most 2592000." in text
+    assert "  loss = false\n" in text
+    assert "One of exact, approximate." in text
+    assert "  p50_us (double)\n      Microseconds from publication" in text
+    assert "Key: window_start, node, prefix, qos" in text
+    assert max(map(len, lines)) <= 110
+
+
+@pytest.mark.parametrize(("name", "line"), [("audit", "Reads: events of all kinds"), ("queues", "  slide = (none)")])
+def test_what_is_not_given_is_told_too(name: str, line: str) -> None:
+    job = find(name)
+    assert line in list(explained(job, job.options()))
+
+
+def test_the_plan_is_spark_s(spark: "SparkSession") -> None:
+    job = find("traffic")
+    plan = planned(spark, job, job.options())
+    assert plan.startswith("== Physical Plan ==")
+    assert "Aggregate" in plan
