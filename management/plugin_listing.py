@@ -164,9 +164,9 @@ def plain(value: object) -> object:
 
 def _setting(key: str, field: FieldInfo) -> SettingRow:
     default = field.get_default(call_default_factory=True)
-    plain = json.loads(json.dumps(default, default=plain))
+    shown = json.loads(json.dumps(default, default=plain))
     unit = cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
-    return SettingRow(key, plain, unit, accepted(field), field.description or "")
+    return SettingRow(key, shown, unit, accepted(field), field.description or "")
 
 
 def as_table(row: InstalledRow) -> dict[str, object]:

@@ -129,3 +129,8 @@ def test_a_page_as_text(install: Install) -> None:
         "client.authenticate.",
     ]
     assert "It registers its hooks when it starts." in as_page(plugin_page("function"), 60)
+
+
+@pytest.mark.parametrize("name", [row.name for row in installed_rows(None) if row.package == "trunkline"])
+def test_a_page_of_each_plugin_that_comes_with_the_broker(name: str) -> None:
+    assert as_page(plugin_page(name), 100).startswith(name)
