@@ -54,6 +54,9 @@ FLAGS: Final = (
     "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
+    # Spark looks through the texts of failures with patterns that recurse: a stream that is stopped in the middle of a
+    # batch has one that is too long for the usual stack
+    "-Xss8m",
 )
 #: Less optimizing and a simpler collector: what is short-lived starts and runs faster, what is long-lived is slower.
 FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
