@@ -112,4 +112,4 @@ async def _run(settings: Settings, console: Console, html: Path, master: str | N
 
     with muted(settings.folder / "spark.log"):
         async with sparking(console, master, java) as spark:
-            return await present(settings, spark, console, html)
+            return (await present(settings, spark, console, html))[0]

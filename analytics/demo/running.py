@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trunkline.analytics.demo.broker import Running
     from trunkline.analytics.demo.checking import Check
     from trunkline.analytics.demo.reference import Event, Rows
+    from trunkline.analytics.report.results import Results
     from trunkline.mqtt.packets import Publish
 
 #: Seconds between two looks at what has come.
@@ -116,8 +117,8 @@ async def sparking(console: Console, master: str | None, java: str | None) -> As
             await trio.to_thread.run_sync(spark.stop)
 
 
-async def present(settings: Settings, spark: SparkSession, console: Console, html: Path) -> Outcome:
-    """The demonstration, its check and its report.
+async def present(settings: Settings, spark: SparkSession, console: Console, html: Path) -> tuple[Outcome, Results]:
+    """The demonstration, its check, and its report, which tells the results.
 
     Raises:
         DemoError: one of the parts failed.
@@ -132,9 +133,9 @@ async def present(settings: Settings, spark: SparkSession, console: Console, htm
     console.print(told, highlight=False, soft_wrap=True)
     console.print("The report is made …")
     until = datetime.fromtimestamp(outcome.until / SECOND, UTC)
-    await trio.to_thread.run_sync(partial(write, spark, str(outcome.log), html, until=until))
+    results = await trio.to_thread.run_sync(partial(write, spark, str(outcome.log), html, until=until))
     console.print(f"report: {html}", highlight=False, markup=False, soft_wrap=True)
-    return outcome
+    return outcome, results
 
 
 class Demo:

@@ -58,12 +58,15 @@ class NothingRecorded(ValueError):
     """There are no events in the period."""
 
 
-def period(log: EventLog, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    """From the first event to the newest, and no more than what is asked for.
+def period(source: str, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    """From the first event of a log to the newest, and no more than what is asked for.
 
     Raises:
         NothingRecorded: there is none.
+        LogError: there is no log that can be read.
     """
+    log = EventLog(source)
+    log.refresh()
     oldest: list[int] = []
     newest: list[int] = []
     for node, extent in log.nodes().items():
@@ -102,9 +105,7 @@ def collect(
         NothingRecorded: there are no events in the period.
         LogError: there is no log that can be read.
     """
-    log = EventLog(source)
-    log.refresh()
-    begin, end = period(log, since, until)
+    begin, end = period(source, since, until)
     reading = _Reading(spark, source, since, until)
     seconds = window(begin, end)
     say("traffic, connections, drops")

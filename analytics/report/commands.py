@@ -72,7 +72,7 @@ def report(
     # imported here: they take a second, and pip may not have brought them
     from pyspark.errors import PySparkException
 
-    from trunkline.analytics.report.collecting import NothingRecorded
+    from trunkline.analytics.report.collecting import NothingRecorded, period
     from trunkline.analytics.report.writing import write
     from trunkline.analytics.spark import JavaError, SparkError, session
     from trunkline.events.layout import LogError
@@ -81,6 +81,7 @@ def report(
         click.echo(f"{step} …", err=True)
 
     try:
+        period(source, since, until)  # before Spark starts, which takes longer
         say("Spark starts")
         spark = session("trunkline-report", master=master, java=java)
         try:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from trunkline.analytics.report.results import Results
+
 
 def write(
     spark: SparkSession,
@@ -24,8 +26,8 @@ def write(
     since: datetime | None = None,
     until: datetime | None = None,
     say: Callable[[str], None] = lambda step: None,
-) -> None:
-    """Make the page. It is there as a whole or not at all.
+) -> Results:
+    """Make the page, and return what it tells. It is there as a whole or not at all.
 
     Raises:
         NothingRecorded: there are no events in the period.
@@ -33,10 +35,11 @@ def write(
         OSError: the file cannot be written.
     """
     html.parent.mkdir(parents=True, exist_ok=True)  # before minutes of work
-    page = render(collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say))
+    results = collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say)
     beside = html.with_name(f".{html.name}.{os.getpid()}")
     try:
-        beside.write_text(page, encoding="utf-8")
+        beside.write_text(render(results), encoding="utf-8")
         beside.replace(html)
     finally:
         beside.unlink(missing_ok=True)
+    return results

@@ -1,0 +1,144 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.analytics.events_made import INCARNATION, START, at, row, table
+from trunkline.analytics.report import collecting
+from trunkline.analytics.report.collecting import NothingRecorded, period, reason, window
+from trunkline.analytics.report.grid import MOST_POINTS
+from trunkline.analytics.report.results import Alert, Churn, Denial, Health, Silence, Traffic
+from trunkline.events.schema import STORED
+from trunkline.events.writer import LogWriter
+
+
+def written(folder: Path, *seconds: float) -> str:
+    """A log with an event at each of these times."""
+    rows = table(row("node.tick", second) for second in seconds).select(STORED.names).to_batches()
+    writer = LogWriter(folder, "n1", INCARNATION, STORED)
+    for batch in rows:
+        times = [round(time.timestamp() * 1_000_000) for time in batch.column("time").to_pylist()]
+        writer.append(batch, min(times), max(times))
+    writer.close()
+    return str(folder)
+
+
+def test_the_period_is_that_of_the_events_or_what_is_asked_for(tmp_path: Path) -> None:
+    log = written(tmp_path, 5, 10, 60)
+    end = at(60) + timedelta(microseconds=1)
+    assert period(log, None, None) == (at(5), end)
+    assert period(log, at(0), at(100)) == (at(5), end)
+    assert period(log, at(20), at(30)) == (at(20), at(30))
+
+
+@pytest.mark.parametrize(("since", "until"), [(at(61), None), (None, at(5))])
+def test_a_period_without_events_is_told(tmp_path: Path, since: datetime | None, until: datetime | None) -> None:
+    log = written(tmp_path, 5, 10, 60)
+    with pytest.raises(NothingRecorded, match="there are some from 2025-06-01 12:00:05 to 2025-06-01 12:01:00 UTC"):
+        period(log, since, until)
+
+
+def test_an_empty_log_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NothingRecorded, match="no events were recorded there"):
+        period(str(tmp_path), None, None)
+
+
+@pytest.mark.parametrize(
+    ("length", "seconds"),
+    [
+        (timedelta(0), 1),
+        (timedelta(minutes=3), 1),
+        (timedelta(hours=1), 30),
+        (timedelta(days=1), 600),
+        (timedelta(days=30), 21_600),
+    ],
+)
+def test_windows_are_as_many_as_points(length: timedelta, seconds: float) -> None:
+    assert window(START, START + length) == seconds
+    assert length / timedelta(seconds=seconds) <= MOST_POINTS
+
+
+def test_centuries_have_a_window_too() -> None:
+    assert window(START, START + timedelta(days=80_000)) > 0
+
+
+def test_reason_codes_are_words() -> None:
+    assert reason(0x86) == "bad user name or password"
+    assert reason(5) == "0x05"
+
+
+def sums(sort: str, second: float, events: int, bytes: int = 0, why: str | None = None) -> dict[str, Any]:
+    return {"time": at(second), "sort": sort, "reason": why, "events": events, "bytes": bytes}
+
+
+def test_a_timeline_is_traffic_and_churn() -> None:
+    timeline = [
+        sums("delivered", 1, 3, 30),
+        sums("connected", 1, 2),
+        sums("published", 0, 1, 10),
+        sums("published", 1, 2, 20),
+        sums("refused", 0, 5),
+        sums("dropped", 1, 9, 0, "expired"),
+    ]
+    assert collecting._traffic(timeline) == [Traffic(at(0), 1, 10, 0, 0), Traffic(at(1), 2, 20, 3, 30)]
+    assert collecting._churn(timeline) == [Churn(at(0), 0, 0, 5), Churn(at(1), 2, 0, 0)]
+
+
+def test_denials_of_connections_tell_why_and_others_what() -> None:
+    refused = {"client_id": "c", "peer": "p", "action": "connect", "topic": None, "reason_code": 0x87, "times": 2}
+    assert collecting._denial(refused) == Denial("c", "p", "connect", "not authorized", 2)
+    message = {"client_id": "c", "peer": None, "action": "publish", "topic": "t", "reason_code": None, "times": 1}
+    assert collecting._denial(message) == Denial("c", "", "publish", "t", 1)
+
+
+def test_begin_and_end_of_an_alert_are_one() -> None:
+    def told(state: str, time: datetime, count: int, subject: str = "c") -> dict[str, Any]:
+        return {
+            "alert": "flapping",
+            "scope": "client",
+            "subject": subject,
+            "state": state,
+            "time": time,
+            "began": at(1),
+            "count": count,
+        }
+
+    rows = [told("end", at(9), 40), told("begin", at(1), 11), told("begin", at(1), 11, "d")]
+    assert collecting._alerts(rows) == [
+        Alert("flapping", "client", "c", at(1), at(9), 40),
+        Alert("flapping", "client", "d", at(1), None, 11),
+    ]
+
+
+def test_begin_and_end_of_a_silence_are_one() -> None:
+    def told(state: str, time: datetime, client_id: str) -> dict[str, Any]:
+        return {"client_id": client_id, "state": state, "time": time, "last_seen": at(1), "usual": 2.0}
+
+    rows = [told("end", at(9), "c"), told("begin", at(5), "c"), told("begin", at(5), "d")]
+    assert collecting._silences(rows) == [Silence("c", at(1), 2.0, at(9)), Silence("d", at(1), 2.0, None)]
+
+
+def test_what_is_missing_counts_for_its_incarnation() -> None:
+    def found(check: str, rows: int, incarnation: int = 1) -> dict[str, Any]:
+        times = {"since": at(0), "until": at(9)}
+        return {"check": check, "node": "n", "incarnation": incarnation, "rows": rows, "reason": "killed", **times}
+
+    rows = [
+        found("gap", 3),
+        found("gap", 4),
+        found("lost", 5),
+        found("dropped", 6),
+        found("corrupt", 7),
+        found("gap", 1, incarnation=2),
+        found("incarnation", 100),
+        found("incarnation", 200, incarnation=2),
+    ]
+    assert collecting._health(rows) == [
+        Health("n@1", at(0), at(9), 100, 12, 6, 7, "killed"),
+        Health("n@2", at(0), at(9), 200, 1, 0, 0, "killed"),
+    ]
+
+
+def test_times_are_aware() -> None:
+    assert collecting._time(1_748_779_200_000_001) == datetime(2025, 6, 1, 12, 0, 0, 1, tzinfo=UTC)

@@ -1,0 +1,64 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tests.analytics.report.test_collecting import written
+from trunkline.analytics.report import commands
+from trunkline.analytics.report.commands import moment, report
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(report, arguments)
+    return result.exit_code, result.output
+
+
+def test_it_says_what_it_needs() -> None:
+    code, said = run("--html", "x.html")
+    assert code == 2
+    assert "--input" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--since", "yesterday"), "'yesterday' is no time such as \"2026-03-01T12:00\""),
+        (("--since", "2025-06-01T13:00", "--until", "2025-06-01T12:00"), "--since must be before --until"),
+    ],
+)
+def test_wrong_times_are_told(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    code, said = run("--input", str(tmp_path), "--html", str(tmp_path / "x.html"), *arguments)
+    assert code == 2
+    assert words in said
+
+
+def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+    log = written(tmp_path / "log", 1, 2)
+    html = str(tmp_path / "x.html")
+    code, said = run("--input", log, "--html", html, "--since", "2026-01-01")
+    assert (code, said) == (
+        1,
+        f"trunkline: {log}: no events were recorded then; there are some from 2025-06-01 12:00:01 to 2025-06-01 12:00:02 UTC\n",
+    )
+    code, said = run("--input", str(tmp_path / "nowhere"), "--html", html)
+    assert code == 1
+    assert "nowhere" in said
+    assert "Traceback" not in said
+
+
+def test_what_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "LIBRARIES", ("pyarrow", "not_there_at_all"))
+    code, said = run("--input", str(tmp_path), "--html", str(tmp_path / "x.html"))
+    assert (code, said) == (1, "trunkline: not_there_at_all: not installed; pip install 'trunkline[spark]'\n")
+
+
+def test_times_and_durations_before_now() -> None:
+    context, option = click.Context(report), report.params[2]
+    assert moment(context, option, None) is None
+    assert moment(context, option, "2025-06-01T12:00") == datetime(2025, 6, 1, 12, tzinfo=UTC)
+    assert moment(context, option, "2025-06-01T12:00:00+02:00") == datetime(2025, 6, 1, 10, tzinfo=UTC)
+    before = moment(context, option, "2h")
+    assert before is not None
+    assert timedelta(hours=2) <= datetime.now(UTC) - before < timedelta(hours=3)
