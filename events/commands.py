@@ -134,7 +134,8 @@ def _line(row: Mapping[str, Any]) -> str:
 @_root
 @_as_json
 def stat(root: str, as_json: bool) -> None:
-    """Show what there is of each node, and how far those have read who keep a position."""
+    """Show what there is of each node, and how far those have read who keep a position; the exit code is 1 if that
+    cannot be told of one."""
     from dataclasses import asdict
 
     from trunkline.events.looking import figures
@@ -153,11 +154,13 @@ def stat(root: str, as_json: bool) -> None:
     if as_json:
         for row in [*nodes, *readers]:
             click.echo(json.dumps(row))
-        return
-    _print(nodes, "node rows first end ended segments size oldest newest")
-    if readers:
-        click.echo()
-        _print(readers, "consumer lag missed updated")
+    else:
+        _print(nodes, "node rows first end ended segments size oldest newest")
+        if readers:
+            click.echo()
+            _print(readers, "consumer lag missed updated")
+    if found.problems:
+        fail(found.problems, FAILED)
 
 
 def _moment(microseconds: int) -> str:

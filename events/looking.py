@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.events.layout import NodeKey, local_root
+from trunkline.events.layout import LogError, NodeKey, local_root
 from trunkline.events.positions import Positions, consumers
 from trunkline.mqtt.topics import matches
 
@@ -73,7 +73,8 @@ def newest(log: EventLog, choice: Choice, count: int) -> tuple[list[Row], dict[s
 
 
 def following(log: EventLog, choice: Choice, ends: dict[str, int]) -> list[Row]:
-    """What has come since, by time; `ends` goes on to where each node ends now.
+    """What has come since, by time; `ends` goes on to where each node ends now. What was deleted before it could be shown
+    is an event `log.lost`.
 
     Raises:
         LogError, OSError: as the log's reader.
@@ -81,7 +82,7 @@ def following(log: EventLog, choice: Choice, ends: dict[str, int]) -> list[Row]:
     log.refresh()
     found: list[Row] = []
     for node, extent in log.nodes().items():
-        first = max(ends.get(node, 0), extent.first)
+        first = ends.get(node, extent.first)
         ends[node] = extent.end
         if choice.has_node(node) and first < extent.end:
             found += [row for row in _rows(log, node, first, extent.end) if choice.takes(row)]
@@ -133,6 +134,8 @@ class ConsumerFigures:
 class Figures:
     nodes: list[NodeFigures] = field(default_factory=list[NodeFigures])
     consumers: list[ConsumerFigures] = field(default_factory=list[ConsumerFigures])
+    #: What is wrong with consumers that are not among them.
+    problems: list[str] = field(default_factory=list[str])
 
 
 def figures(log: EventLog, root: str) -> Figures:
@@ -152,9 +155,14 @@ def figures(log: EventLog, root: str) -> Figures:
     if local_root(root) is None:
         return Figures(rows)
     readers: list[ConsumerFigures] = []
+    problems: list[str] = []
     for name in consumers(root):
         place = Positions(root, name)
-        at, updated = place.read(), place.updated()
+        try:
+            at, updated = place.read(), place.updated()
+        except (LogError, OSError) as error:
+            problems.append(str(error))
+            continue
         readers.append(
             ConsumerFigures(
                 name,
@@ -163,7 +171,7 @@ def figures(log: EventLog, root: str) -> Figures:
                 updated.isoformat() if updated else "",
             )
         )
-    return Figures(rows, readers)
+    return Figures(rows, readers, problems)
 
 
 def _size(log: EventLog, path: str) -> int:

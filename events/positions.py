@@ -81,7 +81,7 @@ class Positions:
                     raise LogError(f"{seq!r} is no position in {key}")
                 positions[str(NodeKey.parse(key))] = seq
             updated = datetime.fromisoformat(content["updated"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             what = error if isinstance(error, LogError) else "it is no file of positions"
             raise LogError(f"{self.path} is damaged: {what}; delete it to let the consumer go") from None
         return _Content(positions, updated)

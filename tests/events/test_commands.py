@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.events.logs import KEY, NODE, batch, time
+from tests.events.logs import KEY, NODE, append, batch, time, write
 from trunkline.events.commands import events
+from trunkline.events.layout import DATA, INDEX, SegmentName
+from trunkline.events.looking import Choice, following, newest
 from trunkline.events.positions import Positions
+from trunkline.events.reader import EventLog
 from trunkline.events.writer import LogWriter
 
 
@@ -84,6 +87,39 @@ def test_stat(log: Path) -> None:
     table = call("stat", log).stdout
     assert "n1@1763739192123  300" in table
     assert "spark     180" in table
+
+
+def test_stat_of_consumers_that_are_damaged(log: Path) -> None:
+    Positions(log, "spark").write({NODE: 120})
+    for name, text in (
+        ("deep", "[" * 100_000),
+        ("half", '{"positions": {'),
+        ("odd", '{"positions": 5, "updated": "now"}'),
+    ):
+        (log / "consumers" / f"{name}.json").write_text(text)
+    (log / "consumers" / "folder.json").mkdir()
+    (log / "consumers" / "notes.txt").write_text("no consumer")
+    result = call("stat", log, "--json")
+    assert [json.loads(line).get("consumer") for line in result.stdout.splitlines()] == [None, "spark"]
+    assert result.exit_code == 1
+    assert [text in result.stderr for text in ("deep.json", "half.json", "odd.json", "folder.json")] == [True] * 4
+    assert "notes" not in result.stderr
+
+
+def test_who_follows_is_told_of_what_was_deleted_before(tmp_path: Path) -> None:
+    writer = write(tmp_path, [10])
+    log = EventLog(tmp_path)
+    _, ends = newest(log, Choice(), 0)
+    for _ in range(2):
+        writer.roll()
+        append(writer, 10)
+    for first in (0, 10):
+        for suffix in (DATA, INDEX):
+            (writer.directory / str(SegmentName(first, None, suffix))).unlink()
+    lost, *others = following(log, Choice(), ends)
+    assert (lost["kind"], lost["seq"], lost["value"]) == ("log.lost", 10, 10)
+    assert [row["seq"] for row in others] == list(range(20, 30))
+    assert following(log, Choice(), ends) == []
 
 
 def test_check(log: Path) -> None:
