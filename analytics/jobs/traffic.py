@@ -106,7 +106,9 @@ def _sketched(seen: DataFrame, options: TrafficOptions) -> DataFrame:
         F.sum("size").alias("total_bytes"),
         F.hll_sketch_estimate(F.hll_sketch_agg("name")).alias("names"),
     )
-    ranked = F.array_sort(F.transform("best", lambda one: F.struct((-one["count"]).alias("less"), one["item"].alias("name"))))
+    ranked = F.array_sort(
+        F.transform("best", lambda one: F.struct((-one["count"]).alias("less"), one["item"].alias("name")))
+    )
     rows = sketches.select("*", F.posexplode(ranked).alias("place", "row"))
     unknown = F.lit(None).cast("bigint")
     told = rows.select(

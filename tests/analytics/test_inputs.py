@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyarrow import parquet
+from pyspark.sql import functions as F
 
 from tests.analytics.events_made import assert_rows, at, made, row, table
 from tests.analytics.source.logs import write
@@ -85,8 +86,11 @@ def test_the_same_events_come_from_a_log_and_from_its_copies(spark: "SparkSessio
         and event["kind"] in job.kinds
     ]
     assert len(wanted) > 20
+    read = []
     for place in (log, file, lake):
         chosen = Input(place, at(10), at(15), ("n2",))
-        read = chosen.read(spark, chosen.check(stream=False), job, stream=False)
-        found = read.where(read.kind.isin(*job.kinds)).select("node", "seq", "time", "kind", "guid")
-        assert_rows(found, wanted, ("node", "seq"))
+        found = chosen.read(spark, chosen.check(stream=False), job, stream=False)
+        columns = found.where(found.kind.isin(*job.kinds)).select("node", "seq", "time", "kind", "guid")
+        read.append(columns.withColumn("place", F.lit(place)))
+    expected = [event | {"place": place} for event in wanted for place in (log, file, lake)]
+    assert_rows(read[0].union(read[1]).union(read[2]), expected, ("place", "node", "seq"))
