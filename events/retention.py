@@ -148,7 +148,12 @@ def _may_be_written(segment: _Segment, incarnations: Sequence[NodeKey], now: int
 def _positions(root: str | Path, problems: list[str]) -> list[dict[str, int]]:
     """Of a consumer whose file cannot be read: none, so that nothing is deleted on its account."""
     found: list[dict[str, int]] = []
-    for consumer in consumers(root):
+    try:
+        names = consumers(root)
+    except OSError as error:
+        problems.append(str(error))
+        return [{}]
+    for consumer in names:
         try:
             found.append(Positions(root, consumer).read())
         except (LogError, OSError) as error:

@@ -156,6 +156,14 @@ def test_a_damaged_position_keeps_rows_but_not_above_the_cap(root: Path) -> None
     assert run(root, max_bytes=0)[:2] == (5, 50)
 
 
+def test_consumers_that_cannot_be_listed_keep_rows_but_not_above_the_cap(root: Path) -> None:
+    (root / "consumers").write_text("no folder")
+    kept = run(root, delete_read=True, margin=0)
+    assert (kept.segments, len(kept.problems), extents(root)) == (0, 1, WHOLE)
+    assert "consumers" in kept.problems[0]
+    assert run(root, max_bytes=0).segments == 5
+
+
 def test_compacted_segments_count_too(tmp_path: Path) -> None:
     write(tmp_path, [10], OLDER).close()
     write_parquet(tmp_path, 0, 100, OLDER, folder="date=2025-11-20")  # the same rows once more
