@@ -53,18 +53,14 @@ def test_a_batch_is_the_rows_that_were_written(spark: "SparkSession", tmp_path: 
 def test_conditions_of_a_query_reach_the_reader(spark: "SparkSession", tmp_path: Path) -> None:
     events = made(3_000)
     write(tmp_path, events)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = (
-            spark.read.format("trunkline")
-            .option("pushFilters", "true")
-            .load(str(tmp_path))
-            .where((F.col("node") == "n2") & (F.col("time") >= F.lit(at(250))) & F.col("kind").isin("node.tick"))
-        )
-        plan = frame._jdf.queryExecution().executedPlan().toString()
-        found = by_number(frame.toArrow())
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    frame = (
+        spark.read.format("trunkline")
+        .option("pushFilters", "true")
+        .load(str(tmp_path))
+        .where((F.col("node") == "n2") & (F.col("time") >= F.lit(at(250))) & F.col("kind").isin("node.tick"))
+    )
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    found = by_number(frame.toArrow())
     assert "Filter (" not in plan
     assert found == [
         one
