@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds after a failure in which nothing is written: a full disk must not cost a conversion each time.
 PAUSE: Final = 1.0
+#: Bytes of payloads and user properties that are written together, as soon as there are so many: a column holds 2 GiB.
+BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
 class Recorder:
@@ -54,6 +56,9 @@ class Recorder:
         self._told: list[Told] = []
         #: Rows in the bursts among them, but for one each.
         self._more = 0
+        #: Bytes of payloads and user properties among them, where these are recorded.
+        self._weight = 0
+        self._weighs = converter.is_heavy
         self._resume_at = 0.0
         #: Not yet said in the log, by reason.
         self._unsaid: dict[str, int] = {}
@@ -85,7 +90,9 @@ class Recorder:
         told.append((kind, self.clock() if at is None else at, client, message, given))
         if type(message) is Burst:
             self._more += len(message) - 1
-        if len(told) + self._more >= self._batch_rows:
+        if self._weighs and message is not None:
+            self._weight += self._converter.weigh(message)
+        if len(told) + self._more >= self._batch_rows or self._weight >= BATCH_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -93,7 +100,7 @@ class Recorder:
         told, rows = self._told, self.waiting
         if not told and not self._unsaid:
             return
-        self._told, self._more = [], 0
+        self._told, self._more, self._weight = [], 0, 0
         now = self.clock()
         if now < self._resume_at:
             self._lose("disk", rows)

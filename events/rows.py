@@ -61,6 +61,18 @@ class Converter:
         self._weight = weight
         self._payloads = "payload" in schema.names
         self._pairs = "user_properties" in schema.names
+        #: Do rows hold what publishers make as large as they like?
+        self.is_heavy: Final = self._payloads or self._pairs
+
+    def weigh(self, thing: Message | Burst) -> int:
+        """Bytes of payloads and user properties that its rows will hold."""
+        weight = 0
+        if self._payloads:
+            sizes = thing.sizes if type(thing) is Burst else [len(cast("Message", thing).payload)]
+            weight += sum([size for size in sizes if size <= self._max_payload])
+        if self._pairs and type(thing) is not Burst:  # which have none
+            weight += sum([len(key) + len(value) for key, value in _properties(cast("Message", thing))])
+        return weight
 
     def convert(self, told: Sequence[Told]) -> pa.RecordBatch:
         """All of it, in order: a row for each message, or for what has none.
@@ -197,7 +209,11 @@ class Converter:
 
 
 def _pairs(message: Message) -> list[dict[str, str]]:
-    return [{"key": key, "value": value} for key, value in message.properties.get("user_property", ())]
+    return [{"key": key, "value": value} for key, value in _properties(message)]
+
+
+def _properties(message: Message) -> Sequence[tuple[str, str]]:
+    return message.properties.get("user_property", ())
 
 
 def _taken(columns: Mapping[str, Values], places: Sequence[int | None]) -> dict[str, Values]:

@@ -13,12 +13,14 @@ import pytest
 
 from trunkline.events.privacy import Privacy
 from trunkline.events.reader import EventLog
-from trunkline.events.recorder import PAUSE, Recorder, Rejects
+from trunkline.events.recorder import BATCH_BYTES, PAUSE, Recorder, Rejects
 from trunkline.events.rows import Converter
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 from trunkline.hooks.client import ClientInfo
+from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.versions import Version
 
 KINDS = ["message.publish", "exporter.dropped"]
 CLIENT = ClientInfo("cid")
@@ -37,7 +39,12 @@ class FullDisk(LogWriter):
 
 class Bench:
     def __init__(
-        self, folder: Path, batch_rows: int = 10, max_rejects: int = 10_000, privacy: Privacy | None = None
+        self,
+        folder: Path,
+        batch_rows: int = 10,
+        max_rejects: int = 10_000,
+        privacy: Privacy | None = None,
+        max_payload: int = 100,
     ) -> None:
         privacy = privacy or Privacy()
         self.folder = folder
@@ -45,7 +52,7 @@ class Bench:
         self.writer = FullDisk(folder, "n", 1)
         self.recorder = Recorder(
             self.writer,
-            Converter(KINDS, STORED, privacy, 100, 1),
+            Converter(KINDS, STORED, privacy, max_payload, 1),
             lambda: self.now,
             1,
             batch_rows=batch_rows,
@@ -89,6 +96,22 @@ def test_a_batch_is_written_when_it_is_full_or_when_somebody_says_so(make: Calla
     bench.recorder.flush()
     bench.recorder.flush()
     assert bench.topics() == ["t"] * 10 + ["u"]
+
+
+def test_a_batch_is_written_when_it_is_heavy(make: Callable[..., Bench]) -> None:
+    bench = make(batch_rows=1000, max_payload=BATCH_BYTES)
+    large, small = b"x" * (BATCH_BYTES // 2), b"x"
+    bench.recorder.tell(0, CLIENT, Message("t", large))
+    bench.recorder.tell(0, CLIENT, Message("t", small))
+    assert bench.recorder.waiting == 2
+    pairs = [("k", "v" * (BATCH_BYTES // 2))]
+    bench.recorder.tell(0, CLIENT, Message("t", small, properties={"user_property": pairs}))
+    assert bench.recorder.waiting == 0
+    bench.recorder.tell(0, CLIENT, Message("t", b"x" * (BATCH_BYTES + 1)))  # is not recorded
+    assert bench.recorder.waiting == 1
+    burst = Burst(["t"], 0, Version.V5, b"\x30\x06\0\1t\0xx" * 10, range(0, 80, 8), ())
+    burst.guids = range(10)
+    assert bench.recorder._converter.weigh(burst) == 20
 
 
 def test_a_full_disk_costs_events_and_the_log_says_how_many(
