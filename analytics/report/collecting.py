@@ -149,7 +149,6 @@ def collect(
                 row["delivered"],
                 row["p99_us"],
                 row["undelivered"],
-                row["unacked"],
             )
             for row in slow
             if row["p99_us"] is not None

@@ -42,8 +42,6 @@ class Slow(NamedTuple):
     p99: float
     #: Deliveries that never came.
     undelivered: int
-    #: Deliveries that were never acknowledged; None: not known, as `delivery.completed` is not recorded.
-    unacknowledged: int | None
 
 
 class Churn(NamedTuple):

@@ -63,10 +63,6 @@ def _microseconds(value: float) -> str:
     return wording.duration(value / 1e6)
 
 
-def _or_unknown(number: int | None) -> str:
-    return "–" if number is None else wording.whole(number)
-
-
 def _traffic(results: Results, grid: Grid) -> Section:
     rows = results.traffic
     parts: list[Plot | Table] = [
@@ -112,12 +108,11 @@ def _latency(results: Results, grid: Grid) -> Section:
                 "latency-slowest",
                 "The slowest windows",
                 Column("From (UTC)", [wording.moment(row.time) for row in slow]),
+                Column("p99", [_microseconds(row.p99) for row in slow], [row.p99 for row in slow], number=True),
                 Column("Topics", [wording.name(f"{row.prefix}/…") for row in slow]),
                 Column("QoS", [str(row.qos) for row in slow], number=True),
-                Column("p99", [_microseconds(row.p99) for row in slow], [row.p99 for row in slow], number=True),
                 Column("Deliveries", [wording.whole(row.deliveries) for row in slow], number=True),
                 Column("Never delivered", [wording.whole(row.undelivered) for row in slow], number=True),
-                Column("Never acknowledged", [_or_unknown(row.unacknowledged) for row in slow], number=True),
             )
         )
     words = "From the moment at which the broker took a message over until it was written to a subscriber."

@@ -73,7 +73,7 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             Alert("logins", "peer", "203.0.113.7", times[3], None, 57),
             Alert("denied", "client", hostile, times[4], times[9], 12),
         ],
-        slow=[Slow(times[90], "site", 1, 500, 40_000.0, 3, 2), Slow(times[91], hostile, 0, 100, 41_000.0, 0, None)],
+        slow=[Slow(times[90], "site", 1, 500, 40_000.0, 3), Slow(times[91], hostile, 0, 100, 41_000.0, 0)],
         growth=[
             Growth("archive", "queue_length", "n1", 900.0, 0.5, 18_200.0),
             Growth("", "retained.count", "n1", 34.0, 0.0, None),
