@@ -242,7 +242,7 @@ def compact(
         raise click.BadParameter(
             f'{settle!r}: accepted is seconds, or text such as "15m", "2h"', param_hint="--settle"
         ) from None
-    options = dict(each.partition("=")[::2] for each in storage)
+    options = {key: value for key, _, value in (each.partition("=") for each in storage)}
     log = _open(root)
     with _Progress() as progress:
         done = compact_log(
