@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Hashes remembered: computing one takes a microsecond.
+#: Hashes remembered, and characters of the texts that they stand for: computing one takes a microsecond.
 _REMEMBERED: Final = 10_000
+_LONGEST: Final = 256
 #: Columns that no text quotes.
 _NO_TEXTS: Final = {"payload", "peer_port"}
 #: Characters of a hash.
@@ -38,10 +39,11 @@ class Privacy:
             return value
         known = self._known.get(value)
         if known is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
             known = blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=LENGTH // 2).hexdigest()
-            self._known[value] = known
+            if len(value) <= _LONGEST:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[value] = known
         return known
 
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from trunkline.plugins.context import PluginHooks
 
 _PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000_000}
-#: Topics and client ids of which is remembered whether they are wanted.
+#: Topics and client ids of which is remembered whether they are wanted, and characters of those that are.
 _REMEMBERED: Final = 10_000
+_LONGEST: Final = 256
 #: A number without pattern: what is sampled must not follow the clock.
 _SPREAD: Final = 0x9E3779B97F4A7C15
 
@@ -54,17 +55,15 @@ class Wanted:
             return True
         known = self._known_clients.get(client_id)
         if known is None:
-            if len(self._known_clients) >= _REMEMBERED:
-                self._known_clients.clear()
-            known = self._known_clients[client_id] = self._clients.match(client_id) is not None
+            known = self._clients.match(client_id) is not None
+            _remember(self._known_clients, client_id, known)
         return known
 
     def topic(self, topic: str) -> bool:
         known = self._known_topics.get(topic)
         if known is None:
-            if len(self._known_topics) >= _REMEMBERED:
-                self._known_topics.clear()
-            known = self._known_topics[topic] = any(matches(filter, topic) for filter in self._filters)
+            known = any(matches(filter, topic) for filter in self._filters)
+            _remember(self._known_topics, topic, known)
         return known
 
     def message(self, message: Message) -> bool:
@@ -76,6 +75,14 @@ class Wanted:
         guid = message.guid
         mixed = ((guid >> 64) + (guid & 0xFFFF)) * _SPREAD & 0xFFFF_FFFF_FFFF_FFFF
         return (mixed >> 32) % self._one_in == 0
+
+
+def _remember(known: dict[str, bool], name: str, wanted: bool) -> None:
+    """Who makes up long names, and many of them, must not fill the memory."""
+    if len(name) <= _LONGEST:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[name] = wanted
 
 
 class Watching:

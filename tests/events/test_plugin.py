@@ -19,6 +19,7 @@ from trunkline.broker.config import Config, ConfigError
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import OWN_KINDS, Flag
+from trunkline.events.watching import Wanted
 from trunkline.hooks import DROP, ClientInfo, Deny
 from trunkline.hooks.points import POINTS
 from trunkline.mqtt.message import Message
@@ -165,6 +166,18 @@ async def test_topics_clients_and_samples(tmp_path: Path) -> None:
     rows = recorded(tmp_path)
     assert {row["client_id"] for row in rows if "client_id" in row} == {"dev-1"}
     assert {row["topic"] for row in rows if row["kind"].startswith("message.")} == {"a/1"}
+
+
+def test_long_names_are_known_but_not_remembered() -> None:
+    wanted = Wanted(["a/#"], ["dev-*"], 1)
+    for number in range(25_000):
+        assert wanted.topic(f"a/{number}")
+        assert wanted.client(f"dev-{number}")
+    for number in range(100):
+        assert wanted.topic(f"a/{number}" + "x" * 60_000)
+        assert not wanted.client(f"{number}" + "x" * 60_000)
+    for names in (wanted._known_topics, wanted._known_clients):
+        assert sum(map(len, names)) < 200_000
 
 
 async def test_of_a_sample_all_or_nothing_is_recorded(tmp_path: Path) -> None:

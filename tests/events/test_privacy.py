@@ -38,3 +38,6 @@ def test_what_is_remembered_is_bounded() -> None:
         hide(f"c{number}")
     assert len(privacy._known) <= 10_000
     assert hide("c0") == first
+    for number in range(100):
+        assert hide("x" * 60_000 + str(number)) != first
+    assert max(map(len, privacy._known)) < 1000
