@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
 from trunkline.analytics.jobs.catalogue import CATALOGUE, UnknownJob, find
-from trunkline.analytics.report.commands import moment, need_spark, spark_options
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
-
-    from pyspark.sql import SparkSession
 
     from trunkline.analytics.jobs.job import Job, Options
 
@@ -82,7 +80,7 @@ def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, 
     if plan:
         from trunkline.analytics.explaining import planned
 
-        spark = _spark("explain", master, java, {})
+        spark = start_spark("explain", master, java)
         try:
             click.echo("\n" + planned(spark, job, options))
         finally:
@@ -107,8 +105,7 @@ def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, 
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
 @click.option("--rows", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="Of a table, at most.")
 @click.option("--columns", metavar="A,B,…", default="", help="Of tables and JSON. [default: all]")
-@click.option("--since", callback=moment, metavar="TIME", help="Begin there: a time (UTC), or a duration before now.")
-@click.option("--until", callback=moment, metavar="TIME", help="End there.")
+@period_options
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Events of this node alone. May be repeated.")
 @_set_option
 @click.option(
@@ -159,7 +156,7 @@ def run(
         found = wanted.check()
     except (InputError, OutputError, RunError) as error:
         fail([error], BAD_USAGE)
-    spark = _spark(name, master, java, _pairs("--conf", conf))
+    spark = start_spark(name, master, java, _pairs("--conf", conf))
     try:
         wanted.start(spark, found, say=lambda words: click.echo(words, err=True))
     except OptionError as error:
@@ -175,20 +172,6 @@ def _job(name: str) -> Job[Any]:
         fail([UnknownJob(name)], BAD_USAGE)
     need_spark()
     return find(name)
-
-
-def _spark(name: str, master: str | None, java: str | None, config: Mapping[str, str]) -> SparkSession:
-    """A session that does not write to the terminal."""
-    from trunkline.analytics.spark import JavaError, SparkError, session
-
-    remote = master if master is not None and master.startswith("sc://") else None
-    try:
-        spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=config)
-    except (SparkError, JavaError) as error:
-        fail([error], FAILED)
-    if remote is None:
-        spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def _options(job: Job[Any], settings: Sequence[str]) -> Options:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trunkline.analytics.command_line import java_option
 from trunkline.management.command_line import FAILED, fail
 
 if TYPE_CHECKING:
     from trunkline.analytics.spark.java import Java
 
-_java_option = click.option(
-    "--java", metavar="CHOICE", help="bundled, system, or the path of a Java. [variable: TRUNKLINE_JAVA]"
-)
 _host_option = click.option(
     "--host", default="127.0.0.1", show_default=True, help="Listen there: who reaches it can run code on the cluster."
 )
@@ -34,7 +32,7 @@ def spark() -> None:
 
 
 @spark.command()
-@_java_option
+@java_option
 @click.option("--try", "trial", is_flag=True, help="Start a session too, and run a query in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object, for programs.")
 def doctor(java: str | None, trial: bool, as_json: bool) -> None:
@@ -66,7 +64,7 @@ def doctor(java: str | None, trial: bool, as_json: bool) -> None:
 @click.option("--port", default=7077, show_default=True, help="For workers and sessions.")
 @click.option("--webui-port", "web_port", default=8080, show_default=True, help="For browsers.")
 @_properties_option
-@_java_option
+@java_option
 def master(host: str, port: int, web_port: int, properties: Path | None, java: str | None) -> None:
     """Run the master of a Spark cluster, at spark://HOST:PORT."""
     from trunkline.analytics.spark import programs
@@ -85,7 +83,7 @@ def master(host: str, port: int, web_port: int, properties: Path | None, java: s
     "--folder", type=click.Path(path_type=Path, file_okay=False), help="For files and logs. Without it PySpark's own."
 )
 @_properties_option
-@_java_option
+@java_option
 def worker(
     master_url: str,
     host: str,
@@ -118,7 +116,7 @@ def worker(
 @click.option("--port", default=15002, show_default=True, help="For sessions.")
 @click.option("--master", "master_url", default="local[*]", show_default=True, help="Where the work is done.")
 @_properties_option
-@_java_option
+@java_option
 def connect(host: str, port: int, master_url: str, properties: Path | None, java: str | None) -> None:
     """Run a Spark Connect server, at sc://HOST:PORT."""
     from trunkline.analytics.spark import programs

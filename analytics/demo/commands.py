@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trunkline.analytics.report.commands import need_spark, spark_options
+from trunkline.analytics.command_line import need_spark, spark_options
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 
 if TYPE_CHECKING:

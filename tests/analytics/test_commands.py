@@ -135,7 +135,7 @@ def test_a_stream_says_what_it_cannot_do(shared: Shared, log: Path, tmp_path: Pa
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.analytics.report.commands.find_spec", lambda name: None)
+    monkeypatch.setattr("trunkline.analytics.command_line.find_spec", lambda name: None)
     shown = call("explain", "latency")
     assert shown.exit_code == 1
     assert "pip install 'trunkline[spark]'" in shown.stderr

@@ -1,13 +1,10 @@
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from tests.analytics.report.test_collecting import written
-from trunkline.analytics.report import commands
-from trunkline.analytics.report.commands import moment, report
+from trunkline.analytics.report.commands import report
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -46,19 +43,3 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert code == 1
     assert "nowhere" in said
     assert "Traceback" not in said
-
-
-def test_what_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "LIBRARIES", ("pyarrow", "not_there_at_all"))
-    code, said = run("--input", str(tmp_path), "--html", str(tmp_path / "x.html"))
-    assert (code, said) == (1, "trunkline: not_there_at_all: not installed; pip install 'trunkline[spark]'\n")
-
-
-def test_times_and_durations_before_now() -> None:
-    context, option = click.Context(report), report.params[2]
-    assert moment(context, option, None) is None
-    assert moment(context, option, "2025-06-01T12:00") == datetime(2025, 6, 1, 12, tzinfo=UTC)
-    assert moment(context, option, "2025-06-01T12:00:00+02:00") == datetime(2025, 6, 1, 10, tzinfo=UTC)
-    before = moment(context, option, "2h")
-    assert before is not None
-    assert timedelta(hours=2) <= datetime.now(UTC) - before < timedelta(hours=3)

@@ -1,0 +1,80 @@
+"""What commands that start Spark share: their options, and how they begin."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from trunkline.broker.units import parse_duration
+from trunkline.management.command_line import FAILED, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+#: What of `trunkline[spark]` has to be there.
+LIBRARIES: Final = ("pyspark", "pyarrow", "pandas", "jinja2")
+
+java_option = click.option(
+    "--java", metavar="CHOICE", help="bundled, system, or the path of a Java. [variable: TRUNKLINE_JAVA]"
+)
+
+
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where Spark runs, and with which Java."""
+    master = click.option(
+        "--master", metavar="URL", help="Where Spark runs, such as spark://host:7077 or sc://host:15002: else here."
+    )
+    return master(java_option(command))
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """A time, or how long before now."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+        return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(value))
+    except (ValueError, OverflowError):
+        wrong = f'{value!r} is no time such as "2026-03-01T12:00", in UTC, and no duration such as "2h"'
+        raise click.BadParameter(wrong, ctx, param) from None
+
+
+def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Of which time the events are."""
+    since = click.option(
+        "--since", callback=moment, metavar="TIME", help="Begin there: a time (UTC), or a duration before now."
+    )
+    until = click.option("--until", callback=moment, metavar="TIME", help="End there.")
+    return since(until(command))
+
+
+def need_spark() -> None:
+    """End with a line that says what to install, if anything is missing."""
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        fail([f"{', '.join(missing)}: not installed; pip install 'trunkline[spark]'"], FAILED)
+
+
+def start_spark(
+    name: str, master: str | None, java: str | None, config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that does not write to the terminal; or the end, with a line that says why there is none."""
+    from trunkline.analytics.spark import JavaError, SparkError, session
+
+    remote = master if master is not None and master.startswith("sc://") else None
+    try:
+        spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=config)
+    except (SparkError, JavaError) as error:
+        fail([error], FAILED)
+    if remote is None:
+        spark.sparkContext.setLogLevel("OFF")
+    return spark

@@ -1,0 +1,71 @@
+"""What commands that start Spark share."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from trunkline.analytics import command_line
+from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
+
+
+@click.command()
+@period_options
+@spark_options
+def command(**given: Any) -> None:
+    command.given = given
+
+
+def given(*arguments: str) -> Any:
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return command.given
+
+
+def test_times_and_durations_before_now() -> None:
+    assert given() == {"since": None, "until": None, "master": None, "java": None}
+    noon = datetime(2025, 6, 1, 12, tzinfo=UTC)
+    times = given("--since", "2025-06-01T12:00", "--until", "2025-06-01T14:00:00+02:00")
+    assert (times["since"], times["until"]) == (noon, noon)
+    before = given("--since", "2h")["since"]
+    assert timedelta(hours=2) <= datetime.now(UTC) - before < timedelta(hours=3)
+
+
+@pytest.mark.parametrize("wrong", ["yesterday", "99999999999d"])
+def test_what_is_no_time_is_told(wrong: str) -> None:
+    result = CliRunner().invoke(command, ["--until", wrong])
+    assert result.exit_code == 2
+    assert f"'{wrong}' is no time such as \"2026-03-01T12:00\", in UTC, and no duration" in result.output
+
+
+def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command_line, "LIBRARIES", ("click", "not_there_at_all"))
+    with pytest.raises(SystemExit, match="1"):
+        need_spark()
+    assert capsys.readouterr().err == "trunkline: not_there_at_all: not installed; pip install 'trunkline[spark]'\n"
+
+
+def test_a_connect_server_is_told_from_a_master(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark")
+    from trunkline.analytics.spark import SparkError
+
+    asked: list[dict[str, Any]] = []
+
+    def refuse(name: str, **given: Any) -> None:
+        asked.append({"name": name, **given})
+        raise SparkError("nobody answers")
+
+    monkeypatch.setattr("trunkline.analytics.spark.session", refuse)
+    for master in ("sc://host", "spark://host"):
+        with pytest.raises(SystemExit, match="1"):
+            start_spark("latency", master, None, {"a": "b"})
+    same = {"name": "trunkline-latency", "java": None, "config": {"a": "b"}}
+    assert asked == [
+        {**same, "master": None, "remote": "sc://host"},
+        {**same, "master": "spark://host", "remote": None},
+    ]
+    assert capsys.readouterr().err == "trunkline: nobody answers\n" * 2
