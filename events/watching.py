@@ -1,7 +1,7 @@
 """Which hooks are watched, and what each of them has to tell.
 
 Callbacks look and return nothing. They come last where others change a value, so that they see what was made of it, and
-first where others decide, so that they are asked at all.
+first elsewhere, so that they are asked although others end the chain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.context import PluginHooks
 
-_PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000_000}
+_PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000_000, "notify": 1_000_000}
 #: Topics and client ids of which is remembered whether they are wanted, and characters of those that are.
 _REMEMBERED: Final = 10_000
 _LONGEST: Final = 256

@@ -5,6 +5,7 @@ it by a test.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 from trunkline.hooks.alarm import Alarm
@@ -93,7 +94,15 @@ def _message(old: Message, new: object) -> Message:
     if new.wire3 is old.wire3 and new.wire5 is old.wire5 and new.frames is old.frames:
         # the same object, changed in place, or a copy.copy of it: what was encoded before the change is not true
         new.wire3 = new.wire5 = new.frames = None
-    return new
+    if new is old or _origin(new) == _origin(old):
+        return new
+    # it is the same publication to all who look at it next; a copy, for a callback may return one object for many messages
+    guid, timestamp, publisher, username = _origin(old)
+    return replace(new, guid=guid, timestamp=timestamp, publisher=publisher, username=username)
+
+
+def _origin(message: Message) -> tuple[int, float, str, str | None]:
+    return message.guid, message.timestamp, message.publisher, message.username
 
 
 def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:

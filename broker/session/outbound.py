@@ -18,6 +18,7 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
+    MESSAGE_DELIVER,
     MESSAGE_DELIVERED,
     MESSAGE_QUEUED,
 )
@@ -180,7 +181,7 @@ class Outbound:
             return
         original = message
         if self._services.hooks.message_deliver:
-            changed = self._services.delivering(self._client, message)
+            changed = self._services.hooks.transform(MESSAGE_DELIVER, self._client, message)
             if type(changed) is Deny:
                 self._drop(message, DropReason.DELIVERY_HOOK)
                 return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.hooks.decisions import Deny
-from trunkline.hooks.points import MESSAGE_DELIVER, MESSAGE_DROPPED, MESSAGE_PUBLISH
+from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,30 +47,12 @@ class Services:
     start_task: Callable[..., None]
 
     def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny:
-        """The message as the hooks at `message.publish` leave it. What they return instead is the same publication:
-        it keeps id, time and publisher."""
+        """The message as the hooks at `message.publish` leave it."""
         changed = self.hooks.transform(MESSAGE_PUBLISH, client, message)
         if changed is not message and not isinstance(changed, Deny):
-            changed.guid, changed.timestamp = message.guid, message.timestamp
-            changed.publisher, changed.username = message.publisher, message.username
             interval = changed.properties.get("message_expiry_interval")
             changed.expires_at = inf if interval is None else now + interval
         return changed
-
-    def delivering(self, client: ClientInfo, message: Message) -> Message | Deny:
-        """The message as the hooks at `message.deliver` leave it for one subscriber. What they return instead is the same
-        message: it keeps id, time and publisher."""
-        changed = self.hooks.transform(MESSAGE_DELIVER, client, message)
-        if isinstance(changed, Deny) or changed.guid == message.guid:
-            return changed
-        # a copy: a hook may return one object for many messages
-        return replace(
-            changed,
-            guid=message.guid,
-            timestamp=message.timestamp,
-            publisher=message.publisher,
-            username=message.username,
-        )
 
     def dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
         """Count a message that went nowhere, or not to this subscriber, and tell who wants to know."""

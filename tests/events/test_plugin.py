@@ -20,7 +20,7 @@ from trunkline.events.plugin import EventsSettings
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import OWN_KINDS, Flag
 from trunkline.events.watching import Wanted
-from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.hooks import DROP, STOP, ClientInfo, Deny
 from trunkline.hooks.points import POINTS
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
@@ -121,6 +121,32 @@ async def test_every_point_can_be_recorded(tmp_path: Path) -> None:
     never = {"client.enhanced_authenticate", "session.terminated"}
     assert {point.name for point in POINTS} - seen <= never
     assert seen <= {point.name for point in POINTS} | {kind.name for kind in OWN_KINDS}
+
+
+async def test_what_others_make_of_a_message_is_recorded_with_its_id_time_and_publisher(tmp_path: Path) -> None:
+    constant = Message("b", b"constant", 1)
+
+    async with recording(tmp_path, {"kinds": ["message.*"]}) as here:
+        here.broker.hooks.add("message.publish", lambda client, message: constant)
+        here.broker.hooks.add("message.deliver", lambda client, message: Message("c", b"delivered", message.qos))
+        here.broker.hooks.add("message.delivered", lambda client, message: STOP)
+        client, watcher = await here.client("a"), await here.client("w")
+        await watcher.subscribe(("b", 1))
+        for _ in range(2):
+            await client.publish("a", b"x", qos=1)
+            await watcher.take_publish("c", b"delivered", qos=1)
+    rows = [row for row in recorded(tmp_path) if "topic" in row]
+    assert Counter((row["kind"], row["topic"]) for row in rows) == {
+        ("message.publish", "b"): 2,
+        ("message.routed", "b"): 2,
+        ("message.deliver", "c"): 2,
+        ("message.delivered", "c"): 2,
+        ("message.acked", "c"): 2,
+    }
+    assert len({row["guid"] for row in rows}) == 2
+    assert {row["publisher"] for row in rows} == {"a"}
+    assert max(row["latency_us"] for row in rows) < 60_000_000
+    assert len({row["time"].year for row in rows}) == 1
 
 
 async def test_denials_say_what_was_denied(tmp_path: Path) -> None:
