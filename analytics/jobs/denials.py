@@ -12,7 +12,7 @@ from trunkline.analytics.jobs.alerts import Occurrence, Teller
 from trunkline.analytics.jobs.bursts import Burst, Count, Distinct
 from trunkline.analytics.jobs.job import Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Subject, microseconds
-from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, only, run, subject
+from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.surges import Surge, SurgeRules
 from trunkline.analytics.jobs.windows import heard
 from trunkline.events.schema import Flag
@@ -120,7 +120,7 @@ def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
         code.isin(*map(int, _LOGINS)) if options.logins == "client.connack" else code >= int(Reason.UNSPECIFIED_ERROR)
     )
     rows = in_buckets(
-        only(heard(events, KINDS, options.lateness), denied | failed),
+        heard(events, KINDS, options.lateness).where(denied | failed),
         options.buckets,
         F.when(denied, subject("client", "client_id")),
         F.when(denied, subject("peer", "peer")),

@@ -89,8 +89,9 @@ def _readings(events: DataFrame, options: QueuesOptions) -> DataFrame:
             F.struct(F.lit(INFLIGHT).alias("metric"), F.col("inflight").cast("double").alias("reading")),
         ),
     ).otherwise(F.array(F.struct(F.col("name").alias("metric"), F.col("value").alias("reading"))))
-    wanted = heard(events, KINDS, options.lateness, only=of_session | F.col("name").isin(*options.metrics))
-    return wanted.select(
+    wanted = of_session | F.col("name").isin(*options.metrics)
+    readings = heard(events, KINDS, options.lateness).where(wanted)
+    return readings.select(
         "time",
         "node",
         F.when(of_session, F.col("client_id")).alias("client_id"),

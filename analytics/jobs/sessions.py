@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from trunkline.analytics.jobs.connections import Connections, Seen
 from trunkline.analytics.jobs.job import Column, Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Subject, microseconds
-from trunkline.analytics.jobs.stateful import StatefulOptions, only, run
+from trunkline.analytics.jobs.stateful import StatefulOptions, run
 from trunkline.analytics.jobs.windows import heard, interval
 
 _OF_CLIENTS: Final = ("client.connected", "client.disconnected")
@@ -89,11 +89,11 @@ def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
     if options.by == "activity":
         return _activity(events, options)
     of_node = F.col("kind").isin(*_OF_NODES)
-    rows = only(heard(events, (*_OF_CLIENTS, *_OF_NODES), options.lateness), of_node | F.col("client_id").isNotNull())
+    seen = heard(events, (*_OF_CLIENTS, *_OF_NODES), options.lateness)
     # The connections of a node are in all buckets, so each of these must hear of the node.
     everywhere = F.sequence(F.lit(0), F.lit(options.buckets - 1))
     own = F.array(F.pmod(F.xxhash64("client_id"), F.lit(options.buckets)).cast("int"))
-    rows = rows.select(
+    rows = seen.where(of_node | F.col("client_id").isNotNull()).select(
         "*",
         F.explode(F.when(of_node, everywhere).otherwise(own)).alias("bucket"),
         F.lit("node").alias("scope"),
@@ -105,7 +105,8 @@ def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
 def _activity(events: DataFrame, options: SessionOptions) -> DataFrame:
     weight = F.coalesce("weight", F.lit(1))
     found = (
-        only(heard(events, _ACTIVITY, options.lateness), F.col("client_id").isNotNull())
+        heard(events, _ACTIVITY, options.lateness)
+        .where(F.col("client_id").isNotNull())
         .groupBy("client_id", F.session_window("time", interval(options.gap)).alias("session"))
         .agg(
             F.max("username").alias("username"),

@@ -324,7 +324,7 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
     where that was made before the first recorded event, by its `delivery.completed`.
     """
     acknowledged = (F.col("kind") != "message.delivered") | (F.col("qos") > 0)
-    seen = heard(events, KINDS, options.lateness, only=acknowledged)
+    seen = heard(events, KINDS, options.lateness).where(acknowledged)
     rows = in_buckets(seen.withColumn("message", F.hex("guid")), options.buckets, subject("client", "client_id"))
     rules = Rules(
         microseconds(options.window),

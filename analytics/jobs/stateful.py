@@ -51,11 +51,6 @@ class StatefulOptions(Options):
     )
 
 
-def only(rows: DataFrame, condition: SparkColumn) -> DataFrame:
-    """The rows that are so. Time goes on with the others, too: Spark would push a plain condition below the watermark."""
-    return rows.where(F.when(condition, F.col("time")).isNotNull())
-
-
 def subject(scope: str, name: str) -> SparkColumn:
     """One thing that a row is about: what kind of a thing, in one word, and the column that names it."""
     return F.struct(F.lit(scope).alias("scope"), F.col(name).alias("subject"))

@@ -176,9 +176,9 @@ def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
     kinds = (MADE, ENDED, *GONE, DELIVERED)
     # `$share/GROUP/` is no topic
     internal = (F.col("kind") == MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
-    seen = heard(
-        events, kinds, options.lateness, only=None if options.internal else ~F.coalesce(internal, F.lit(False))
-    )
+    seen = heard(events, kinds, options.lateness)
+    if not options.internal:
+        seen = seen.where(~F.coalesce(internal, F.lit(False)))
     rows = in_buckets(seen, options.buckets, subject("client", "client_id"))
     watch = Watch(microseconds(options.after), options.max_subscriptions, events.isStreaming)
     return run(rows, events, watch, COLUMNS)
@@ -188,7 +188,7 @@ def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
     nobody = ((F.col("kind") == ROUTED) & (F.col("receivers") == 0)) | (
         (F.col("kind") == DROPPED) & (F.col("reason") == "no_subscribers")
     )
-    messages = heard(events, (ROUTED, DROPPED), options.lateness, only=nobody)
+    messages = heard(events, (ROUTED, DROPPED), options.lateness).where(nobody)
     counted = messages.groupBy(window(options.window), "topic").agg(
         # both kinds tell of the same message, and perhaps only one of them was recorded
         F.greatest(

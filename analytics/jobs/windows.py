@@ -12,15 +12,13 @@ def interval(seconds: float) -> str:
     return f"{round(seconds * 1_000_000)} microseconds"
 
 
-def heard(
-    events: DataFrame, kinds: tuple[str, ...], lateness: float, *, only: Column | None = None, time: str = "time"
-) -> DataFrame:
+def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: str = "time") -> DataFrame:
     """The events of these kinds, of which a stream waits `lateness` seconds for late ones.
 
-    Time goes on with every row, also with those that are left out here (`node.tick`): so a window closes when its node is
-    idle. `only` is a further condition on them; `time` names the column that counts.
+    Time goes on with every row, also with those that are left out (`node.tick`), here or by a `where` behind it: so a
+    window closes when its node is idle. `time` names the column that counts.
     """
-    wanted = F.col("kind").isin(*kinds) if only is None else F.col("kind").isin(*kinds) & only
+    wanted = F.col("kind").isin(*kinds)
     if not events.isStreaming:
         return events.where(wanted)
     # Spark pushes conditions below the watermark, these and those of the job, and rows that they leave out would not count
