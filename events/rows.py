@@ -38,6 +38,9 @@ _LOW: Final = bytes(range(256)) * 256
 
 _NULLS: Final[dict[pa.DataType, Values]] = {}
 
+#: Seconds since the epoch, in the year 5138: a number that is none is not less, either.
+_FOREVER: Final = 1e11
+
 _DUP: Final = int(Flag.DUP)
 _TIME: Final = STORED.field("time").type
 _PAIRS: Final = STORED.field("user_properties").type
@@ -85,6 +88,8 @@ class Converter:
         """
         things = [each[3] for each in told]
         times = pa.array([each[1] for each in told], pa.float64())
+        if times.null_count or _compute.all(_compute.less(_compute.abs(times), _FOREVER)).as_py() is False:
+            raise ValueError("an event without a time that a calendar has")
         columns = {
             "time": _microseconds(times).cast(_TIME),
             "kind": self._kinds.take(pa.array([each[0] for each in told], pa.int32())),

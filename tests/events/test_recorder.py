@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -183,6 +184,16 @@ def test_the_logs_tell_less_and_less_often_of_what_goes_on(
     bench.tell(["no text"], 100)
     assert bench.recorder.rejected == 100
     assert len(caplog.records) == 7
+
+
+def test_a_time_that_is_none_costs_its_own_event_alone(make: Callable[..., Bench]) -> None:
+    bench = make()
+    for at in (math.nan, math.inf, -math.inf, 1e30):
+        bench.recorder.tell(0, CLIENT, Message("odd", b""), at=at)
+    bench.tell("good")
+    bench.recorder.flush()
+    bench.recorder.flush()
+    assert bench.topics() == ["good", "rejected 4"]
 
 
 def test_a_batch_of_which_nothing_is_left_is_no_trouble(make: Callable[..., Bench]) -> None:
