@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.events.compaction import Progress
     from trunkline.events.reader import EventLog
 
-_root = click.argument("root", metavar="LOG", default="event-log")
+_root = click.argument("root", metavar="[LOG]", default="event-log")
 _as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
 
 
@@ -258,7 +258,8 @@ def compact(
             progress=progress.show,
         )
     words = f"{done.rows:,} rows in {done.files:,} {'commits' if form == 'delta' else 'files'}"
-    click.echo(f"{words}; {done.waiting:,} wait for more, {done.missing:,} could not be read")
+    unfinished = f", {done.unfinished:,} are in segments that are still written to" if done.unfinished else ""
+    click.echo(f"{words}; {done.waiting:,} wait for more{unfinished}, {done.missing:,} could not be read")
 
 
 class _Progress:

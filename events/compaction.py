@@ -56,6 +56,8 @@ class Compacted(NamedTuple):
     missing: int
     #: Rows that are over, but too few and too new for a file.
     waiting: int
+    #: Rows in segments that are still written to.
+    unfinished: int
 
 
 class Over(NamedTuple):
@@ -165,7 +167,7 @@ class _Work:
         self._starts: dict[NodeKey, int] = {}
         self._total = 0
         self._read = 0
-        self._rows = self._files = self._bytes = self._missing = self._waiting = 0
+        self._rows = self._files = self._bytes = self._missing = self._waiting = self._unfinished = 0
 
     def begin(self, nodes: list[Over]) -> None:
         there = self._log.nodes()
@@ -174,6 +176,8 @@ class _Work:
             known = self._target.next_seq(over.key)
             self._starts[over.key] = over.first if known is None else known
             self._total += max(0, over.end - self._starts[over.key])
+        ends = {str(over.key): over.end for over in nodes}
+        self._unfinished = sum(extent.end - ends.get(key, extent.first) for key, extent in there.items())
 
     def node(self, over: Over, settled: int) -> None:
         """Write what there is of a node. What is older than `settled`, in microseconds, waits for nothing."""
@@ -197,7 +201,7 @@ class _Work:
         self._waiting += max(0, over.end - at)
 
     def done(self) -> Compacted:
-        return Compacted(self._rows, self._files, self._bytes, self._missing, self._waiting)
+        return Compacted(self._rows, self._files, self._bytes, self._missing, self._waiting, self._unfinished)
 
     def _waits(self, node: str, first: int, end: int, settled: int) -> bool:
         """Whether rows that do not fill a file could share it with others that come: they are new, and of one day."""

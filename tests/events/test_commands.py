@@ -174,6 +174,21 @@ def test_compact(log: Path, tmp_path: Path) -> None:
     assert seqs(call("tail", log, "-n", 1, "--json")) == [299]
 
 
+def test_compact_tells_of_what_is_still_written_to(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "log", KEY.name, KEY.incarnation)
+    writer.append(batch(0, 100), time(0), time(99))
+    writer.roll()
+    writer.append(batch(100, 140), time(100), time(139))
+    done = call("compact", tmp_path / "log", "--settle", "0")
+    writer.close()
+    rest = "0 wait for more, 40 are in segments that are still written to, 0 could not be read"
+    assert done.stdout == f"100 rows in 1 files; {rest}\n"
+
+
+def test_help_says_that_the_log_may_be_left_out() -> None:
+    assert "tail [OPTIONS] [LOG]" in call("tail", "--help").stdout
+
+
 def test_compact_says_what_is_wrong(log: Path, tmp_path: Path) -> None:
     result = call("compact", log, "--settle", "soon")
     assert (result.exit_code, "'soon': accepted is seconds" in result.stderr) == (2, True)

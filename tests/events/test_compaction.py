@@ -112,7 +112,7 @@ def test_a_log_becomes_files_of_a_day_each(tmp_path: Path) -> None:
         ("date=1970-01-03", 3880, 4000),
     ]
     sizes = sum(path.stat().st_size for path in (tmp_path / "files").rglob("*.parquet"))
-    assert done == Compacted(4000, 6, sizes, 0, 0)
+    assert done == Compacted(4000, 6, sizes, 0, 0, 0)
     assert told[-1] == Progress(NODE, 4000, 4000, 6)
     assert [progress.rows for progress in told] == sorted(progress.rows for progress in told)
     assert Positions(tmp_path / "log", "compaction").read() == {NODE: 4000}
@@ -132,7 +132,7 @@ def test_a_second_run_goes_on_behind_the_first(tmp_path: Path) -> None:
     writer = write(tmp_path / "log", [100])
     writer.roll()
     compact(tmp_path / "log", tmp_path / "files", now=LATER)
-    assert compact(tmp_path / "log", tmp_path / "files", now=LATER) == Compacted(0, 0, 0, 0, 0)
+    assert compact(tmp_path / "log", tmp_path / "files", now=LATER) == Compacted(0, 0, 0, 0, 0, 0)
     for rows in (20, 30):
         writer.append(expected_batch(writer, rows), 0, 1)
     writer.roll()
@@ -284,7 +284,7 @@ def test_damaged_rows_at_the_end_are_passed_over_again_and_again(tmp_path: Path)
     write(tmp_path / "log", [100]).close()
     flip(only(tmp_path / "log", ".arrows"), only(tmp_path / "log", ".arrows").stat().st_size // 2)
     for _ in range(2):
-        assert compact(tmp_path / "log", tmp_path / "files", damaged="skip") == Compacted(0, 0, 0, 100, 0)
+        assert compact(tmp_path / "log", tmp_path / "files", damaged="skip") == Compacted(0, 0, 0, 100, 0, 0)
     assert Positions(tmp_path / "log", "compaction").read() == {NODE: 100}
 
 
@@ -325,7 +325,7 @@ def test_a_log_becomes_a_table(tmp_path: Path) -> None:
     write(tmp_path / "log", [100], OTHER).close()
     writer.roll()
     done = compact(tmp_path / "log", tmp_path / "table", format="delta", rows_per_file=200, now=LATER)
-    assert done == Compacted(600, 4, 0, 0, 0)
+    assert done == Compacted(600, 4, 0, 0, 0, 0)
     writer.append(expected_batch(writer, 7), 0, 1)
     writer.close()
     assert compact(tmp_path / "log", tmp_path / "table", format="delta").rows == 7
