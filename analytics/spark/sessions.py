@@ -26,6 +26,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.join.stateFormatVersion": "3",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # a row of the event log has more columns than the 25 above which Spark warns in each program
+    "spark.sql.debug.maxToStringFields": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
