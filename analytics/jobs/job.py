@@ -79,7 +79,7 @@ class Job(Generic[O]):
         self.name = name
         self.title, self.summary = entry(name)[1:]
         #: How it works and what is exact, in paragraphs of one line.
-        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        paragraphs = cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0].split("\n\n")
         self.description = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
         self.function = function
         self.options = options

@@ -33,6 +33,12 @@ def test_what_is_not_given_is_told_too(name: str, line: str) -> None:
     assert line in list(explained(job, job.options()))
 
 
+def test_what_is_for_programmers_is_left_out() -> None:
+    job = find("audit")
+    assert "Raises" in (job.function.__doc__ or "")
+    assert not [line for line in explained(job, job.options()) if "Raises" in line]
+
+
 def test_the_plan_is_spark_s(spark: "SparkSession") -> None:
     job = find("traffic")
     plan = planned(spark, job, job.options())
