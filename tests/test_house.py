@@ -32,6 +32,7 @@ TESTED_IN: dict[str, str] = {
     "events/looking.py": "events/test_commands.py",
     "events/target.py": "events/test_compaction.py",
     "events/watching.py": "events/test_plugin.py",
+    "events/schema.py": "events/test_reference.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
     "testing/fault.py": "testing/test_faults.py",

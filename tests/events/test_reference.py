@@ -9,7 +9,7 @@ from pathlib import Path
 from trunkline.broker.config import Config
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.reference import columns_table, kinds_table
-from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA
+from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA, spark_schema
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "events.md"
@@ -42,3 +42,7 @@ def test_its_configurations_are_right() -> None:
         settings = Config.from_mapping(tomllib.loads(block)).plugins["events"]
         assert isinstance(settings, EventsSettings)
         assert settings.enabled
+
+
+def test_spark_reads_the_same_columns() -> None:
+    assert re.findall(r"`(\w+)`", spark_schema()) == SCHEMA.names
