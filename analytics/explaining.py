@@ -31,8 +31,8 @@ def explained(job: Job[Any], options: Options) -> Iterator[str]:
     for paragraph in job.description.split("\n\n"):
         yield from textwrap.wrap(paragraph, _WIDTH)
         yield ""
-    kinds = "events of all kinds" if "*" in job.kinds else ", ".join(job.kinds)
-    yield from _wrapped("Reads", kinds)
+    kinds = job.kinds(options)
+    yield from _wrapped("Reads", "events of all kinds" if "*" in kinds else ", ".join(kinds))
     yield ""
     yield "Options (--set NAME=VALUE)"
     for name, field in job.options.model_fields.items():

@@ -4,16 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from trunkline.analytics.jobs.job import Job
-
 Form = Literal["log", "parquet", "delta"]
-#: Lets the time of a stream go on where nothing else happens.
-_CLOCK = "node.tick"
 
 
 class InputError(ValueError):
@@ -81,15 +77,15 @@ class Input:
         if unknown:
             raise InputError(f"{self.place}: has no node {unknown[0]}, only {', '.join(sorted(names))}")
 
-    def read(self, spark: "SparkSession", form: Form, job: "Job[Any]", *, stream: bool) -> "DataFrame":
-        """The events that the job reads; `form` is what `check` found."""
+    def read(self, spark: "SparkSession", form: Form, kinds: tuple[str, ...], *, stream: bool) -> "DataFrame":
+        """Events, of which a log gives these kinds alone; `form` is what `check` found."""
         from pyspark.sql import functions as F
 
         from trunkline.events.schema import spark_schema
 
         reader = spark.readStream if stream else spark.read
         if form == "log":
-            return reader.format("trunkline").options(**self._source_options((*job.kinds, _CLOCK))).load()
+            return reader.format("trunkline").options(**self._source_options(kinds)).load()
         if form == "delta":
             from deltalake import DeltaTable
 
@@ -111,5 +107,5 @@ class Input:
         if self.nodes:
             chosen["nodes"] = ",".join(self.nodes)
         if kinds:
-            chosen["kinds"] = ",".join(dict.fromkeys(kinds))
+            chosen["kinds"] = ",".join(kinds)
         return {"path": self.place, **chosen, **self.options}

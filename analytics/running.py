@@ -67,7 +67,7 @@ class Run:
             RunError: it was stopped before it was done; streams are never done.
             PySparkException, Py4JError: Spark, or what it reads and writes, has failed.
         """
-        events = self.input.read(spark, form, self.job, stream=self.stream)
+        events = self.input.read(spark, form, self.job.kinds(self.options), stream=self.stream)
         results = self.job(events, self.options)
         if self.stream:
             self._go_on(results, say)

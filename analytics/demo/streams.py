@@ -97,9 +97,10 @@ def start(spark: SparkSession, broker: Running, checkpoints: Path, plan: Plan) -
     try:
         for name, topic in _TOPICS.items():
             job: Job[Any] = find(name)
-            kinds = ",".join({*job.kinds, "node.tick"})
+            options = job.read_options(plan.options(name))
+            kinds = ",".join(job.kinds(options))
             events = spark.readStream.format("trunkline").options(path=str(broker.log), kinds=kinds).load()
-            results = job(events, job.read_options(plan.options(name)))
+            results = job(events, options)
             queries.append(
                 results.writeStream.format("trunkline")
                 .options(

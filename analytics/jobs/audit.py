@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from trunkline.analytics.jobs import job as jobs
-from trunkline.analytics.jobs.job import OptionError, Options, Seconds, job
+from trunkline.analytics.jobs.job import Column, OptionError, Options, Seconds, job
 from trunkline.analytics.jobs.machines import microseconds
 from trunkline.analytics.jobs.records import Auditor, Finding, Run, runs
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
@@ -68,22 +67,22 @@ class AuditOptions(Options):
 
 
 COLUMNS: Final = (
-    jobs.Column(
+    Column(
         "check",
         "string",
         "What was found: `incarnation`, `gap`, `duplicate`, `late`, `dropped`, `corrupt`, `lost`, `silence`, `silent`, "
         "`dead_letters` or `lag`.",
     ),
-    jobs.Column("ok", "boolean", "Nothing to worry about."),
-    jobs.Column("node", "string", "The node."),
-    jobs.Column("incarnation", "bigint", "Its incarnation: milliseconds since the epoch."),
-    jobs.Column("consumer", "string", "Of `lag`: who reads."),
-    jobs.Column("seq", "bigint", "The first row that it is about; of `lag`, the next one to be read."),
-    jobs.Column("rows", "bigint", "Rows, or events, that it is about."),
-    jobs.Column("since", "timestamp", "When it began; of a gap or a duplicate, the time of the row behind it."),
-    jobs.Column("until", "timestamp", "When it ended; null while it goes on."),
-    jobs.Column("seconds", "double", "How long it was."),
-    jobs.Column("reason", "string", "Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`."),
+    Column("ok", "boolean", "Nothing to worry about."),
+    Column("node", "string", "The node."),
+    Column("incarnation", "bigint", "Its incarnation: milliseconds since the epoch."),
+    Column("consumer", "string", "Of `lag`: who reads."),
+    Column("seq", "bigint", "The first row that it is about; of `lag`, the next one to be read."),
+    Column("rows", "bigint", "Rows, or events, that it is about."),
+    Column("since", "timestamp", "When it began; of a gap or a duplicate, the time of the row behind it."),
+    Column("until", "timestamp", "When it ended; null while it goes on."),
+    Column("seconds", "double", "How long it was."),
+    Column("reason", "string", "Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`."),
 )
 
 

@@ -3,12 +3,12 @@
 from typing import Final
 
 from pydantic import Field, field_validator
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs import job as jobs
-from trunkline.analytics.jobs.job import Names, Options, Seconds, job
-from trunkline.analytics.jobs.windows import CLOCK, heard, window, window_bounds
+from trunkline.analytics.jobs.job import CLOCK, Column, Names, Options, Seconds, job
+from trunkline.analytics.jobs.windows import BOUNDS, heard, window, window_bounds
 
 #: What is counted, by the kind of event that counts for it.
 COUNTED: Final = {
@@ -42,20 +42,19 @@ class BalanceOptions(Options):
 
 
 COLUMNS: Final = (
-    jobs.Column("window_start", "timestamp", "Begin of the window."),
-    jobs.Column("window_end", "timestamp", "Its end, which belongs to the next one."),
-    jobs.Column("load", "string", "What is measured."),
-    jobs.Column("node", "string", "The node."),
-    jobs.Column("value", "double", "How much of it the node has: events, bytes, or the last reading."),
-    jobs.Column("share", "double", "The node's part of what all have, 0 to 1; null when nobody has any."),
-    jobs.Column("nodes", "int", "Nodes that are compared."),
-    jobs.Column("mean", "double", "Mean of the nodes."),
-    jobs.Column("skew", "double", "The largest value over the mean: 1 is even; null when nobody has any."),
-    jobs.Column("variation", "double", "Standard deviation over the mean: 0 is even; null when nobody has any."),
+    *BOUNDS,
+    Column("load", "string", "What is measured."),
+    Column("node", "string", "The node."),
+    Column("value", "double", "How much of it the node has: events, bytes, or the last reading."),
+    Column("share", "double", "The node's part of what all have, 0 to 1; null when nobody has any."),
+    Column("nodes", "int", "Nodes that are compared."),
+    Column("mean", "double", "Mean of the nodes."),
+    Column("skew", "double", "The largest value over the mean: 1 is even; null when nobody has any."),
+    Column("variation", "double", "Standard deviation over the mean: 0 is even; null when nobody has any."),
 )
 
 
-def _amount(load: str) -> Column:
+def _amount(load: str) -> Expression:
     """How much of a load a node has, over its events."""
     kind = F.col("kind")
     if load in READ:
@@ -68,18 +67,18 @@ def _amount(load: str) -> Column:
     return F.coalesce(F.sum(amount).cast("double"), F.lit(0.0))
 
 
-def _kinds(loads: tuple[str, ...]) -> tuple[str, ...]:
-    """The clock's too, for they show that an idle node is there."""
+def _kinds(options: BalanceOptions) -> tuple[str, ...]:
+    """The clock's too, for it shows that an idle node is there."""
     known = {**COUNTED, **BYTES, **dict.fromkeys(READ, "node.stats")}
-    return tuple(dict.fromkeys((*(known[load] for load in loads), *CLOCK)))
+    return tuple(dict.fromkeys((*(known[load] for load in options.loads), CLOCK)))
 
 
 @job(
     "balance",
     options=BalanceOptions,
-    kinds=_kinds(LOADS),
+    kinds=_kinds,
     columns=COLUMNS,
-    key=("window_start", "window_end", "load", "node"),
+    key=("window_start", "load", "node"),
 )
 def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
     """What each node of a cluster has to do in each window, and how far the nodes are from doing the same.
@@ -87,7 +86,7 @@ def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
     A node is there when it wrote any event that counts, or `node.tick`; what it did not do then counts as 0. Readings count
     where there is one: a node without is left out of that load. Sampled events count by their weight.
     """
-    seen = heard(events, _kinds(options.loads), options.lateness)
+    seen = heard(events, _kinds(options), options.lateness)
     by_node = seen.groupBy(window(options.window), "node").agg(*(_amount(load).alias(load) for load in options.loads))
     amounts = F.array(*(F.struct(F.lit(load).alias("load"), F.col(load).alias("value")) for load in options.loads))
     by_load = by_node.select("window", "node", F.inline(amounts)).where("value is not null")
@@ -143,5 +142,5 @@ def _with_missing(compared: DataFrame, expected: tuple[str, ...]) -> DataFrame:
     )
 
 
-def _over(part: Column, whole: Column) -> Column:
+def _over(part: Expression, whole: Expression) -> Expression:
     return F.when(whole != 0, part / whole)

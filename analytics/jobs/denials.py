@@ -18,7 +18,6 @@ from trunkline.analytics.jobs.windows import heard
 from trunkline.events.schema import Flag
 from trunkline.mqtt.reasons import Reason
 
-KINDS = ("message.dropped", "client.acl_decided", "client.connack", "client.authenticated")
 #: CONNACKs that say who the client is not. Others say what the broker cannot do.
 _LOGINS: Final = (
     Reason.BAD_USER_NAME_OR_PASSWORD,
@@ -59,6 +58,10 @@ class DenialOptions(StatefulOptions):
     )
 
 
+def _kinds(options: DenialOptions) -> tuple[str, ...]:
+    return ("message.dropped", "client.acl_decided", options.logins)
+
+
 @dataclass(frozen=True)
 class Denials:
     """The machines of the job: a baseline of each client and each address, and two limits for failed logins."""
@@ -94,7 +97,7 @@ class Denials:
 @job(
     "denials",
     options=DenialOptions,
-    kinds=KINDS,
+    kinds=_kinds,
     columns=alerts.COLUMNS,
     key=alerts.KEY,
     times=alerts.TIMES,
@@ -120,7 +123,7 @@ def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
         code.isin(*map(int, _LOGINS)) if options.logins == "client.connack" else code >= int(Reason.UNSPECIFIED_ERROR)
     )
     rows = in_buckets(
-        heard(events, KINDS, options.lateness).where(denied | failed),
+        heard(events, _kinds(options), options.lateness).where(denied | failed),
         options.buckets,
         F.when(denied, subject("client", "client_id")),
         F.when(denied, subject("peer", "peer")),

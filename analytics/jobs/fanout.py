@@ -11,10 +11,11 @@ from trunkline.analytics.jobs import filters
 from trunkline.analytics.jobs.job import Column, OptionError, Seconds, job
 from trunkline.analytics.jobs.messages import MessageOptions, busiest, by_window, of_messages
 from trunkline.analytics.jobs.stateful import in_buckets, run, subject
+from trunkline.analytics.jobs.subscriptions import CHANGES
+from trunkline.analytics.jobs.windows import BOUNDS
 
 _ROUTED: Final = "message.routed"
 _DELIVERED: Final = "message.delivered"
-_OF_SUBSCRIPTIONS: Final = (filters.MADE, filters.ENDED, *filters.GONE)
 _COUNTS: Final = ("messages", "bytes_in", "deliveries", "bytes_out")
 
 
@@ -27,23 +28,22 @@ class FanoutOptions(MessageOptions):
     order: Literal["deliveries", "bytes_out"] = Field(default="deliveries", description="What makes a name heavy.")
     k: int = Field(default=10, ge=1, le=1000, description="How many names of each window are told.")
     within: Seconds = Field(
-        default=60.0,
+        default=30.0,
         gt=0,
         le=86400,
         description="Seconds after its publication in which a delivery of a message counts.",
     )
-    max_filters: int = Field(
-        default=10_000, ge=1, description="Filters of one client that are remembered; further ones are not."
+    max_subscriptions: int = Field(
+        default=10_000, ge=1, description="Subscriptions of one client that are known at once; further ones are not."
     )
 
 
 @job(
     "fanout",
     options=FanoutOptions,
-    kinds=(_ROUTED, _DELIVERED, *_OF_SUBSCRIPTIONS),
+    kinds=lambda options: (_DELIVERED, *CHANGES) if options.by == "filter" else (_ROUTED, _DELIVERED),
     columns=(
-        Column("window_start", "timestamp", "Of the time at which messages were published, inclusive."),
-        Column("window_end", "timestamp", "Exclusive."),
+        *BOUNDS,
         Column("rank", "int", "From 1, the heaviest; names that are equally heavy are in the order of the alphabet."),
         Column("name", "string", "The topic, the prefix or the filter."),
         Column("messages", "bigint", "Messages routed; of a filter, different messages that came by it."),
@@ -118,12 +118,12 @@ def _of_topics(events: DataFrame, options: FanoutOptions) -> DataFrame:
 
 def _of_filters(events: DataFrame, options: FanoutOptions) -> DataFrame:
     deliveries = of_messages(events, (_DELIVERED,), options, options.lateness).where(_in_time(options))
-    changes = events.where(F.col("kind").isin(*_OF_SUBSCRIPTIONS))
+    changes = events.where(F.col("kind").isin(*CHANGES))
     rows = deliveries.unionByName(changes, allowMissingColumns=True).withColumns(
         {"born_us": F.unix_micros("born"), "message": F.hex("guid")}
     )
     bucketed = in_buckets(rows, 1, subject("client", "client_id"))
-    told = run(bucketed, events, filters.ByFilter(options.max_filters), filters.COLUMNS)
+    told = run(bucketed, events, filters.ByFilter(options.max_subscriptions), filters.COLUMNS)
     # each message once, however many clients got it by the same filter
     messages = told.groupBy(*by_window(options, "name", "message", time="born")).agg(
         F.max("weight").cast("bigint").alias("messages"),

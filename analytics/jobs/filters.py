@@ -6,15 +6,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from trunkline.analytics.jobs.job import Column
 from trunkline.analytics.jobs.machines import Machine, Result, Subject
-from trunkline.mqtt.topics import matches, parse_shared
+from trunkline.analytics.jobs.subscriptions import ENDED, MADE, Subscriptions
 
-MADE: Final = "session.subscribed"
-ENDED: Final = "session.unsubscribed"
-#: All subscriptions of the client are gone: its session ended, or began anew.
-GONE: Final = ("session.created", "session.discarded", "session.terminated")
 DELIVERED: Final = "message.delivered"
-#: Topics whose filters a machine remembers, so that it need not match them again.
-_TOPICS: Final = 1000
 
 #: What the machines tell: a row for each delivery and filter.
 COLUMNS: Final = (
@@ -45,13 +39,13 @@ class Filters(Machine[Seen]):
     message once where several do."""
 
     def __init__(self, limit: int, saved: list[str] | None = None) -> None:
-        self._limit = limit
-        self._filters = dict.fromkeys(saved or ())
-        self._by_topic: dict[str, list[str]] = {}
+        self._filters = Subscriptions[str](limit)
+        for name in saved or ():
+            self._filters.put(name, name)
 
     def event(self, event: Seen) -> Iterator[Result]:
         if event.kind == DELIVERED:
-            for name in self._of(event.topic or ""):
+            for name in self._filters.of(event.topic or ""):
                 yield {
                     "born": event.born_us,
                     "name": name,
@@ -59,26 +53,13 @@ class Filters(Machine[Seen]):
                     "weight": event.weight,
                     "size": event.size,
                 }
-            return
-        self._by_topic.clear()
-        if event.kind in GONE:
-            self._filters.clear()
-        elif event.kind == ENDED:
-            self._filters.pop(event.filter or "", None)
-        elif event.filter is not None and len(self._filters) < self._limit:
-            self._filters[event.filter] = None
-
-    def _of(self, topic: str) -> list[str]:
-        found = self._by_topic.get(topic)
-        if found is None:
-            if len(self._by_topic) >= _TOPICS:
-                self._by_topic.clear()
-            found = [name for name in self._filters if matches((parse_shared(name) or ("", name))[1], topic)]
-            self._by_topic[topic] = found
-        return found
+        elif event.kind == MADE:
+            self._filters.put(event.filter or "", event.filter or "")
+        else:
+            self._filters.take(event.filter if event.kind == ENDED else None)
 
     def save(self) -> list[str] | None:
-        return list(self._filters) or None
+        return list(self._filters.values()) or None
 
 
 @dataclass(frozen=True)

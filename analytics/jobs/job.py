@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -12,6 +12,9 @@ from trunkline.broker.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+#: Lets the time of a stream go on where nothing else happens.
+CLOCK: Final = "node.tick"
 
 
 def _names(value: object) -> object:
@@ -70,7 +73,7 @@ class Job(Generic[O]):
         name: str,
         function: "Callable[[DataFrame, O], DataFrame]",
         options: type[O],
-        kinds: tuple[str, ...],
+        kinds: "tuple[str, ...] | Callable[[O], tuple[str, ...]]",
         columns: tuple[Column, ...],
         key: tuple[str, ...],
         times: tuple[str, ...],
@@ -83,8 +86,7 @@ class Job(Generic[O]):
         self.description = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
         self.function = function
         self.options = options
-        #: The kinds of events that it reads; a stream of them needs `node.tick` too, or its windows stay open.
-        self.kinds = kinds
+        self._kinds = kinds
         self.columns = columns
         #: Columns that together name a row of the result: one row for each, or the latest row for each with "update".
         self.key = key
@@ -106,6 +108,11 @@ class Job(Generic[O]):
         elif type(options) is not self.options:
             raise TypeError(f"job {self.name} takes {self.options.__name__}, not {type(options).__name__}")
         return self.function(events, options)
+
+    def kinds(self, options: O | None = None) -> tuple[str, ...]:
+        """The kinds of events that it reads; and `node.tick`, without which the windows of a stream would stay open."""
+        kinds = self._kinds(options or self.options()) if callable(self._kinds) else self._kinds
+        return tuple(dict.fromkeys((*kinds, CLOCK)))
 
     def __repr__(self) -> str:
         return f"Job({self.name!r})"
@@ -137,13 +144,14 @@ def job(
     name: str,
     *,
     options: type[O],
-    kinds: tuple[str, ...],
+    kinds: "tuple[str, ...] | Callable[[O], tuple[str, ...]]",
     columns: tuple[Column, ...],
     key: tuple[str, ...],
     times: tuple[str, ...] = ("window_start", "window_end"),
     mode: Literal["append", "update"] = "append",
 ) -> "Callable[[Callable[[DataFrame, O], DataFrame]], Job[O]]":
-    """Declare a function to be the job of this name in the catalogue. Its docstring is what `explain` prints."""
+    """Declare a function to be the job of this name in the catalogue. Its docstring is what `explain` prints. `kinds` may
+    depend on the options."""
 
     def declare(function: "Callable[[DataFrame, O], DataFrame]") -> Job[O]:
         return Job(name, function, options, kinds, columns, key, times, mode)

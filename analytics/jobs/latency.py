@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import Column, Seconds, job
 from trunkline.analytics.jobs.messages import MessageOptions, by_window, of_messages
-from trunkline.analytics.jobs.windows import window_bounds
+from trunkline.analytics.jobs.windows import BOUNDS, window_bounds
 
 _SHARES = (0.5, 0.95, 0.99)
 _GROUP = ("node", "prefix", "qos")
@@ -40,13 +40,18 @@ class LatencyOptions(MessageOptions):
     )
 
 
+def _kinds(options: LatencyOptions) -> tuple[str, ...]:
+    timed = ("message.delivered", "message.acked")
+    fates = ("message.routed", "message.dropped") if options.loss else ()
+    return (*timed, *fates, *(("delivery.completed",) if options.loss and options.completions else ()))
+
+
 @job(
     "latency",
     options=LatencyOptions,
-    kinds=("message.routed", "message.delivered", "message.acked", "message.dropped", "delivery.completed"),
+    kinds=_kinds,
     columns=(
-        Column("window_start", "timestamp", "Of the time at which messages were published, inclusive."),
-        Column("window_end", "timestamp", "Exclusive."),
+        *BOUNDS,
         Column("node", "string", "The node that delivered."),
         Column("prefix", "string", "The first levels of the topics."),
         Column("qos", "int", "As the publisher sent them."),
@@ -82,7 +87,7 @@ def latency(events: DataFrame, options: LatencyOptions) -> DataFrame:
     A subscriber at QoS 0 never acknowledges what was published at QoS 1, so unacknowledged deliveries are counted only
     where `delivery.completed` is recorded (option `completions`).
     """
-    seen = of_messages(events, latency.kinds, options, options.within + options.lateness)
+    seen = of_messages(events, _kinds(options), options, options.within + options.lateness)
     seen = seen.where((F.col("kind") == "message.routed") | (F.col("latency_us") <= round(options.within * 1e6)))
     return _with_loss(seen, options) if options.loss else _without_loss(seen, options)
 
@@ -168,9 +173,7 @@ def _of_subscriber() -> Expression:
 
 def _without_loss(seen: DataFrame, options: LatencyOptions) -> DataFrame:
     nothing = F.lit(None).cast("bigint")
-    timed = seen.where(F.col("kind").isin("message.delivered", "message.acked")).withColumns(
-        {"delivery": _when("message.delivered"), "ack": _when("message.acked")}
-    )
+    timed = seen.withColumns({"delivery": _when("message.delivered"), "ack": _when("message.acked")})
     results = timed.groupBy(*by_window(options, *_GROUP, time="born")).agg(*_times(options))
     unknown = ("messages", "receivers", "undelivered", "dropped", "unacked")
     return _shown(results.withColumns(dict.fromkeys(unknown, nothing)))

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from pydantic import Field
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import Options, Seconds
@@ -18,7 +19,7 @@ class MessageOptions(Options):
     internal: bool = Field(default=False, description="Whether topics that begin with $ count too.")
 
 
-def born() -> Column:
+def born() -> Expression:
     """When the broker took the message over: to the microsecond, and the same for all events of a message, since its id
     begins with it. Of other events, their own time."""
     ticks = F.conv(F.hex(F.substring("guid", 1, 8)), 16, 10).cast("bigint")
@@ -66,6 +67,6 @@ def busiest(counted: DataFrame, order: Sequence[str], name: str, k: int, totals:
     )
 
 
-def by_window(options: MessageOptions, *columns: str, time: str = "time") -> list[Column]:
+def by_window(options: MessageOptions, *columns: str, time: str = "time") -> list[Expression]:
     """What to group by."""
     return [window(options.window, time=time), *[F.col(column) for column in columns]]

@@ -7,21 +7,20 @@ from typing import Any, ClassVar, Final, NamedTuple
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from trunkline.analytics.jobs import job as jobs
-from trunkline.analytics.jobs.job import Seconds, job
+from trunkline.analytics.jobs.job import Column, Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.windows import CLOCK, heard
+from trunkline.analytics.jobs.windows import heard
 
 CONNECTED: Final = "client.connected"
 KINDS: Final = (CONNECTED, "client.disconnected", "session.taken_over")
 
 
 class MovesOptions(StatefulOptions):
-    remembered: Seconds = Field(
-        default=7 * 86_400.0,
+    forget: Seconds = Field(
+        default=7 * 86400.0,
         gt=0,
-        description="Seconds for which it is remembered where a client was. One that comes later did not move.",
+        description="Seconds after which it is forgotten where a client was. One that comes later did not move.",
     )
 
 
@@ -38,10 +37,10 @@ class Seen(NamedTuple):
 class Whereabouts(Machine[Seen]):
     """Where one client is."""
 
-    def __init__(self, client_id: str, remembered: int, saved: list[Any] | None = None) -> None:
+    def __init__(self, client_id: str, forget: int, saved: list[Any] | None = None) -> None:
         self._client_id = client_id
         #: Microseconds.
-        self._remembered = remembered
+        self._forget = forget
         self._node: str | None = None
         self._there = False
         #: Microseconds since the epoch: when it came there, or left.
@@ -58,7 +57,7 @@ class Whereabouts(Machine[Seen]):
                     "from_node": self._node,
                     "to_node": event.node,
                     "after": (event.at - self._seen) / 1e6,
-                    "how": "taken over" if self._there else "came back",
+                    "how": "taken_over" if self._there else "came_back",
                 }
             self._go(event, True)
         elif event.node == self._node:  # that it left a node where it is no more is no news
@@ -66,7 +65,7 @@ class Whereabouts(Machine[Seen]):
 
     def _go(self, event: Seen, there: bool) -> None:
         self._node, self._there, self._seen = event.node, there, event.at
-        self.due = event.at + self._remembered
+        self.due = event.at + self._forget
 
     def expire(self) -> Iterator[Result]:
         self._node = self.due = None
@@ -78,29 +77,29 @@ class Whereabouts(Machine[Seen]):
 
 @dataclass(frozen=True)
 class Memory:
-    """For how many microseconds it is remembered where a client was."""
+    """After how many microseconds it is forgotten where a client was."""
 
     event: ClassVar = Seen
-    remembered: int
+    forget: int
 
     def machine(self, subject: Subject, saved: list[Any] | None) -> Whereabouts:
-        return Whereabouts(subject[1], self.remembered, saved)
+        return Whereabouts(subject[1], self.forget, saved)
 
 
 COLUMNS: Final = (
-    jobs.Column("time", "timestamp", "When it came to the other node."),
-    jobs.Column("client_id", "string", "The client."),
-    jobs.Column("from_node", "string", "Where it was."),
-    jobs.Column("to_node", "string", "Where it is now."),
-    jobs.Column("after", "double", "Seconds since it came to the first node, or left it."),
-    jobs.Column("how", "string", "`taken over`: it was still connected there; `came back`: it had left."),
+    Column("time", "timestamp", "When it came to the other node."),
+    Column("client_id", "string", "The client."),
+    Column("from_node", "string", "Where it was."),
+    Column("to_node", "string", "Where it is now."),
+    Column("after", "double", "Seconds since it came to the first node, or left it."),
+    Column("how", "string", "`taken_over`: it was still connected there; `came_back`: it had left."),
 )
 
 
 @job(
     "moves",
     options=MovesOptions,
-    kinds=(*KINDS, *CLOCK),
+    kinds=KINDS,
     columns=COLUMNS,
     key=("time", "client_id", "from_node", "to_node"),
     times=("time",),
@@ -113,4 +112,4 @@ def moves(events: DataFrame, options: MovesOptions) -> DataFrame:
     what two nodes wrote within the difference of these may be taken in the wrong order.
     """
     rows = in_buckets(heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"))
-    return run(rows, events, Memory(microseconds(options.remembered)), COLUMNS)
+    return run(rows, events, Memory(microseconds(options.forget)), COLUMNS)

@@ -5,12 +5,12 @@ from functools import reduce
 from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs import job as jobs
-from trunkline.analytics.jobs.job import Names, Options, Seconds, job
-from trunkline.analytics.jobs.windows import CLOCK, heard, interval, window_bounds
+from trunkline.analytics.jobs.job import Column, Names, Options, Seconds, job
+from trunkline.analytics.jobs.windows import BOUNDS, heard, window, window_bounds
 
 KINDS: Final = ("session.stats", "node.stats")
 #: A session's own figures; all others are a node's.
@@ -60,17 +60,16 @@ class QueuesOptions(Options):
 
 
 COLUMNS: Final = (
-    jobs.Column("window_start", "timestamp", "Begin of the window."),
-    jobs.Column("window_end", "timestamp", "Its end, which belongs to the next one."),
-    jobs.Column("node", "string", "The node."),
-    jobs.Column("client_id", "string", "Whose session it is; null for a metric of the node."),
-    jobs.Column("metric", "string", "`queue_length` or `inflight` of a session, or the name of a metric."),
-    jobs.Column("samples", "bigint", "Readings in the window."),
-    jobs.Column("last", "double", "The last of them."),
-    jobs.Column("max", "double", "The largest of them."),
-    jobs.Column("slope", "double", "Growth per second, by least squares; null with fewer than `min_samples`."),
-    jobs.Column("limit", "double", "What it may grow to; null when nothing limits it."),
-    jobs.Column(
+    *BOUNDS,
+    Column("node", "string", "The node."),
+    Column("client_id", "string", "Whose session it is; null for a metric of the node."),
+    Column("metric", "string", "`queue_length` or `inflight` of a session, or the name of a metric."),
+    Column("samples", "bigint", "Readings in the window."),
+    Column("last", "double", "The last of them."),
+    Column("max", "double", "The largest of them."),
+    Column("slope", "double", "Growth per second, by least squares; null with fewer than `min_samples`."),
+    Column("limit", "double", "What it may grow to; null when nothing limits it."),
+    Column(
         "full_in",
         "double",
         "Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is full, null when it "
@@ -100,13 +99,13 @@ def _readings(events: DataFrame, options: QueuesOptions) -> DataFrame:
     ).where("reading is not null")
 
 
-def _limit(options: QueuesOptions) -> Column:
+def _limit(options: QueuesOptions) -> Expression:
     of_session = {QUEUE: options.max_queue_length, INFLIGHT: options.max_inflight}
     session = _choice({name: float(limit) for name, limit in of_session.items() if limit})
     return F.when(F.col("client_id").isNotNull(), session).otherwise(_choice(options.limits))
 
 
-def _choice(values: Mapping[str, float]) -> Column:
+def _choice(values: Mapping[str, float]) -> Expression:
     nothing = F.lit(None).cast("double")
     return reduce(
         lambda chosen, pair: F.when(F.col("metric") == pair[0], F.lit(pair[1])).otherwise(chosen),
@@ -118,9 +117,9 @@ def _choice(values: Mapping[str, float]) -> Column:
 @job(
     "queues",
     options=QueuesOptions,
-    kinds=(*KINDS, *CLOCK),
+    kinds=KINDS,
     columns=COLUMNS,
-    key=("window_start", "window_end", "node", "client_id", "metric"),
+    key=("window_start", "node", "client_id", "metric"),
 )
 def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     """How queues, in-flight windows and retained messages grow, and when they will be full if that goes on.
@@ -129,9 +128,7 @@ def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     metric of each node, a straight line is laid through the readings. Its slope and the last reading say when the limit is
     reached. Readings are not counts: a weight of more than 1 changes nothing.
     """
-    readings = _readings(events, options)
-    slide = interval(options.slide) if options.slide else None
-    readings = readings.withColumn("window", F.window("time", interval(options.window), slide))
+    readings = _readings(events, options).withColumn("window", window(options.window, slide=options.slide))
     # small numbers: of seconds since the epoch, squares would not be exact
     seconds = (F.unix_micros("time") - F.unix_micros("window.start")) / 1e6
     grouped = readings.groupBy("window", "node", "client_id", "metric").agg(

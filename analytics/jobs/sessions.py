@@ -16,7 +16,7 @@ from trunkline.analytics.jobs.windows import heard, interval
 _OF_CLIENTS: Final = ("client.connected", "client.disconnected")
 _OF_NODES: Final = ("exporter.started", "exporter.stopped", "node.tick")
 _ACTIVITY: Final = ("message.publish",)
-KINDS = (*_OF_CLIENTS, *_OF_NODES, *_ACTIVITY)
+CONNECTIONS: Final = (*_OF_CLIENTS, *_OF_NODES)
 _COLUMNS: Final = (
     Column("client_id", "string", "The client."),
     Column("began", "timestamp", "When it connected, or published its first message. Null: before the record began."),
@@ -73,7 +73,7 @@ class Sessions:
 @job(
     "sessions",
     options=SessionOptions,
-    kinds=KINDS,
+    kinds=lambda options: _ACTIVITY if options.by == "activity" else CONNECTIONS,
     columns=_COLUMNS,
     key=("client_id", "node", "began", "ended"),
     times=("began", "ended"),
@@ -89,7 +89,7 @@ def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
     if options.by == "activity":
         return _activity(events, options)
     of_node = F.col("kind").isin(*_OF_NODES)
-    seen = heard(events, (*_OF_CLIENTS, *_OF_NODES), options.lateness)
+    seen = heard(events, CONNECTIONS, options.lateness)
     # The connections of a node are in all buckets, so each of these must hear of the node.
     everywhere = F.sequence(F.lit(0), F.lit(options.buckets - 1))
     own = F.array(F.pmod(F.xxhash64("client_id"), F.lit(options.buckets)).cast("int"))

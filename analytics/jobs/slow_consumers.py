@@ -9,12 +9,11 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs import job as jobs
-from trunkline.analytics.jobs.job import Seconds, job
+from trunkline.analytics.jobs import subscriptions
+from trunkline.analytics.jobs.job import Column, Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.subscriptions import Subscriptions
-from trunkline.analytics.jobs.windows import CLOCK, heard
+from trunkline.analytics.jobs.windows import BOUNDS, heard
 
 KINDS: Final = (
     "client.connected",
@@ -24,11 +23,7 @@ KINDS: Final = (
     "message.queued",
     "message.dropped",
     "session.stats",
-    "session.subscribed",
-    "session.unsubscribed",
-    "session.created",
-    "session.discarded",
-    "session.terminated",
+    *subscriptions.CHANGES,
 )
 #: How far a percentile may be from the true one, as a share of it.
 PRECISION: Final = 0.01
@@ -132,7 +127,7 @@ class Answers(Machine[Seen]):
         #: Deliveries without an answer: when each was sent, and how many it stands for; the oldest first.
         self._open: dict[str, tuple[int, int]] = {}
         #: The QoS of each of its subscriptions, as far as they were made before our eyes.
-        self._granted = Subscriptions[int](rules.max_subscriptions)
+        self._granted = subscriptions.Subscriptions[int](rules.max_subscriptions)
         #: When the client came last: what is sent again after that is not late for having been sent before.
         self._came = 0
         #: Begin of the window that is counted; None when nothing was counted yet.
@@ -165,12 +160,10 @@ class Answers(Machine[Seen]):
                 self._dropped(event)
             case "session.stats":
                 self._stats(event)
-            case "session.subscribed":
+            case subscriptions.MADE:
                 self._granted.put(event.filter or "", event.qos or 0)
-            case "session.unsubscribed":
-                self._granted.take(event.filter or "")
-            case _:  # its session ended, or began anew because the broker did
-                self._granted.take(None)
+            case kind:
+                self._granted.take(event.filter if kind == subscriptions.ENDED else None)
         self._wait()
         return iter(())
 
@@ -284,35 +277,32 @@ class Rules:
 
 
 COLUMNS: Final = (
-    jobs.Column("window_start", "timestamp", "Begin of the window."),
-    jobs.Column("window_end", "timestamp", "Its end, which belongs to the next one."),
-    jobs.Column("client_id", "string", "The subscriber."),
-    jobs.Column(
-        "delivered", "bigint", "Messages of QoS 1 and 2 that were written to its connection, repeats included."
-    ),
-    jobs.Column("repeated", "bigint", "Those of them that were sent again, with DUP."),
-    jobs.Column("repeat_rate", "double", "`repeated` as a share of `delivered`; null when nothing was delivered."),
-    jobs.Column("acked", "bigint", "Messages that it acknowledged: PUBACK, or PUBREC for QoS 2."),
-    jobs.Column("ack_p50_us", "bigint", "Microseconds from delivery to acknowledgement: half took no longer, to 1 %."),
-    jobs.Column("ack_p99_us", "bigint", "Microseconds that 99 of 100 did not exceed, to 1 %."),
-    jobs.Column("ack_max_us", "bigint", "Microseconds that the slowest took."),
-    jobs.Column("unanswered", "bigint", "Deliveries that became older than `unanswered_after`, or too many."),
-    jobs.Column("queued", "bigint", "Messages that had to wait in its queue."),
-    jobs.Column("dropped_slow", "bigint", "Messages that its full queue lost while it was connected."),
-    jobs.Column("dropped_full", "bigint", "Messages that its full queue lost while it was away."),
-    jobs.Column("queue_max", "bigint", "The longest queue that was read; null when none was."),
-    jobs.Column("inflight_max", "bigint", "Most messages on their way that were read; null when none were."),
-    jobs.Column("full", "double", "Share of the readings at which `max_inflight` messages were on their way."),
-    jobs.Column("slow", "boolean", "It answers late, does not answer, had a full window, or lost messages."),
+    *BOUNDS,
+    Column("client_id", "string", "The subscriber."),
+    Column("delivered", "bigint", "Messages of QoS 1 and 2 that were written to its connection, repeats included."),
+    Column("repeated", "bigint", "Those of them that were sent again, with DUP."),
+    Column("repeat_rate", "double", "`repeated` as a share of `delivered`; null when nothing was delivered."),
+    Column("acked", "bigint", "Messages that it acknowledged: PUBACK, or PUBREC for QoS 2."),
+    Column("ack_p50_us", "bigint", "Microseconds from delivery to acknowledgement: half took no longer, to 1 %."),
+    Column("ack_p99_us", "bigint", "Microseconds that 99 of 100 did not exceed, to 1 %."),
+    Column("ack_max_us", "bigint", "Microseconds that the slowest took."),
+    Column("unanswered", "bigint", "Deliveries that became older than `unanswered_after`, or too many."),
+    Column("queued", "bigint", "Messages that had to wait in its queue."),
+    Column("dropped_slow", "bigint", "Messages that its full queue lost while it was connected."),
+    Column("dropped_full", "bigint", "Messages that its full queue lost while it was away."),
+    Column("queue_max", "bigint", "The longest queue that was read; null when none was."),
+    Column("inflight_max", "bigint", "Most messages on their way that were read; null when none were."),
+    Column("full", "double", "Share of the readings at which `max_inflight` messages were on their way."),
+    Column("slow", "boolean", "It answers late, does not answer, had a full window, or lost messages."),
 )
 
 
 @job(
     "slow-consumers",
     options=SlowConsumersOptions,
-    kinds=(*KINDS, *CLOCK),
+    kinds=KINDS,
     columns=COLUMNS,
-    key=("window_start", "window_end", "client_id"),
+    key=("window_start", "client_id"),
 )
 def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFrame:
     """How long each subscriber takes from delivery to acknowledgement, what it is sent twice, and how full its window is.

@@ -5,6 +5,12 @@ from typing import Final, Generic, TypeVar
 
 from trunkline.mqtt.topics import matches, parse_shared
 
+MADE: Final = "session.subscribed"
+ENDED: Final = "session.unsubscribed"
+#: All subscriptions of the client are gone: its session ended, or began anew because the broker did.
+GONE: Final = ("session.created", "session.discarded", "session.terminated")
+#: Kinds of events that tell of subscriptions.
+CHANGES: Final = (MADE, ENDED, *GONE)
 #: Topics of which it is remembered which subscriptions take them.
 REMEMBERED_TOPICS: Final = 1000
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.job import Column, job
 from trunkline.analytics.jobs.messages import MessageOptions, busiest, by_window, of_messages
-from trunkline.analytics.jobs.windows import window_bounds
+from trunkline.analytics.jobs.windows import BOUNDS, window_bounds
 
 _KINDS = {"published": "message.routed", "delivered": "message.delivered"}
 #: Who sends, or who gets.
@@ -50,10 +50,9 @@ class TrafficOptions(MessageOptions):
 @job(
     "traffic",
     options=TrafficOptions,
-    kinds=("message.routed", "message.delivered"),
+    kinds=lambda options: (_KINDS[options.count],),
     columns=(
-        Column("window_start", "timestamp", "Inclusive."),
-        Column("window_end", "timestamp", "Exclusive."),
+        *BOUNDS,
         Column("rank", "int", "From 1; names that are equally busy are in the order of the alphabet."),
         Column("name", "string", "The topic, the prefix or the client."),
         Column("messages", "bigint", "Messages, or deliveries."),

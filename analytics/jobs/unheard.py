@@ -8,18 +8,13 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs import job as jobs
-from trunkline.analytics.jobs.job import Seconds, job
+from trunkline.analytics.jobs.job import Column, Seconds, job
 from trunkline.analytics.jobs.machines import Machine, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.subscriptions import Subscriptions
-from trunkline.analytics.jobs.windows import CLOCK, heard, window, window_bounds
+from trunkline.analytics.jobs.subscriptions import CHANGES, ENDED, MADE, Subscriptions
+from trunkline.analytics.jobs.windows import heard, window, window_bounds
 
-MADE: Final = "session.subscribed"
-ENDED: Final = "session.unsubscribed"
 DELIVERED: Final = "message.delivered"
-#: All subscriptions of the client are gone: its session ended, or began anew because the broker did.
-GONE: Final = ("session.discarded", "session.terminated", "session.created")
 ROUTED: Final = "message.routed"
 DROPPED: Final = "message.dropped"
 
@@ -155,28 +150,27 @@ class Watch:
 
 
 COLUMNS: Final = (
-    jobs.Column("subject", "string", "`subscription` or `topic`."),
-    jobs.Column(
+    Column("subject", "string", "`subscription` or `topic`."),
+    Column(
         "state",
         "string",
         "Of a subscription `dead`; in a stream also `heard`, when it lives again, and `closed`, when a dead one was ended. "
         "Of a topic `unheard`.",
     ),
-    jobs.Column("client_id", "string", "Whose subscription it is; null for topics."),
-    jobs.Column("filter", "string", "The subscription's topic filter, with `$share/GROUP/`; null for topics."),
-    jobs.Column("topic", "string", "The topic; null for subscriptions."),
-    jobs.Column("time", "timestamp", "Since when it is in that state; of a topic, the window's end."),
-    jobs.Column("since", "timestamp", "When the subscription was made; of a topic, the window's begin."),
-    jobs.Column("last", "timestamp", "The last delivery that matched, null if none did; of a topic, the last message."),
-    jobs.Column("count", "bigint", "Deliveries that the subscription ever got; of a topic, messages that nobody got."),
+    Column("client_id", "string", "Whose subscription it is; null for topics."),
+    Column("filter", "string", "The subscription's topic filter, with `$share/GROUP/`; null for topics."),
+    Column("topic", "string", "The topic; null for subscriptions."),
+    Column("time", "timestamp", "Since when it is in that state; of a topic, the window's end."),
+    Column("since", "timestamp", "When the subscription was made; of a topic, the window's begin."),
+    Column("last", "timestamp", "The last delivery that matched, null if none did; of a topic, the last message."),
+    Column("count", "bigint", "Deliveries that the subscription ever got; of a topic, messages that nobody got."),
 )
 
 
 def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
-    kinds = (MADE, ENDED, *GONE, DELIVERED)
     # `$share/GROUP/` is no topic
     internal = (F.col("kind") == MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
-    seen = heard(events, kinds, options.lateness)
+    seen = heard(events, (*CHANGES, DELIVERED), options.lateness)
     if not options.internal:
         seen = seen.where(~F.coalesce(internal, F.lit(False)))
     rows = in_buckets(seen, options.buckets, subject("client", "client_id"))
@@ -211,10 +205,16 @@ def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:
     )
 
 
+def _kinds(options: UnheardOptions) -> tuple[str, ...]:
+    of_subscriptions, of_topics = (*CHANGES, DELIVERED), (ROUTED, DROPPED)
+    chosen = {"subscriptions": of_subscriptions, "topics": of_topics, "all": (*of_subscriptions, *of_topics)}
+    return chosen[options.subject]
+
+
 @job(
     "unheard",
     options=UnheardOptions,
-    kinds=(MADE, ENDED, *GONE, DELIVERED, ROUTED, DROPPED, *CLOCK),
+    kinds=_kinds,
     columns=COLUMNS,
     key=("subject", "client_id", "filter", "topic", "time", "state"),
     times=("time", "since", "last"),

@@ -1,10 +1,18 @@
 """Event time: which events a job sees, how late they may be, and windows of them."""
 
-from pyspark.sql import Column, DataFrame
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-#: Kinds that let the time of a stream go on where nothing else happens.
-CLOCK = ("node.tick",)
+from trunkline.analytics.jobs.job import Column
+
+#: Of each result of a window.
+BOUNDS: Final = (
+    Column("window_start", "timestamp", "Begin of the window."),
+    Column("window_end", "timestamp", "Its end, which belongs to the next one."),
+)
 
 
 def interval(seconds: float) -> str:
@@ -26,11 +34,12 @@ def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: s
     return events.withWatermark(time, interval(lateness)).where(F.spark_partition_id() >= 0).where(wanted)
 
 
-def window(seconds: float, *, time: str = "time") -> Column:
-    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one."""
-    return F.window(time, interval(seconds)).alias("window")
+def window(seconds: float, *, slide: float | None = None, time: str = "time") -> Expression:
+    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one. With `slide`, one
+    begins after each so many seconds."""
+    return F.window(time, interval(seconds), None if slide is None else interval(slide)).alias("window")
 
 
-def window_bounds() -> tuple[Column, Column]:
-    """The columns `window_start` and `window_end` of a result that was grouped by `window`."""
+def window_bounds() -> tuple[Expression, Expression]:
+    """The columns `BOUNDS` of a result that was grouped by `window`."""
     return F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")

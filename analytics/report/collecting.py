@@ -204,9 +204,10 @@ class _Reading:
         )
         return (reader if columns is None else reader.schema(columns)).load()
 
-    def run(self, name: str, **options: object) -> DataFrame:
+    def run(self, name: str, **given: object) -> DataFrame:
         job: Job[Any] = find(name)
-        return job(self.events({*job.kinds, "node.tick"}), job.read_options(options))
+        options = job.read_options(given)
+        return job(self.events(job.kinds(options)), options)
 
     def audit(self) -> DataFrame:
         """Of the whole log: rows that a period leaves out are not missing."""

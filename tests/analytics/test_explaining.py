@@ -18,7 +18,7 @@ def test_options_columns_and_kinds_are_told() -> None:
     lines = list(explained(job, job.read_options({"window": "5m", "loss": "no"})))
     text = "\n".join(lines)
     assert lines[0] == "latency: Delivery latency and loss"
-    assert "Reads: message.routed, message.delivered, message.acked, message.dropped, delivery.completed" in text
+    assert "Reads: message.delivered, message.acked, node.tick" in text
     assert "  window = 300\n      Seconds of one window. More than 0, at most 2592000." in text
     assert "  loss = false\n" in text
     assert "One of exact, approximate." in text

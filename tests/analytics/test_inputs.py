@@ -77,20 +77,18 @@ def test_the_same_events_come_from_a_log_and_from_its_copies(spark: "SparkSessio
     write(Path(log), events)
     parquet.write_table(events, file)
     deltalake.write_deltalake(lake, events)
-    job = find("latency")
+    kinds = find("latency").kinds()
     wanted = [
         {name: event[name] for name in ("node", "seq", "time", "kind", "guid")}
         for event in events.to_pylist()
-        if event["node"] == "n2"
-        and at(10) <= event["time"] < at(10) + timedelta(seconds=5)
-        and event["kind"] in job.kinds
+        if event["node"] == "n2" and at(10) <= event["time"] < at(10) + timedelta(seconds=5) and event["kind"] in kinds
     ]
     assert len(wanted) > 20
     read = []
     for place in (log, file, lake):
         chosen = Input(place, at(10), at(15), ("n2",))
-        found = chosen.read(spark, chosen.check(stream=False), job, stream=False)
-        columns = found.where(found.kind.isin(*job.kinds)).select("node", "seq", "time", "kind", "guid")
+        found = chosen.read(spark, chosen.check(stream=False), kinds, stream=False)
+        columns = found.where(found.kind.isin(*kinds)).select("node", "seq", "time", "kind", "guid")
         read.append(columns.withColumn("place", F.lit(place)))
     expected = [event | {"place": place} for event in wanted for place in (log, file, lake)]
     assert_rows(read[0].union(read[1]).union(read[2]), expected, ("place", "node", "seq"))

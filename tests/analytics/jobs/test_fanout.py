@@ -80,7 +80,7 @@ def expected(
     levels: int | None = None,
     order: str = "deliveries",
     k: int = 10,
-    within: float = 60.0,
+    within: float = 30.0,
 ) -> list[Row]:
     groups: dict[Any, dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys((*COUNTS, "receivers"), 0) | {"most_receivers": None}
@@ -103,7 +103,7 @@ def expected(
     return ranked(groups, window, order, k)
 
 
-def by_filter(events: pa.Table, window: int = 60) -> list[Row]:
+def by_filter(events: pa.Table, window: int = 60, within: float = 30.0) -> list[Row]:
     """Each delivery for each filter that its client has at that time."""
     filters: dict[str, set[str]] = defaultdict(set)
     groups: dict[Any, dict[str, Any]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0) | {"receivers": None})
@@ -114,7 +114,7 @@ def by_filter(events: pa.Table, window: int = 60) -> list[Row]:
                 filters[event["client_id"]].add(event["filter"])
             case "session.created":
                 filters[event["client_id"]].clear()
-            case "message.delivered":
+            case "message.delivered" if event["latency_us"] <= within * 1_000_000:
                 for name in filters[event["client_id"]]:
                     if not matches(name, event["topic"]):
                         continue
@@ -167,10 +167,10 @@ def few() -> Iterator[Row]:
     yield row("session.subscribed", 0, client_id="two", filter="a/+")
     yield of("message.routed", 59.999999, 60, receivers=2, weight=5)
     yield of("message.delivered", 59.999999, 60, client_id="one", weight=5)
-    yield of("message.delivered", 59.999999, 119.999999, client_id="two", weight=5)
+    yield of("message.delivered", 59.999999, 89.999999, client_id="two", weight=5)
     yield row("session.unsubscribed", 120, client_id="two", filter="a/+")
     yield of("message.delivered", 60, 61, client_id="two")
-    yield of("message.delivered", 60, 120.000001, client_id="one")
+    yield of("message.delivered", 60, 90.000001, client_id="one")
     yield of("message.routed", 61, 61, "$SYS/x", receivers=9)
     yield row("session.terminated", 130, client_id="one", reason="expired")
     yield of("message.delivered", 130, 131, client_id="one")

@@ -38,13 +38,6 @@ def test_filters_of_one_client_are_bounded() -> None:
     assert names(machine, *made, again, *delivered) == [(4, "a/0"), (5, "a/1")]
 
 
-def test_topics_that_are_remembered_are_bounded() -> None:
-    machine = Filters(1)
-    events = [seen(0, "session.subscribed", filter="#")]
-    events += [seen(number, "message.delivered", topic=f"t/{number % 1500}") for number in range(1, 3000)]
-    assert len(names(machine, *events)) == 2999
-
-
 def test_a_machine_goes_on_where_it_was_saved() -> None:
     machine = Filters(10)
     assert machine.save() is None

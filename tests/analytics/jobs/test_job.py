@@ -40,6 +40,15 @@ def test_a_job_is_its_function_with_what_is_known_of_it() -> None:
     assert repr(example) == "Job('traffic')"
 
 
+def test_which_kinds_it_reads_may_depend_on_its_options() -> None:
+    assert example.kinds(Given(by="client")) == ("a", "b", "node.tick")
+    by_options = job(
+        "traffic", options=Given, kinds=lambda given: (given.by, "node.tick"), columns=COLUMNS, key=("n",), times=()
+    )
+    assert by_options(example.function).kinds() == ("topic", "node.tick")
+    assert by_options(example.function).kinds(Given(by="client")) == ("client", "node.tick")
+
+
 def test_options_of_another_job_are_refused() -> None:
     with pytest.raises(TypeError, match="job traffic takes Given, not Options"):
         example(cast("DataFrame", None), cast("Given", Options()))

@@ -40,14 +40,14 @@ def told(*events: tuple[float, str, str]) -> list[tuple[Any, ...]]:
 
 
 def test_a_client_that_was_still_connected_is_taken_over() -> None:
-    assert told((0, CAME, "n1"), (5, CAME, "n2")) == [(5, "n1", "n2", "taken over")]
+    assert told((0, CAME, "n1"), (5, CAME, "n2")) == [(5, "n1", "n2", "taken_over")]
     # that the first node notices only afterwards changes nothing
     after = told((0, CAME, "n1"), (5, CAME, "n2"), (6, TAKEN, "n1"), (6, LEFT, "n1"), (9, CAME, "n1"))
-    assert after == [(5, "n1", "n2", "taken over"), (9, "n2", "n1", "taken over")]
+    assert after == [(5, "n1", "n2", "taken_over"), (9, "n2", "n1", "taken_over")]
 
 
 def test_a_client_that_had_left_came_back() -> None:
-    assert told((0, CAME, "n1"), (4, LEFT, "n1"), (5, CAME, "n2")) == [(5, "n1", "n2", "came back")]
+    assert told((0, CAME, "n1"), (4, LEFT, "n1"), (5, CAME, "n2")) == [(5, "n1", "n2", "came_back")]
 
 
 def test_a_takeover_within_a_node_is_no_move() -> None:
@@ -55,9 +55,9 @@ def test_a_takeover_within_a_node_is_no_move() -> None:
 
 
 def test_where_it_was_is_remembered_for_a_while() -> None:
-    assert told((0, CAME, "n1"), (REMEMBERED, CAME, "n2")) == [(REMEMBERED, "n1", "n2", "taken over")]
+    assert told((0, CAME, "n1"), (REMEMBERED, CAME, "n2")) == [(REMEMBERED, "n1", "n2", "taken_over")]
     assert told((0, CAME, "n1"), (REMEMBERED + 0.000001, CAME, "n2")) == []
-    assert told((0, CAME, "n1"), (30, LEFT, "n1"), (85, CAME, "n2")) == [(85, "n1", "n2", "came back")]
+    assert told((0, CAME, "n1"), (30, LEFT, "n1"), (85, CAME, "n2")) == [(85, "n1", "n2", "came_back")]
     assert told((5, LEFT, "n1")) == []
 
 
@@ -108,7 +108,7 @@ def expected(rows: list[Row]) -> Iterable[Row]:
                 "from_node": last["node"],
                 "to_node": one["node"],
                 "after": (one["time"] - since).total_seconds(),
-                "how": "came back" if left else "taken over",
+                "how": "came_back" if left else "taken_over",
             }
 
 
@@ -117,8 +117,8 @@ def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: P
     wanted = list(expected(rows))
     assert len(rows) > 15_000
     assert len(wanted) > 1_000
-    assert {one["how"] for one in wanted} == {"came back", "taken over"}
-    options = moves.read_options({"remembered": REMEMBERED, "buckets": 4})
+    assert {one["how"] for one in wanted} == {"came_back", "taken_over"}
+    options = moves.read_options({"forget": REMEMBERED, "buckets": 4})
     assert_rows(moves(frame(spark, rows), options), wanted, KEY)
     found = collected(moves(stream(spark, rows, tmp_path / "in", 2), options), tmp_path / "checkpoint")
     assert_rows(found, wanted, KEY)
