@@ -116,13 +116,13 @@ def run(arguments: list[str]) -> int:
 
 def show_lists() -> None:
     for workload in WORKLOADS.values():
-        print(f"{workload.name:<16}{workload.text}{'; also with larger payloads' if workload.sizes else ''}")
+        print(f"{workload.name:<18}{workload.text}{'; also with larger payloads' if workload.sizes else ''}")
     print()
     for peer in PEERS.values():
-        print(f"{peer.name:<16}{peer.missing() or peer.version() or ''}")
+        print(f"{peer.name:<18}{peer.missing() or peer.version() or ''}")
     print()
     for name, form in FORMS.items():
-        print(f"{name:<16}{form.text}")
+        print(f"{name:<18}{form.text}")
 
 
 def show(command: str, arguments: list[str]) -> int:

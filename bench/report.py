@@ -12,7 +12,7 @@ MARGIN: Final = 2.0  # times as fast as the fastest broker the generator should 
 BUSY: Final = 0.9  # of its core, beyond which the generator is what all wait for
 
 HEADER: Final = (
-    f"{'workload':<16}{'MQTT':<7}{'payload':<9}{'peer':<12}{'median':>12}{'min … max':>25}{'ratio':>8}"
+    f"{'workload':<16}{'MQTT':<7}{'payload':<9}{'peer':<18}{'median':>12}{'min … max':>25}{'ratio':>8}"
     f"{'per CPU s':>12}{'broker':>8}{'gen.':>6}"
 )
 
@@ -20,7 +20,7 @@ HEADER: Final = (
 def line(series: Series, first: Series | None) -> str:
     """The ratio is to the first peer of the run."""
     workload = series.workload
-    name = f"{workload.name:<16}{series.version:<7}{size(workload.payload):<9}{series.peer:<12}"
+    name = f"{workload.name:<16}{series.version:<7}{size(workload.payload):<9}{series.peer:<18}"
     if series.unsupported:
         return f"{name}  not supported: {series.unsupported}"
     if series.failures:
@@ -67,7 +67,7 @@ def short_table(all_series: list[Series]) -> str:
     for series in all_series:
         said = line(series, None)
         if series.ranked:
-            name = f"{series.workload.name:<16}{series.version:<7}{size(series.workload.payload):<9}{series.peer:<12}"
+            name = f"{series.workload.name:<16}{series.version:<7}{size(series.workload.payload):<9}{series.peer:<18}"
             said = f"{name}  nothing lost"
         lines.append(said)
     return "\n".join(lines)

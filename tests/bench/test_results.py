@@ -94,8 +94,8 @@ def test_what_is_not_supported_is_no_failure() -> None:
 def test_the_table() -> None:
     found = all_series()
     text = table(found)
-    assert "nats-server   not supported: QoS 2" in text
-    assert "amqtt         failed: BrokenRun: it went away" in text
+    assert "nats-server         not supported: QoS 2" in text
+    assert "amqtt               failed: BrokenRun: it went away" in text
     assert "lost 3 messages (0 duplicates): not ranked" in text
     assert "5.00" in line(found[1], found[0])
     assert line(found[10], found[10]).endswith("900 bytes/subscription")
@@ -104,7 +104,7 @@ def test_the_table() -> None:
 
 def test_the_short_table_has_no_figures() -> None:
     lines = short_table(all_series()).splitlines()
-    assert lines[0].endswith("mosquitto     nothing lost")
+    assert lines[0].endswith("mosquitto           nothing lost")
     assert "lost 3 messages" in lines[6]
     assert "not supported" in lines[8]
 
