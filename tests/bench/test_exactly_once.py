@@ -1,8 +1,5 @@
-"""Whether the comparison finds what it should, and one short run with real kills."""
+"""Whether the comparison finds what it should. The run itself is a step of `.ci/run`."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from bench.exactly_once import COLUMNS, Result, compare, describe
 from trunkline.events.schema import SCHEMA, STORED
 from trunkline.events.writer import LogWriter
 
-ROOT = Path(__file__).parents[2]
 TABLE = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 
 
@@ -69,25 +65,3 @@ def test_what_is_not_is_not(tmp_path: Path, arrived: list[dict[str, Any]], field
 
 def test_an_empty_log_proves_nothing(tmp_path: Path) -> None:
     assert not Result(1.0, 0, 0).exact
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills groups of processes")
-def test_everything_is_killed_and_each_event_arrives_once(tmp_path: Path) -> None:
-    output = tmp_path / "result.json"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "bench.exactly_once", "--broker-kills", "2", "--query-kills", "1"),
-            *("--rate", "200", "--json", str(output)),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(output.read_text())
-    assert result["incarnations"] == 3
-    assert result["missing"] == result["repeated"] == result["different"] == 0
-    assert result["log_rows"] == result["table_rows"] > 0
-    assert result["published"] > 0
