@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Form = Literal["log", "parquet", "delta"]
+#: Rows of one batch of a stream, unless the options say otherwise: jobs hold back what no later batch has confirmed yet,
+#: and the first one would else be all of a long log.
+ROWS_PER_TRIGGER: Final = 250_000
 
 
 class InputError(ValueError):
@@ -85,7 +88,8 @@ class Input:
 
         reader = spark.readStream if stream else spark.read
         if form == "log":
-            return reader.format("trunkline").options(**self._source_options(kinds)).load()
+            limit = {"maxRowsPerTrigger": str(ROWS_PER_TRIGGER)} if stream else {}
+            return reader.format("trunkline").options(**limit | self._source_options(kinds)).load()
         if form == "delta":
             from deltalake import DeltaTable
 

@@ -30,6 +30,8 @@ from trunkline.mqtt.versions import Version
 #: Bytes that are sent before answers are looked at; messages that are collected before any is sent.
 _CHUNK: Final = 65_536
 _COLLECTED: Final = 64
+#: After it they begin again with 1.
+LAST_PACKET_ID: Final = 65_535
 #: Nothing is subscribed to, so the broker has little to say.
 _LARGEST_ANSWER: Final = 65_536
 
@@ -263,7 +265,7 @@ class Publisher:
 
     def _next_packet_id(self) -> int:
         while True:
-            self._packet_id = self._packet_id % 65_535 + 1
+            self._packet_id = self._packet_id % LAST_PACKET_ID + 1
             if self._packet_id not in self._inflight:
                 return self._packet_id
 

@@ -29,6 +29,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             within=300.0,
             config={
                 "spark.sql.shuffle.partitions": 1,
+                # for few rows, compiling and replanning a query takes longer than running it as it is
+                "spark.sql.codegen.wholeStage": False,
+                "spark.sql.adaptive.enabled": False,
+                "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": True,
                 "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
                 "spark.sql.streaming.checkpoint.fileChecksum.enabled": False,
             },

@@ -193,7 +193,7 @@ def arrivals(draw: st.DrawFn, logic: Logic[Any], subjects: Sequence[Subject]) ->
 
 
 @pytest.mark.parametrize("name", ["flapping", "denials", "silent", "sessions"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_any_cut_into_batches_gives_what_one_pass_gives(name: str, data: st.DataObject) -> None:
     logic, subjects = logics()[name]
