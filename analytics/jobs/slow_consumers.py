@@ -87,13 +87,14 @@ class Times:
         place = ceil(log(max(value, 1), self._BASE))
         self._classes[place] = self._classes.get(place, 0) + weight
 
-    def percentile(self, share: float) -> int | None:
-        """The smallest one that at least this share of them do not exceed."""
+    def percentile(self, share: float, longest: int | None) -> int | None:
+        """The smallest one that at least this share of them do not exceed; no more than the `longest`, which is exact."""
         left = share * sum(self._classes.values())
         for place, weight in sorted(self._classes.items()):
             left -= weight
             if left <= 1e-9:
-                return round(2 * self._BASE**place / (1 + self._BASE))
+                middle = round(2 * self._BASE**place / (1 + self._BASE))
+                return middle if longest is None else min(middle, longest)
         return None
 
     def save(self) -> list[list[int]]:
@@ -248,8 +249,8 @@ class Answers(Machine[Seen]):
             "repeated": counts.repeated,
             "repeat_rate": counts.repeated / counts.delivered if counts.delivered else None,
             "acked": counts.acked,
-            "ack_p50_us": self._times.percentile(0.5),
-            "ack_p99_us": self._times.percentile(0.99),
+            "ack_p50_us": self._times.percentile(0.5, counts.longest),
+            "ack_p99_us": self._times.percentile(0.99, counts.longest),
             "ack_max_us": counts.longest,
             "unanswered": counts.unanswered,
             "queued": counts.queued,
