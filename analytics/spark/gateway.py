@@ -28,6 +28,11 @@ from trunkline.analytics.spark.java import VECTOR_MODULE, Java
 
 #: Lines of what the Java process says that are kept, to be shown when it does not start.
 KEPT_LINES: Final = 200
+#: How lines begin that PySpark prints whenever a stateful stream starts, each with an empty one behind it.
+_CHATTER: Final = (
+    b"Starting Streaming TransformWithStateInPandas Python worker",
+    b"Streaming TransformWithStateInPandas Python worker",
+)
 _OPENED: Final = (
     "java.lang",
     "java.lang.invoke",
@@ -170,8 +175,12 @@ class JavaProcess:
         self._listener.start()
 
     def _listen(self, output: IO[bytes]) -> None:
+        chatter = False
         with output:
             for line in output:
+                after, chatter = chatter, line.startswith(_CHATTER)
+                if chatter or (after and not line.strip()):
+                    continue
                 self.said.append(line.decode(errors="replace").rstrip())
                 if not self._quiet:
                     with contextlib.suppress(OSError):

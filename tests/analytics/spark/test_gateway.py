@@ -123,6 +123,14 @@ def test_it_says_much(tmp_path: Path, jars: Path, monkeypatch: pytest.MonkeyPatc
         process.connect(60.0)
 
 
+def test_what_stateful_streams_print_is_left_out(tmp_path: Path, jars: Path) -> None:
+    worker = "Streaming TransformWithStateInPandas Python worker"
+    lines = [f"Starting {worker}.", "", "mine", "", f"{worker} Completed execution of UDF: f.", "", "yours"]
+    process = JavaProcess(scripted(tmp_path, "; ".join(f"echo '{line}'" for line in lines) + "; exit 1"), jars, {})
+    with pytest.raises(GatewayError, match="^Java ended with code 1:\n  mine\n  \n  yours$"):
+        process.connect(60.0)
+
+
 def test_it_takes_too_long(tmp_path: Path, jars: Path) -> None:
     process = JavaProcess(scripted(tmp_path, "exec sleep 600"), jars, {})
     with pytest.raises(GatewayError, match=r"did not start within 0\.01 s"):
