@@ -122,7 +122,7 @@ class Processor(StatefulProcessor):
         self._state = handle.getValueState("auditor", "kept string")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
-        kept = self._state.get()
+        kept = self._state.get() if self._state.exists() else None
         auditor = Auditor(self._silence, self._lateness, None if kept is None else json.loads(kept[0]))
         arrived = sorted((Run(*(row[field] for field in Run._fields)) for row in rows), key=lambda run: run[:4])
         for run in arrived:

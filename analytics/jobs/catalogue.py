@@ -33,7 +33,9 @@ CATALOGUE: Final = {
     "queues": Entry("queues", "Queue growth", "Queues that grow, and when they will be full."),
     "slow-consumers": Entry("slow_consumers", "Slow consumers", "Subscribers that acknowledge late, or much at once."),
     "silent": Entry("silent", "Silent devices", "Clients that publish no more, measured by their own habit."),
-    "audit": Entry("audit", "Pipeline audit", "Is the record whole: gaps, dropped and corrupt events, delays."),
+    "audit": Entry(
+        "audit", "Pipeline audit", "Whether the record is whole: gaps, lost and corrupt events, silent nodes, lag."
+    ),
     "balance": Entry("balance", "Cluster balance", "How evenly the nodes carry the load."),
     "moves": Entry("moves", "Moves between nodes", "Clients that go from one node to another, and takeovers."),
 }

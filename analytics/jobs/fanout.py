@@ -12,7 +12,7 @@ from trunkline.analytics.jobs.job import Column, OptionError, Seconds, job
 from trunkline.analytics.jobs.messages import MessageOptions, busiest, by_window, of_messages
 from trunkline.analytics.jobs.stateful import in_buckets, run, subject
 from trunkline.analytics.jobs.subscriptions import CHANGES
-from trunkline.analytics.jobs.windows import BOUNDS
+from trunkline.analytics.jobs.windows import BOUNDS, heard
 
 _ROUTED: Final = "message.routed"
 _DELIVERED: Final = "message.delivered"
@@ -118,7 +118,7 @@ def _of_topics(events: DataFrame, options: FanoutOptions) -> DataFrame:
 
 def _of_filters(events: DataFrame, options: FanoutOptions) -> DataFrame:
     deliveries = of_messages(events, (_DELIVERED,), options, options.lateness).where(_in_time(options))
-    changes = events.where(F.col("kind").isin(*CHANGES))
+    changes = heard(events, CHANGES, options.lateness)
     rows = deliveries.unionByName(changes, allowMissingColumns=True).withColumns(
         {"born_us": F.unix_micros("born"), "message": F.hex("guid")}
     )

@@ -103,15 +103,14 @@ def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
 
 
 def _activity(events: DataFrame, options: SessionOptions) -> DataFrame:
-    weight = F.coalesce("weight", F.lit(1))
     found = (
         heard(events, _ACTIVITY, options.lateness)
         .where(F.col("client_id").isNotNull())
         .groupBy("client_id", F.session_window("time", interval(options.gap)).alias("session"))
         .agg(
             F.max("username").alias("username"),
-            F.sum(weight).alias("messages"),
-            F.sum(weight * F.col("size")).alias("bytes"),
+            F.sum("weight").alias("messages"),
+            F.sum(F.col("weight") * F.col("size")).alias("bytes"),
         )
         .withColumn("began", F.col("session.start"))
         .withColumn("ended", F.col("session.end") - F.expr(f"INTERVAL {interval(options.gap)}"))

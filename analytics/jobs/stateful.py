@@ -69,9 +69,8 @@ def run(rows: DataFrame, events: DataFrame, logic: Logic[Any], columns: Sequence
 
     Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of `events`.
     """
-    at, weight = F.unix_micros("time").alias("at"), F.coalesce("weight", F.lit(1)).alias("weight")
-    fields = [weight if name == "weight" else name for name in logic.event._fields if name != "at"]
-    wanted = [*_KEY, at, *fields]
+    fields = [name for name in logic.event._fields if name != "at"]
+    wanted = [*_KEY, F.unix_micros("time").alias("at"), *fields]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in columns)
     if rows.isStreaming:
         return (

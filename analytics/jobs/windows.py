@@ -24,14 +24,13 @@ def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: s
     """The events of these kinds, of which a stream waits `lateness` seconds for late ones.
 
     Time goes on with every row, also with those that are left out (`node.tick`), here or by a `where` behind it: so a
-    window closes when its node is idle. `time` names the column that counts.
+    window closes when its node is idle. `time` names the column that counts. What has no weight counts once.
     """
-    wanted = F.col("kind").isin(*kinds)
-    if not events.isStreaming:
-        return events.where(wanted)
-    # Spark pushes conditions below the watermark, these and those of the job, and rows that they leave out would not count
-    # as time. It pushes none past what might be different each time, such as this, which is always true.
-    return events.withWatermark(time, interval(lateness)).where(F.spark_partition_id() >= 0).where(wanted)
+    if events.isStreaming:
+        # Spark pushes conditions below the watermark, these and those of the job, and rows that they leave out would not
+        # count as time. It pushes none past what might be different each time, such as this, which is always true.
+        events = events.withWatermark(time, interval(lateness)).where(F.spark_partition_id() >= 0)
+    return events.where(F.col("kind").isin(*kinds)).withColumn("weight", F.coalesce("weight", F.lit(1)))
 
 
 def window(seconds: float, *, slide: float | None = None, time: str = "time") -> Expression:

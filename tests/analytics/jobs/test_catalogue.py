@@ -72,3 +72,4 @@ def test_each_job_has_a_page_with_its_options_and_columns(name: str) -> None:
         if f"\n| `{column.name}` | {column.type} | {column.meaning} |\n" not in page
     ]
     assert not missing
+    assert f"\n| [`{name}`](job-{name}.md) | {job.summary} |\n" in (DOCS / "analytics.md").read_text(encoding="utf-8")

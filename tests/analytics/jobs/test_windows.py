@@ -23,7 +23,7 @@ def test_an_event_on_a_border_belongs_to_the_later_window(spark: "SparkSession")
     events = frame(
         spark,
         [
-            row("a", 9.999999, weight=1),
+            row("a", 9.999999, weight=None),
             row("a", 10, weight=2),
             row("b", 12.4, weight=4),
             row("a", 12.5, weight=8),

@@ -119,7 +119,7 @@ def test_the_watermark_drops_nothing_of_a_node_that_is_behind(spark: "SparkSessi
     for align, is_late in (("true", False), ("false", True)):
         windows = (
             spark.readStream.format("trunkline")
-            .options(maxRowsPerTrigger=125, alignEventTime=align)
+            .options(maxRowsPerTrigger=170, alignEventTime=align)
             .schema("node string, time timestamp")
             .load(str(root))
             .withWatermark("time", "5 seconds")
