@@ -110,7 +110,21 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
             findings.append(Finding(Trouble.CORRUPT, segment.path, node, first, end, wrong))
     except LogError as error:
         findings.append(Finding(Trouble.UNREADABLE, segment.path, node, first, end, str(error)))
-    return Checked(segment.path, node, first, end, parts, size, tuple(findings))
+    return Checked(segment.path, node, first, end, parts, size, tuple(_together(findings)))
+
+
+def _together(findings: list[Finding]) -> Iterator[Finding]:
+    """A file that was cut off has one trouble, and not one for each batch behind the cut."""
+    run: Finding | None = None
+    for each in findings:
+        if run is not None and run._replace(first=each.first, end=each.end) == each and run.end == each.first:
+            run = run._replace(end=each.end)
+            continue
+        if run is not None:
+            yield run
+        run = each
+    if run is not None:
+        yield run
 
 
 def _within(oldest: int, newest: int, part: Part) -> bool:

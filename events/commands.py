@@ -36,6 +36,9 @@ class _Log(click.Group):
             fail([f"needs {error.name}: pip install 'trunkline[events]'"], FAILED)
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            # of `| head`: click ends without a word then
+            raise
         except (LogError, OSError, ArrowException) as error:
             fail([error], FAILED)
 

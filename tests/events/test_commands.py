@@ -1,6 +1,7 @@
 """`trunkline events`, as a user calls it."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -135,6 +136,29 @@ def test_check(log: Path) -> None:
     assert "rows 100 to 199" in bad.stdout
     (finding,) = [json.loads(line) for line in call("check", log, "--json").stdout.splitlines()]
     assert (finding["trouble"], finding["first"], finding["end"]) == ("corrupt", 100, 200)
+
+
+def test_a_file_that_was_cut_off_is_one_problem(log: Path) -> None:
+    (data,) = log.rglob("*.arrows")
+    log_read = EventLog(log)
+    log_read.refresh()
+    first = next(log_read.spans(str(KEY), 0))
+    data.write_bytes(data.read_bytes()[: -2 * first.size])
+    bad = call("check", log)
+    assert bad.stdout.count("corrupt: ") == 1
+    assert "rows 100 to 299" in bad.stdout
+    assert bad.stdout.endswith("1 problem\n")
+
+
+def test_nobody_reads_on(log: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    program = "import sys; from trunkline.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "events", "tail", str(log)], stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize("command", ["tail", "stat", "check"])
