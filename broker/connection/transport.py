@@ -163,6 +163,8 @@ class SocketTransport:
 
     def _write(self) -> None:
         data, self._outgoing = self._outgoing, b""
+        if not data:
+            return  # the end of the connection could not wait for the end of the turn
         if self._pending:
             self._pending += data
             self._receiver(CONGESTED)
@@ -197,6 +199,8 @@ class SocketTransport:
                 self._receiver(DRAINED)
 
     def _watch(self) -> None:
+        if self._sock.fileno() < 0:
+            return  # closed: whoever says so now is late
         self._poller.modify(self._sock, READ * self._reading | WRITE * bool(self._pending), self._ready)
 
     @property

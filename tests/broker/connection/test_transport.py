@@ -215,3 +215,22 @@ async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
         await mailbox.until(lambda: mailbox.ended == "reset")
         nursery.cancel_scope.cancel()
     assert await ours.receive_some() == b""
+
+
+async def test_what_was_to_leave_at_the_end_of_the_turn_leaves_before_a_close() -> None:
+    scheduler = Scheduler()
+    poller = Poller(scheduler)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        transport = SocketTransport(ours, None, poller)
+        mailbox = Mailbox()
+        transport.start(mailbox, lambda *_: None)
+        with scheduler.turn:
+            transport.send(b"goodbye")
+            transport.finish()
+            transport.close()
+        transport.pause()
+        transport.resume()
+        assert theirs.recv(100) == b"goodbye"
+        assert theirs.recv(100) == b""
+    poller.close()
