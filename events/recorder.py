@@ -82,7 +82,6 @@ class Recorder:
         client: ClientInfo | None = None,
         message: Message | Burst | None = None,
         given: dict[str, Any] | None = None,
-        *,
         at: float | None = None,
     ) -> None:
         """Record one event, or those of a burst. `at` is when it happened, in seconds since the epoch: now, if not given."""

@@ -42,13 +42,18 @@ class Wanted:
         self._filters = tuple(topics)
         self._clients = None if "*" in clients else compile_pattern("|".join(map(translate, clients)) or "(?!)")
         self._one_in = one_in
-        self._known_topics: dict[str, bool] = {}
+        #: For those that are in a hurry: what `topic` has said.
+        self.known_topics: dict[str, bool] = {}
         self._known_clients: dict[str, bool] = {}
 
     @property
     def per_message(self) -> bool:
         """Does it depend on more than topic and client?"""
         return self._one_in > 1
+
+    @property
+    def by_topic_alone(self) -> bool:
+        return self._one_in == 1 and self._clients is None
 
     def client(self, client_id: str) -> bool:
         if self._clients is None:
@@ -60,10 +65,10 @@ class Wanted:
         return known
 
     def topic(self, topic: str) -> bool:
-        known = self._known_topics.get(topic)
+        known = self.known_topics.get(topic)
         if known is None:
             known = any(matches(filter, topic) for filter in self._filters)
-            _remember(self._known_topics, topic, known)
+            _remember(self.known_topics, topic, known)
         return known
 
     def message(self, message: Message) -> bool:
@@ -110,10 +115,14 @@ class Watching:
     def _messages(self, kind: int, *, at_origin: bool) -> tuple[Callable[..., None], Callable[..., None]]:
         """The points that see each message. `at_origin`: it is told of in the moment that its own time stamp says."""
         tell, wanted = self._recorder.tell, self._wanted
+        topics, by_topic_alone = wanted.known_topics, wanted.by_topic_alone
 
         def look(client: ClientInfo, message: Message) -> None:
-            if wanted.message(message) and wanted.client(client.client_id):
-                tell(kind, client, message, at=message.timestamp if at_origin else None)
+            # as a rule a look into a dict says it all
+            if (by_topic_alone and topics.get(message.topic)) or (
+                wanted.message(message) and wanted.client(client.client_id)
+            ):
+                tell(kind, client, message, None, message.timestamp if at_origin else None)
 
         def look_at_all(client: ClientInfo, burst: Burst) -> None:
             if not wanted.per_message and all(map(wanted.topic, burst.topics)):
