@@ -32,7 +32,7 @@ async def test_it_counts_what_came_while_it_was_away(mqtt_broker: Broker) -> Non
 
     for number in range(3):
         mqtt_broker.publish(f"seen/{number}", "x", qos=1)
-    assert [session.queued for session in mqtt_broker.sessions] == [3]
+    await mqtt_broker.wait_until(lambda: [session.queued for session in mqtt_broker.sessions] == [3])
 
     await counter.client.connect(mqtt_broker.host, mqtt_broker.port)
     await mqtt_broker.wait_for("counter/count", payload="3")

@@ -15,8 +15,10 @@ from trunkline.analytics.jobs.machines import Machine, Result, Subject, microsec
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import BOUNDS, heard
 
+#: A client came back. It is sent again what it has not acknowledged between the first of these and the second.
+CAME: Final = ("session.resumed", "client.connected")
 KINDS: Final = (
-    "client.connected",
+    *CAME,
     "message.delivered",
     "message.acked",
     "delivery.completed",
@@ -146,7 +148,7 @@ class Answers(Machine[Seen]):
     def event(self, event: Seen) -> Iterator[Result]:
         self._begin = event.at - event.at % self._rules.window
         match event.kind:
-            case "client.connected":
+            case kind if kind in CAME:
                 self._came = event.at
             case "message.delivered":
                 self._delivered(event)

@@ -1,12 +1,21 @@
 """The one session of Spark that all tests share: a new one would cost each of them ten seconds."""
 
+import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+with suppress(ImportError):
+    from pyspark.logger import PySparkLogger
+
+    # It would have every handler that it is given write JSON from then on; and pytest gives it the one of `caplog`.
+    PySparkLogger.addHandler = logging.Logger.addHandler
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

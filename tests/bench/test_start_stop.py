@@ -14,7 +14,7 @@ def test_a_case_starts_and_stops_and_leaves_nothing(case: Callable[[], Figures])
     figures = measure(case, 2)
     assert len(figures) == 2
     assert all(start > 0 and stop > 0 for start, stop in figures)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # others may have ended meanwhile
 
 
 def test_a_row_has_medians_in_milliseconds() -> None:

@@ -202,7 +202,7 @@ def test_long_names_are_known_but_not_remembered() -> None:
     for number in range(100):
         assert wanted.topic(f"a/{number}" + "x" * 60_000)
         assert not wanted.client(f"{number}" + "x" * 60_000)
-    for names in (wanted._known_topics, wanted._known_clients):
+    for names in (wanted.known_topics, wanted._known_clients):
         assert sum(map(len, names)) < 200_000
 
 

@@ -110,6 +110,12 @@ def test_what_is_sent_again_to_a_client_that_came_back_is_as_new() -> None:
     assert found["ack_max_us"] == 1_000_000
 
 
+def test_what_is_sent_again_is_as_new_before_the_client_counts_as_connected() -> None:
+    events = [one("message.delivered", 0.0), one("session.resumed", 2.0), one("message.delivered", 2.0)]
+    (found,) = told([*events, one("client.connected", 2.0), one("message.acked", 4.0)])
+    assert (found["repeated"], found["ack_max_us"]) == (1, 2_000_000)
+
+
 def test_nothing_is_waited_for_at_qos_0() -> None:
     assert told([one("message.delivered", 0.0, qos=0)]) == []
     lowered = [one("message.delivered", 0.0, qos=2), one("delivery.completed", 0.0, qos=2)]
