@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
 from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
 from trunkline.analytics.jobs.catalogue import CATALOGUE, UnknownJob, find
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
+from trunkline.management.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,28 +19,12 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.jobs.job import Job, Options
 
-#: Commands by where they are, and what they do; each is imported when it is called.
-_ELSEWHERE: Final = {
-    "demo": ("trunkline.analytics.demo.commands", "Broker, devices, Spark and results, all at once."),
-    "report": ("trunkline.analytics.report.commands", "Write a page that tells how a broker is."),
-}
 
-
-class _Analytics(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(_ELSEWHERE[cmd_name][0]), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, words) for name, (_, words) in _ELSEWHERE.items()]
-        rows += [(name, command.get_short_help_str(120)) for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(rows))
+class _Analytics(LazyGroup):
+    elsewhere: ClassVar = {
+        "demo": ("trunkline.analytics.demo.commands", "Broker, devices, Spark and results, all at once."),
+        "report": ("trunkline.analytics.report.commands", "Write a page that tells how a broker is."),
+    }
 
 
 @click.group(cls=_Analytics)

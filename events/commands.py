@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import click
 
 from trunkline.management.command_line import FAILED, fail
+from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
 
 if TYPE_CHECKING:
@@ -173,9 +174,7 @@ def _moment(microseconds: int) -> str:
 def _print(rows: list[dict[str, Any]], names: str) -> None:
     columns = names.split()
     cells = [[printable(_cell(row[name])) for name in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    for line in [columns, *cells]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print_columns(columns, cells, [])
 
 
 def _cell(value: object) -> str:

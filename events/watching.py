@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.context import PluginHooks
 
-_PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000_000, "notify": 1_000_000}
+_FIRST: Final = 1_000_000
 #: Topics and client ids of which is remembered whether they are wanted, and characters of those that are.
 _REMEMBERED: Final = 10_000
 _LONGEST: Final = 256
@@ -102,7 +102,7 @@ class Watching:
     def watch(self, hooks: PluginHooks, points: Sequence[Point]) -> None:
         """Register a callback at each of these points; a point's place is the number of its kind."""
         for kind, point in enumerate(points):
-            priority = _PRIORITIES.get(point.kind, 0)
+            priority = -_FIRST if point.kind == "transform" else _FIRST
             if point.arguments == ("client", "message"):
                 one, many = self._messages(kind, at_origin=point.name == "message.publish")
                 hooks.add(point, one, priority=priority, burst=many if point.bursts else None)

@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from importlib import import_module
 from pathlib import Path
-from typing import Final, Never
+from typing import ClassVar, Never
 
 import click
 
@@ -15,6 +14,7 @@ from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, 
 from trunkline.management.config_view import as_json, as_toml
 from trunkline.management.ctl import ctl
 from trunkline.management.journal_commands import journal
+from trunkline.management.lazy_group import LazyGroup
 from trunkline.management.plugin_commands import plugins
 
 #: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its argument,
@@ -22,31 +22,15 @@ from trunkline.management.plugin_commands import plugins
 Run = Callable[[Callable[[], Config]], int]
 
 
-#: Commands of extras, by where they are: nothing of an extra is imported before its command is called.
-_ELSEWHERE: Final = {
-    "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
-    "events": ("trunkline.events.commands", "Look at the event log."),
-    "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
-}
+class _Trunkline(LazyGroup):
+    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`. Nothing of an extra is imported before its command is
+    called."""
 
-
-class _Trunkline(click.Group):
-    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(_ELSEWHERE[cmd_name][0]), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, words) for name, (_, words) in _ELSEWHERE.items()]
-        rows += [(name, command.get_short_help_str(120)) for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(rows))
+    elsewhere: ClassVar = {
+        "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
+        "events": ("trunkline.events.commands", "Look at the event log."),
+        "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
+    }
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help", "--version")):

@@ -49,7 +49,7 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
             if sys.stdout.isatty():
                 _print_table(columns, cells)
             else:
-                _print_plain(columns, cells, widths, head=empty)
+                print_columns(columns, cells, widths, head=empty)
         empty = False
     if empty and not as_json:
         click.echo("none", err=True)
@@ -72,8 +72,8 @@ def print_toml(config: dict[str, Any]) -> None:
     click.echo(dump_as_toml(config))
 
 
-def _print_plain(columns: list[str], cells: list[list[str]], widths: list[int], head: bool) -> None:
-    """Columns side by side, as wide as the widest cell so far, and nothing cut off."""
+def print_columns(columns: list[str], cells: list[list[str]], widths: list[int], *, head: bool = True) -> None:
+    """Columns side by side, and nothing cut off. `widths` are those of the pages before, and grow with the widest cell."""
     lines = [columns, *cells] if head else cells
     widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
     widths[:] = map(max, zip(widest, widths or widest, strict=True))
