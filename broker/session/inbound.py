@@ -157,7 +157,7 @@ class Inbound:
             if services.hooks.message_publish_bursts:
                 services.hooks.look(MESSAGE_PUBLISH, services.hooks.message_publish_bursts, channel.client, part)
             if qos < 2:
-                self._route_burst(part, route)
+                self._route_burst(part, route, channel)
             if qos:
                 self._outbound.write_all(Puback if qos == 1 else Pubrec, part.packet_ids)
 
@@ -170,13 +170,13 @@ class Inbound:
                 undecided.messages = messages[number:]
                 raise
 
-    def _route_burst(self, burst: Burst, route: Route[Subscriber]) -> None:
+    def _route_burst(self, burst: Burst, route: Route[Subscriber], channel: Channel) -> None:
         pubsub = self._services.pubsub
         if pubsub.may_burst(route):
             pubsub.publish_burst(burst, route, self._subscriber, self._outbound)
         else:
             for message in burst.messages:
-                pubsub.publish(message, self.now, self._subscriber, self._outbound)
+                self._release(message, channel)
 
     def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""
@@ -210,7 +210,7 @@ class Inbound:
             if isinstance(held, Burst):
                 for part, route in self._services.pubsub.routed(held):
                     if route:
-                        self._route_burst(part, route)
+                        self._route_burst(part, route, channel)
                     else:
                         for message in part.messages:
                             self._nobody(message, channel)
