@@ -14,6 +14,11 @@ _SUFFIX: Final = ".json"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
+def is_name(text: str) -> bool:
+    """Can a consumer be called so?"""
+    return _NAME.fullmatch(text) is not None
+
+
 class _Content(NamedTuple):
     positions: dict[str, int]
     updated: datetime
@@ -26,7 +31,7 @@ class Positions:
     """
 
     def __init__(self, root: str | Path, consumer: str) -> None:
-        if not _NAME.fullmatch(consumer):
+        if not is_name(consumer):
             raise LogError(f"{consumer!r} cannot name a consumer: letters, digits, . _ -, at most 100, no dot in front")
         self.consumer: Final = consumer
         self.path: Final = _directory(root) / f"{consumer}{_SUFFIX}"
@@ -94,7 +99,7 @@ def consumers(root: str | Path) -> list[str]:
     except FileNotFoundError:
         return []
     stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-    return sorted(stem for stem in stems if _NAME.fullmatch(stem))
+    return sorted(stem for stem in stems if is_name(stem))
 
 
 def _directory(root: str | Path) -> Path:

@@ -121,7 +121,9 @@ def _duration(text: str) -> float:
 
 
 def _consumer(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", text):
+    from trunkline.events.positions import is_name
+
+    if not is_name(text):
         raise ValueError
     return text
 
