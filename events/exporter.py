@@ -152,17 +152,16 @@ class Exporter:
 
     async def _longest_queues(self) -> list[tuple[int, int, str, str | None]]:
         longest: list[tuple[int, int, str, str | None]] = []
-        page = self._context.clients("", _AT_ONCE)
-        while page:
-            longest += [
-                (client.queued, client.inflight, client.client_id, client.username)
-                for client in page
-                if (client.queued or client.inflight) and self._wanted.client(client.client_id)
-            ]
-            longest = nlargest(self._settings.stats_sessions, longest, key=lambda each: each[:3])
-            await trio.lowlevel.checkpoint()
-            page = self._context.clients(page[-1].client_id, _AT_ONCE)
-        return longest
+        for number, client in enumerate(self._context.all_clients(), 1):
+            if (client.queued or client.inflight) and self._wanted.client(client.client_id):
+                longest.append((client.queued, client.inflight, client.client_id, client.username))
+            if number % _AT_ONCE == 0:
+                longest = self._first(longest)
+                await trio.lowlevel.checkpoint()
+        return self._first(longest)
+
+    def _first(self, queues: list[tuple[int, int, str, str | None]]) -> list[tuple[int, int, str, str | None]]:
+        return nlargest(self._settings.stats_sessions, queues, key=lambda each: each[:3])
 
     async def _sync(self) -> None:
         failed = False
