@@ -5,9 +5,11 @@ What comes later in that order wins. All that is wrong is reported at once, each
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from ipaddress import ip_address
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Self, cast
@@ -24,7 +26,7 @@ from trunkline.broker.units import Accepts, accepted, from_text, shown
 
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
 PREFIX = "TRUNKLINE_"
-#: The one variable that is no key: the configuration file's path (`trunkline.management.cli`).
+#: The one variable that is no key: the configuration file's path (`trunkline.management.command_line`).
 FILE_VARIABLE = "TRUNKLINE_CONFIG"
 
 
@@ -101,8 +103,31 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
                 "in [auth] or for this listener"
             )
             yield ("listeners", index), text
+    for (first, one), (index, other) in combinations(enumerate(config.listeners), 2):
+        if one.label != other.label and one.port == other.port != 0 and collide([one.host], [other.host]):
+            yield ("listeners", index), f"listeners[{first}] takes port {one.port} of that address: {one.url}"
     if 0 < config.mqtt.max_keep_alive < config.mqtt.server_keep_alive:
         yield ("mqtt", "server_keep_alive"), "is longer than mqtt.max_keep_alive"
+
+
+def collide(hosts: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether no two sockets can listen on these with one port. A name that means an address is another thing than it."""
+    return any(_overlap(one, other) for one in _meant(hosts) for other in _meant(others))
+
+
+def _meant(hosts: Iterable[str]) -> Iterator[str]:
+    for host in hosts:
+        yield from ("127.0.0.1", "::1") if host == "localhost" else (host,)
+
+
+def _overlap(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        first, second = ip_address(one), ip_address(other)
+    except ValueError:
+        return False
+    return first == second or (first.version == second.version and (first.is_unspecified or second.is_unspecified))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +182,19 @@ def load_with_sources(
     path: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, Override] = MappingProxyType({}),
+    sections: Collection[str] | None = None,
 ) -> Loaded:
-    reader = _Reader()
+    """The same, with where each key came from. Of `sections`, when they are given, and of nothing else."""
+    reader = _Reader(sections)
     if path is not None:
         reader.take_file(Path(path))
     reader.take_environment(os.environ if environ is None else environ)
     for key, override in overrides.items():
         reader.set(tuple(key.split(".")), override.value, f"flag {override.flag}")
-    return reader.finish()
+    loaded = reader.finish()
+    if not loaded.config.listeners:  # a broker inside another process has its own ways in
+        raise ConfigError([Problem(loaded.sources["listeners"], "listeners", "is empty: nobody could connect")])
+    return loaded
 
 
 def fields_of(section: str) -> dict[str, FieldInfo] | None:
@@ -177,7 +207,8 @@ def fields_of(section: str) -> dict[str, FieldInfo] | None:
 class _Reader:
     """Collects values from the sources, then checks them as a whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, sections: Collection[str] | None = None) -> None:
+        self._sections = sections
         self.problems: list[Problem] = []
         self.values: dict[tuple[str, ...], object] = {}
         self.sources: dict[tuple[str, ...], str] = {}
@@ -205,12 +236,16 @@ class _Reader:
     def take_table(self, table: Mapping[str, object], source: str, base: Path | None) -> None:
         """`base` is the folder that relative paths start from; None leaves them as they are."""
         for section, content in table.items():
+            if self._sections is not None and section not in self._sections:
+                continue
             if section == "listeners":
                 self.set((section,), content, source)
             elif section == "plugins":
                 self.plugins.take_table(content, source, base)
             elif (fields := fields_of(section)) is None:
-                self.complain(source, (section,), f"unknown section{nearest(section, Config.model_fields)}")
+                known = Config.model_fields
+                hint = nearest(section, known) or f"; known are {', '.join(known)}"
+                self.complain(source, (section,), f"unknown section{hint}")
             elif not isinstance(content, Mapping):
                 self.complain(source, (section,), f"{shown(content)}: accepted is a table, [{section}]")
             else:
@@ -224,6 +259,11 @@ class _Reader:
 
     def take_environment(self, environ: Mapping[str, str]) -> None:
         known = {variable(path): path for path in key_paths()}
+        if self._sections is not None:
+            for name, key in known.items():
+                if key[0] in self._sections and name in environ:
+                    self.set(key, from_text(field_at(key), environ[name]), f"variable {name}")
+            return
         single = {name.replace("__", "_"): name for name in known}
         for name, text in environ.items():
             if not name.startswith(PREFIX) or name == FILE_VARIABLE:
@@ -291,7 +331,11 @@ class _Reader:
         elif len(path) > 1 and isinstance(listeners, list):
             index = cast("int", path[1])
             whole = cast("list[object]", listeners)
-            self.values["listeners",] = [*whole[:index], {"name": f"listeners[{index}]"}, *whole[index + 1 :]]
+            self.values["listeners",] = [
+                *whole[:index],
+                {"name": f"listeners[{index}]", "url": "tcp://127.0.0.1:0"},
+                *whole[index + 1 :],
+            ]
         else:
             self.values.pop(("listeners",), None)
 

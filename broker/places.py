@@ -19,5 +19,5 @@ def dotted(path: KeyPath) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    found = get_close_matches(name, list(names), n=1)
+    found = get_close_matches(name, list(names), n=1, cutoff=0.65)  # "persistence" is no slip for "listeners", at 0.6
     return f"; did you mean {found[0]}?" if found else ""

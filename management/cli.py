@@ -10,16 +10,16 @@ import click
 
 from trunkline import __version__
 from trunkline.broker.config import Config, ConfigError, Loaded, Override, load_with_sources
-from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
+from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, no_file
 from trunkline.management.config_view import as_json, as_toml
 from trunkline.management.ctl import ctl
 from trunkline.management.journal_commands import journal
 from trunkline.management.lazy_group import LazyGroup
 from trunkline.management.plugin_commands import plugins
 
-#: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its argument,
-#: and again when it is told to reload.
-Run = Callable[[Callable[[], Config]], int]
+#: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its first
+#: argument, and again when it is told to reload; the second one says where that comes from.
+Run = Callable[[Callable[[], Config], str], int]
 
 
 class _Trunkline(LazyGroup):
@@ -65,7 +65,7 @@ def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | N
     if log_format is not None:
         overrides["log.format"] = Override("--log-format", log_format)
     try:
-        code = run(lambda: load_with_sources(path, None, overrides).config)
+        code = run(lambda: load_with_sources(path, None, overrides).config, _source(path))
     except ConfigError as error:
         _refuse(error)
     sys.exit(code)
@@ -79,16 +79,13 @@ def config() -> None:
 @config.command()
 @config_option
 def check(path: Path | None) -> None:
-    """Say whether a broker would start with it, and all that is wrong if not."""
-    # imported here: no other command needs them
-    from trunkline.broker.security import Security, SecurityError
-    from trunkline.hooks.chain import Hooks
+    """Say all that keeps a broker from starting with it, short of taking its addresses and starting its plugins."""
+    # imported here: no other command needs it
+    from trunkline.management.start_check import obstacles
 
-    try:
-        Security(_load(path).config, Hooks()).load()
-    except SecurityError as error:
-        fail(error.problems, BAD_USAGE)
-    click.echo("The configuration is good.")
+    if problems := obstacles(_load(path).config):
+        fail(problems, BAD_USAGE)
+    click.echo(f"Good: {_source(path)}.")
 
 
 @config.command()
@@ -97,7 +94,7 @@ def check(path: Path | None) -> None:
 def show(path: Path | None, form: str) -> None:
     """Print every key that is in force and where it comes from. Secrets are not shown."""
     loaded = _load(path)
-    text = as_json(loaded) if form == "json" else as_toml(loaded)
+    text = as_json(loaded) if form == "json" else f"# {_source(path)}\n{as_toml(loaded)}"
     if sys.stdout.isatty():
         _print_coloured(text, form)
     else:
@@ -136,6 +133,10 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
         fail([f"{file}: {error.args[0]}"], FAILED)
     except OSError as error:
         fail([f"{file}: {error.strerror or error}"], FAILED)
+
+
+def _source(path: Path | None) -> str:
+    return f"configuration {path}" if path is not None else f"{no_file()}, defaults"
 
 
 def _load(path: Path | None) -> Loaded:

@@ -1,14 +1,18 @@
 """What all commands share: how they end when something is wrong, and where they find the configuration."""
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, Never
+from typing import Final, Never, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from trunkline.broker.config import FILE_VARIABLE
 from trunkline.management.logs import printable
+
+T = TypeVar("T")
 
 FAILED: Final = 1
 #: Of the command or of the configuration.
@@ -16,14 +20,53 @@ BAD_USAGE: Final = 2
 #: There is none to be told.
 NO_BROKER: Final = 3
 
-config_option = click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    envvar=FILE_VARIABLE,
-    metavar="FILE",
-    help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}]",
-)
+#: The configuration file's name, where nobody gives another.
+FILE_NAME: Final = "trunkline.toml"
+
+_WITHOUT: Final = "trunkline.without_file"
+
+
+def usual_files() -> list[Path]:
+    """Where a configuration file is looked for: in the current folder, then where the system keeps such files."""
+    system = Path(os.environ.get("PROGRAMDATA", "C:/ProgramData")) if os.name == "nt" else Path("/etc")
+    return [Path(FILE_NAME), system / "trunkline" / FILE_NAME]
+
+
+def no_file() -> str:
+    """Says that there is none, and where it was looked for."""
+    context = click.get_current_context()
+    return "no configuration file" + (
+        "" if _WITHOUT in context.meta else f" (neither {' nor '.join(map(str, usual_files()))})"
+    )
+
+
+def _without(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        context.meta[_WITHOUT] = True
+
+
+def _found(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    if _WITHOUT in context.meta:
+        if context.get_parameter_source("path") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--config and --no-config say different things")
+        return None
+    return path or next((file for file in usual_files() if os.path.lexists(file)), None)
+
+
+def config_option(command: Callable[..., T]) -> Callable[..., T]:
+    """The command is given the configuration file as `path`: the named one, else the usual one, else None."""
+    command = click.option(
+        "--no-config", is_flag=True, is_eager=True, expose_value=False, callback=_without, help="Read no file."
+    )(command)
+    return click.option(
+        "--config",
+        "path",
+        type=click.Path(path_type=Path),
+        envvar=FILE_VARIABLE,
+        callback=_found,
+        metavar="FILE",
+        help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}; default: {FILE_NAME} here or in the system's folder]",
+    )(command)
 
 
 def fail(problems: Iterable[object], code: int) -> Never:

@@ -22,7 +22,9 @@ _HEAD = """\
 
 `trunkline` runs without any configuration. What is set comes from three places; a later one wins:
 
-1. a TOML file, named by `--config` or by the variable `TRUNKLINE_CONFIG`,
+1. a TOML file: the one that `--config` or the variable `TRUNKLINE_CONFIG` names, or else `trunkline.toml` in the current
+   folder, or else `/etc/trunkline/trunkline.toml` (on Windows `trunkline\\trunkline.toml` in `%PROGRAMDATA%`);
+   `--no-config` reads none,
 2. environment variables `TRUNKLINE_SECTION__KEY`, with two underscores between section and key,
 3. flags of the command.
 
@@ -40,8 +42,10 @@ max_queue_bytes = "4MiB"
 In a variable, a list is a TOML array or words with commas between (`TRUNKLINE_LISTENERS=tcp://127.0.0.1:1883`), a table
 is an inline TOML table, and a relative path starts at the working folder.
 
-`trunkline config check` tells all that is wrong with a configuration, each with the place it comes from;
-`trunkline config show` prints what is in force. An unknown key is an error.
+`trunkline config check` tells all that is wrong with a configuration, each with the place it comes from, and what it
+names and a start would stumble over: files, host names, the control socket. It takes no address and starts no plugin.
+`trunkline config show` prints what is in force. Both, and the first line of the broker's log, say which file was read.
+An unknown key is an error.
 
 Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are bytes, or text with a unit: `KiB`, `MiB`,
 `GiB` (powers of 1024), `kB`, `MB`, `GB` (powers of 1000).

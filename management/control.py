@@ -32,7 +32,7 @@ from trunkline.management.control_frames import (
     pack_map,
     unpack,
 )
-from trunkline.management.control_place import PORT, SOCKET, PlaceError, default_path, has_unix_sockets
+from trunkline.management.control_place import PORT, SOCKET, PlaceError, default_path, takes_port
 from trunkline.management.operations import find
 from trunkline.management.operations.registry import OperationError, Page, plain_row
 
@@ -77,7 +77,7 @@ class Control:
 
     @property
     def _tcp(self) -> bool:
-        return self._settings.transport == "tcp" or (self._settings.transport == "auto" and not has_unix_sockets())
+        return takes_port(self._settings.transport)
 
     async def open(self) -> None:
         """Take the place and listen.

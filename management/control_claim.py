@@ -13,11 +13,9 @@ from trunkline.management.control_client import ControlClient, ControlError, NoB
 from trunkline.management.control_place import (
     PlaceError,
     Port,
-    check_file,
-    check_folder,
+    check_place,
     is_socket,
     make_private_folder,
-    read_port,
     write_port,
 )
 
@@ -56,8 +54,7 @@ def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
     """
     if private:
         make_private_folder(path.parent)
-    else:
-        check_folder(path.parent)
+    check_place(path, "tcp" if tcp else "unix")
     try:
         with _alone(path.parent):
             _clear(path)
@@ -83,10 +80,7 @@ def _alone(folder: Path) -> Generator[None]:
 def _clear(path: Path) -> None:
     if not os.path.lexists(path):
         return
-    check_file(path)
     unix = is_socket(path)
-    if not unix:
-        read_port(path)  # else it is a file of the user's own
     try:
         with ControlClient(path, PATIENCE) as other:
             raise PlaceError(f"{path} belongs to the broker {other.node!r} that runs as process {other.pid}")
@@ -112,10 +106,8 @@ def _listen_unix(path: Path, backlog: int) -> Claim:
         listening.listen(backlog)
         listening.setblocking(False)
         return Claim(path, listening, None, _identity(path))
-    except OSError as error:
+    except OSError:
         listening.close()
-        if error.errno is None:
-            raise PlaceError(f"{path} is too long for a Unix socket: set control.path to another one") from error
         raise
 
 

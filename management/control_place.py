@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from urllib.parse import quote, unquote
 
 SOCKET: Final = ".sock"
 PORT: Final = ".port"
+#: Bytes of a Unix socket's path: `sun_path` with its closing zero has 108, on macOS and the BSDs 104.
+LONGEST_SOCKET: Final = 107 if sys.platform == "linux" else 103
 
 
 class PlaceError(Exception):
@@ -33,6 +36,11 @@ class Port:
 
 def has_unix_sockets() -> bool:
     return hasattr(socket, "AF_UNIX")
+
+
+def takes_port(transport: str) -> bool:
+    """Whether the setting `control.transport` means a port here."""
+    return transport == "tcp" or (transport == "auto" and not has_unix_sockets())
 
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
@@ -116,6 +124,21 @@ def check_folder(folder: Path) -> None:
             raise PlaceError(f"{folder} belongs to another user")
         if stat.S_IMODE(info.st_mode) & 0o022:
             raise PlaceError(f"other users can write to {folder}: a control socket needs a folder of its own")
+
+
+def check_place(path: Path, transport: str) -> None:
+    """See that a broker may take this path, unless another one has it.
+
+    Raises:
+        PlaceError: it may not.
+    """
+    check_folder(path.parent)
+    if os.path.lexists(path):
+        check_file(path)
+        if not is_socket(path):
+            read_port(path)  # else it is a file of the user's own
+    if not takes_port(transport) and len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise PlaceError(f"{path} is too long for a Unix socket: set control.path to another one")
 
 
 def check_file(path: Path) -> None:

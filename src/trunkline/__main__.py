@@ -11,6 +11,7 @@ from contextlib import suppress
 import click
 import trio
 
+from trunkline import __version__
 from trunkline.broker.config import Config
 from trunkline.management import logs
 from trunkline.management.cli import cli
@@ -35,8 +36,9 @@ def main() -> None:
     cli.main(prog_name="trunkline", obj=run)
 
 
-def run(read: Callable[[], Config]) -> int:
-    """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload."""
+def run(read: Callable[[], Config], source: str) -> int:
+    """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload;
+    `source` says where from."""
     from trunkline.broker.node import ListenError  # the other commands do without it
     from trunkline.broker.security import SecurityError
     from trunkline.management.control import ControlSocketError
@@ -44,6 +46,7 @@ def run(read: Callable[[], Config]) -> int:
     config = read()
     try:
         logs.configure(config.log)
+        logger.info("trunkline %s, process %d, %s", __version__, os.getpid(), source)
         gc.freeze()  # what was imported stays
         gc.set_threshold(YOUNG_OBJECTS)
         trio.run(serve, config, read)

@@ -90,7 +90,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
     found.remove(exposed)
     assert sorted(found) == sorted(
         [
-            f"{file}: foo: unknown section",
+            f"{file}: foo: unknown section; known are {', '.join(Config.model_fields)}",
             f"{file}: node: 3: accepted is a table, [node]",
             f'{file}: listeners[0].url: "udp://x": accepted is {accepted(Listener.model_fields["url"])}',
             f"{file}: listeners[0].alow: unknown key; did you mean allow?",
@@ -209,3 +209,49 @@ def test_dotted() -> None:
 def test_changes() -> None:
     new = Config.from_mapping({"listeners": [], "mqtt": {"max_qos": 1}, "log": {"level": "info"}})
     assert changes(Config(), new) == ["listeners", "mqtt.max_qos"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("tcp://127.0.0.1:1883", "tcp://127.0.0.1:1883"),
+        ("tcp://127.0.0.1", "tcp://localhost:1883"),
+        ("tcp://[::1]:1883", "tcp://localhost:1883"),
+        ("tcp://[::1]:1883", "tcp://[0:0::1]:1883"),
+        ("tcp://0.0.0.0:1883", "tcp://10.0.0.1:1883"),
+        ("tcp://broker.example:1883", "tcp://BROKER.example:1883"),
+    ],
+)
+def test_no_address_is_listened_on_twice(first: str, second: str) -> None:
+    listeners = [{"name": "one", "url": first}, {"name": "two", "url": second}]
+    table = {"listeners": listeners, "auth": {"allow_anonymous": True}}
+    assert problems_of(table) == [f"listeners[1]: listeners[0] takes port 1883 of that address: {first}"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"),
+        ("tcp://127.0.0.1:1883", "tcp://127.0.0.1:1884"),
+        ("tcp://127.0.0.1:1883", "tcp://127.0.0.2:1883"),
+        ("tcp://0.0.0.0:1883", "tcp://[::]:1883"),
+        ("tcp://127.0.0.1:1883", "tcp://elsewhere:1883"),
+    ],
+)
+def test_different_addresses(first: str, second: str) -> None:
+    listeners = [{"name": "one", "url": first}, {"name": "two", "url": second}]
+    Config.from_mapping({"listeners": listeners, "auth": {"allow_anonymous": True}})
+
+
+def test_some_sections_alone(file: Path) -> None:
+    file.write_text("[mqtt]\nmax_qos = 3\n[node]\nname = 'plant'\n[plugins.nosuch]\n[nosuch]\n")
+    environ = {"TRUNKLINE_MQTT__MAX_QOS": "4", "TRUNKLINE_CONTROL__ENABLED": "no", "TRUNKLINE_PLUGINS__NOSUCH__X": "1"}
+    loaded = load_with_sources(file, environ, sections=("node", "control"))
+    assert (loaded.config.node.name, loaded.config.control.enabled) == ("plant", False)
+    assert sorted(loaded.sources) == ["control.enabled", "node.name"]
+
+
+def test_a_section_that_is_near_none_is_told_which_there_are() -> None:
+    (problem,) = problems_of({"persistence": {}})
+    assert problem.startswith("persistence: unknown section; known are node, listeners, mqtt, ")
+    assert problems_of({"sesion": {}}) == ["sesion: unknown section; did you mean session?"]

@@ -9,6 +9,7 @@ import trunkline
 from trunkline.broker.config import Config, ConfigError
 from trunkline.hooks.passwords import parse_passwords, verify_password
 from trunkline.hooks.scram import derive_keys, parse_scram
+from trunkline.management import command_line
 from trunkline.management.cli import cli
 
 
@@ -18,15 +19,27 @@ class FakeRun:
     def __init__(self, code: int = 0) -> None:
         self.code = code
         self.configs: list[Config] = []
+        self.sources: list[str] = []
 
-    def __call__(self, read: Callable[[], Config]) -> int:
+    def __call__(self, read: Callable[[], Config], source: str) -> int:
         self.configs.append(read())
+        self.sources.append(source)
         return self.code
 
 
 @pytest.fixture
 def run() -> FakeRun:
     return FakeRun()
+
+
+@pytest.fixture(autouse=True)
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the system keeps configuration files: not where that of this machine does. The current folder is another."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    system = tmp_path / "system.toml"
+    monkeypatch.setattr(command_line, "usual_files", lambda: [Path("trunkline.toml"), system])
+    return system
 
 
 @pytest.fixture
@@ -83,7 +96,7 @@ def test_the_exit_code_is_the_brokers() -> None:
 def test_reading_again_sees_the_new_file(file: Path) -> None:
     levels: list[str] = []
 
-    def run(read: Callable[[], Config]) -> int:
+    def run(read: Callable[[], Config], source: str) -> int:
         file.write_text('[log]\nlevel = "error"\n')
         levels.append(read().log.level)
         file.write_text('[log]\nlevel = "loud"\n')
@@ -113,10 +126,60 @@ def test_bad_usage_ends_with_2(run: FakeRun, arguments: list[str]) -> None:
     assert not run.configs
 
 
-def test_check(run: FakeRun, file: Path) -> None:
+COMMANDS = [["serve"], [], ["config", "check"], ["config", "show"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_in_the_current_folder_is_read(run: FakeRun, command: list[str], system: Path) -> None:
+    system.write_text("[mqtt]\nmax_qos = 1\n")
+    Path("trunkline.toml").write_text("[mqtt]\nmax_qos = 3\n")
+    result = invoke(run, *command)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("trunkline: trunkline.toml: mqtt.max_qos: 3")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_systems_file_is_read_where_there_is_none_here(run: FakeRun, command: list[str], system: Path) -> None:
+    system.write_text("[mqtt]\nmax_qos = 3\n")
+    result = invoke(run, *command)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"trunkline: {system}: mqtt.max_qos: 3")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_usual_file_is_not_read_when_another_is_named_or_none_wanted(
+    run: FakeRun, file: Path, command: list[str]
+) -> None:
+    Path("trunkline.toml").write_text("[mqtt]\nmax_qos = 3\n")
     file.touch()
-    result = invoke(run, "config", "check", "--config", file)
-    assert (result.exit_code, result.output) == (0, "The configuration is good.\n")
+    assert invoke(run, *command, "--config", file).exit_code == 0
+    assert invoke(run, *command, environ={"TRUNKLINE_CONFIG": str(file)}).exit_code == 0
+    assert invoke(run, *command, "--no-config").exit_code == 0
+    assert invoke(run, *command, "--no-config", environ={"TRUNKLINE_CONFIG": "trunkline.toml"}).exit_code == 0
+    result = invoke(run, *command, "--no-config", "--config", file)
+    assert result.exit_code == 2
+    assert "--config and --no-config say different things" in result.stderr
+
+
+def test_everybody_says_what_was_read(run: FakeRun, file: Path, system: Path) -> None:
+    neither = f"no configuration file (neither trunkline.toml nor {system}), defaults"
+    invoke(run)
+    invoke(run, "--no-config")
+    assert invoke(run, "config", "check").output == f"Good: {neither}.\n"
+    assert invoke(run, "config", "show").output.startswith(f"# {neither}\n")
+    Path("trunkline.toml").touch()
+    invoke(run)
+    assert invoke(run, "config", "check").output == "Good: configuration trunkline.toml.\n"
+    assert invoke(run, "config", "show").output.startswith("# configuration trunkline.toml\n")
+    assert run.sources == [neither, "no configuration file, defaults", "configuration trunkline.toml"]
+
+
+def test_a_broker_that_nobody_could_reach_is_refused(run: FakeRun, file: Path) -> None:
+    file.write_text("listeners = []\n")
+    for command in COMMANDS:
+        result = invoke(run, *command, "--config", file)
+        assert result.exit_code == 2
+        assert result.stderr == f"trunkline: {file}: listeners: is empty: nobody could connect\n"
 
 
 def test_check_looks_into_the_files_it_names(run: FakeRun, file: Path) -> None:

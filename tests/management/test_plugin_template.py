@@ -75,7 +75,7 @@ def test_it_passes_its_own_tests(tmp_path: Path, name: str) -> None:
 
     assert " passed" in run("pytest", "-q", "-p", "no:cacheprovider")
     run("trunkline", "plugins", "enable", name, "greeting=good morning", "--config", "broker.toml", "--create")
-    assert run("trunkline", "config", "check", "--config", "broker.toml") == "The configuration is good.\n"
+    assert run("trunkline", "config", "check", "--config", "broker.toml") == "Good: configuration broker.toml.\n"
     (line,) = [
         line
         for line in run("trunkline", "plugins", "list", "--config", "broker.toml").splitlines()

@@ -103,7 +103,13 @@ async def test_settings_as_text_are_checked_as_the_configurations() -> None:
 
 
 def configure(path: Path, /, **keys: str) -> None:
-    lines = ["listeners = []", "[control]", "enabled = false", "[plugins.marking]", "enabled = false"]
+    lines = [
+        'listeners = ["tcp://127.0.0.1:0"]',
+        "[control]",
+        "enabled = false",
+        "[plugins.marking]",
+        "enabled = false",
+    ]
     path.write_text("\n".join([*lines, *(f"{key} = {value}" for key, value in keys.items())]))
 
 

@@ -1,0 +1,51 @@
+"""What keeps a broker from starting with a configuration that is right by itself: files, addresses, the control socket."""
+
+import os
+import socket
+from collections.abc import Iterator
+from itertools import combinations
+
+from trunkline.broker.config import Config, collide
+from trunkline.broker.security import Security, SecurityError
+from trunkline.hooks.chain import Hooks
+from trunkline.management.control_place import PlaceError, check_place
+
+
+def obstacles(config: Config) -> list[str]:
+    """All that is found without taking an address or starting a plugin."""
+    return [*_files(config), *_addresses(config), *_control(config)]
+
+
+def _files(config: Config) -> Iterator[str]:
+    try:
+        Security(config, Hooks()).load()
+    except SecurityError as error:
+        yield from error.problems
+    log = config.log.file
+    if log is not None and (log.is_dir() or not os.access(log if log.exists() else log.absolute().parent, os.W_OK)):
+        yield f"log.file: {log} cannot be written"
+
+
+def _addresses(config: Config) -> Iterator[str]:
+    resolved: list[tuple[str, int, set[str]]] = []
+    for listener in config.listeners:
+        try:
+            found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except OSError as error:
+            yield f"{listener.url}: {error.strerror or error}"
+        else:
+            resolved.append((listener.url, listener.port, {str(address[0]) for *_, address in found}))
+    for (url, port, hosts), (other_url, other_port, others) in combinations(resolved, 2):
+        if port == other_port != 0 and collide(hosts, others):
+            yield f"{url} and {other_url} mean the same address"
+
+
+def _control(config: Config) -> Iterator[str]:
+    """Without a path of its own, or an order that there be one, a broker starts without a control socket."""
+    path = config.control.path
+    if path is None or config.control.enabled is False:
+        return
+    try:
+        check_place(path.absolute(), config.control.transport)
+    except PlaceError as error:
+        yield f"control.path: {error}"
