@@ -96,7 +96,12 @@ class MqttSettings(Section):
         le=65_535,
     )
     receive_maximum: Whole = key(
-        100, "QoS 1 and 2 messages that a client may have unacknowledged at the broker.", "messages", ge=1, le=65_535
+        65_535,
+        "QoS 1 and 2 messages that a 5.0 client may send before the broker has acknowledged them; one that sends more is "
+        "disconnected. Clients are told this number, or `session.max_awaiting_rel` when that is less.",
+        "messages",
+        ge=1,
+        le=65_535,
     )
     max_qos: Whole = key(2, "Highest QoS taken and granted.", ge=0, le=2)
     retain_available: Flag = key(True, "Whether clients may publish retained messages.")
@@ -169,12 +174,19 @@ class SessionSettings(Section):
         "seconds",
     )
     max_awaiting_rel: Whole = key(
-        10_000,
+        65_535,
         "QoS 2 messages from a client whose PUBREL is missing; together they may hold `max_queue_bytes`. A 5.0 client "
-        "is bound by `mqtt.receive_maximum` before that; a 3.x client cannot be told and is disconnected.",
+        "is told that it may send no more; a 3.x client cannot be told and is disconnected.",
         "messages",
         ge=1,
         le=65_535,
+    )
+    hook_timeout: Duration = key(
+        120.0,
+        "A client whose packet has waited this long for hooks that take their time is disconnected. Access decisions "
+        "have `acl.timeout` besides.",
+        "seconds",
+        gt=0,
     )
     upgrade_qos: Flag = key(
         False, "Deliver with the subscription's QoS even when the message was published with a lower one."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trunkline.broker.connection.handshake import Refused, negotiate
+from trunkline.broker.connection.handshake import ABSENT_RECEIVE_MAXIMUM, Refused, negotiate
 from trunkline.broker.session.channel import Channel
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
@@ -281,7 +281,8 @@ class Admission:
             connect.clean_start,
             expiry,
             connect.will,
-            receive_maximum=asked.get("receive_maximum", 65_535),
+            receive_maximum=asked.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM),
+            receive_maximum_in=self._terms.connack.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM),
             max_packet_size=largest,
             problem_information=bool(asked.get("request_problem_information", 1)),
             connack=self._terms.connack,

@@ -77,8 +77,9 @@ def _told(connect: Connect, config: Config, client_id: str, keep_alive: int) -> 
     expiry, longest = asked.get("session_expiry_interval", 0), config.session.max_expiry_interval
     if longest and expiry > longest:
         told["session_expiry_interval"] = longest
-    if mqtt.receive_maximum != ABSENT_RECEIVE_MAXIMUM:
-        told["receive_maximum"] = mqtt.receive_maximum
+    receive_maximum = min(mqtt.receive_maximum, config.session.max_awaiting_rel)
+    if receive_maximum != ABSENT_RECEIVE_MAXIMUM:
+        told["receive_maximum"] = receive_maximum
     if mqtt.max_qos < 2:
         told["maximum_qos"] = mqtt.max_qos  # [MQTT-3.2.2-9]
     if not mqtt.retain_available:

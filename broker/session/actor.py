@@ -104,7 +104,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def init(self) -> None:
         self.subscriber = Subscriber(self.session.client_id, self.ref.cast)
-        self._waiting = Waiting(self.start_task)
+        self._waiting = Waiting(self.start_task, self._services.config.session.hook_timeout)
         self._absence = Absence(self._after, self._publish_will, self._expire)
         pressure = Pressure(self.session.client_id, self._services, self._after)
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
@@ -129,7 +129,6 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces and self.channel is not None:
             pieces, outbound.pieces = outbound.pieces, []
             self.channel.send(pieces)
-        self._inbound.end_turn()
 
     def _fill(self) -> None:
         if self._outbound.fill():
@@ -149,7 +148,8 @@ class SessionActor(Actor["mail.ToSession"]):
             self._forward(message)
             return
         if self._waiting.on:
-            self._waiting.hold(message)
+            if self._waiting.hold(message):
+                self._check_owed(channel)
             return
         inbound, outbound, counts = self._inbound, self._outbound, self._services.metrics.received
         acknowledged = False
@@ -179,9 +179,9 @@ class SessionActor(Actor["mail.ToSession"]):
                     if self._waiting.on:
                         rest = message.packets[index + 1 :]
                         if rest or message.error is not None:
-                            self._waiting.hold(mail.Received(channel, rest, message.error), first=True)
+                            self._hold_rest(mail.Received(channel, rest, message.error))
                         break
-            if message.error is not None and not self._waiting.on:
+            if message.error is not None and not self._waiting.on and self.channel is channel:
                 self._services.metrics.packets_malformed += 1
                 raise message.error
         except ProtocolError as error:
@@ -189,10 +189,21 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         except Undecided as undecided:
             rest = [*undecided.messages, *message.packets[index + 1 :]]
-            self._waiting.hold(mail.Received(channel, rest, message.error), first=True)
             self._ask_access(undecided.messages[0], channel)
+            self._hold_rest(mail.Received(channel, rest, message.error))
         if acknowledged:
             self._fill()
+
+    def _hold_rest(self, message: mail.Received) -> None:
+        if self._waiting.hold(message, first=True):
+            self._check_owed(message.channel)
+
+    def _check_owed(self, channel: Channel) -> None:
+        if self._waiting.asks and self._inbound.owes_too_much(self._waiting.held, channel):
+            self._disconnect(
+                Reason.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {channel.receive_maximum_in} messages without acknowledgement",
+            )
 
     def _ask_access(self, message: Publish, channel: Channel) -> None:
         """What was held back goes on when it is known whether this message may be published."""
@@ -219,7 +230,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self.channel:
             return
-        self._waiting.on = False
+        self._waiting.answered()
         try:
             message.proceed()
         except ProtocolError as error:
@@ -287,7 +298,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if answer.channel is self.channel:
             self._fill()
             if answer.packet_id:
-                self._waiting.on = False
+                self._waiting.answered()
                 self._go_on()
 
     def _on_subscribe_for(self, message: mail.SubscribeFor) -> None:
@@ -382,22 +393,8 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         if self._waiting.on:
             self._waiting.hold(message)  # what came before it is handled first
-            self._give_up_later(message)
         else:
             self._detach(message.reason, message.text)
-
-    def _give_up_later(self, lost: mail.Lost) -> None:
-        """A hook that never answers must not keep the session of a client that is gone."""
-        question = self._waiting.question
-
-        def give_up() -> None:
-            if lost.channel is self.channel:
-                if question is self._waiting.question:
-                    self._detach(lost.reason, lost.text)
-                else:
-                    self._give_up_later(lost)
-
-        self._after(self._services.config.acl.timeout, give_up)
 
     def _on_congested(self, message: mail.Congested) -> None:
         if message.channel is self.channel:

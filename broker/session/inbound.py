@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.access import Undecided
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session import mail
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
 from trunkline.hooks.decisions import Deny
@@ -20,7 +21,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.channel import Channel
@@ -42,7 +43,6 @@ class Inbound:
         "_sent",
         "_services",
         "_subscriber",
-        "_unacknowledged",
         "now",
     )
 
@@ -54,8 +54,6 @@ class Inbound:
         self._outbound = outbound
         self._subscriber = subscriber
         self._awaiting_rel = session.awaiting_rel
-        #: QoS 1 messages of this turn; their acknowledgements leave at its end.
-        self._unacknowledged = 0
         #: The node's time in this turn.
         self.now = 0.0
 
@@ -81,7 +79,7 @@ class Inbound:
             if channel.answer is not None and channel.answer[0] is packet:
                 allowed = channel.answer[1]
             elif services.access.waits and not channel.client.superuser:
-                self._take_back(packet, channel)
+                self._received[qos] -= 1  # it comes again
                 raise Undecided([packet])
             else:
                 allowed = services.access.may_publish(channel, topic, qos, packet.retain)
@@ -113,12 +111,6 @@ class Inbound:
                 self._nobody(message, channel)
         if qos:
             self._acknowledge(channel, packet, Reason.SUCCESS if found else Reason.NO_MATCHING_SUBSCRIBERS)
-
-    def _take_back(self, packet: Publish, channel: Channel) -> None:
-        """It comes again, and is not to be counted twice."""
-        self._received[packet.qos] -= 1
-        if packet.qos and channel.version == Version.V5:
-            self._unacknowledged -= 1
 
     def publish_burst(self, burst: Burst, channel: Channel) -> None:
         """As `publish`, for each of its packets.
@@ -179,14 +171,22 @@ class Inbound:
                 self._release(message, channel)
 
     def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
-        """May so many more be too many without acknowledgement? If not, they are counted.  # [MQTT-3.3.4-7]"""
+        """May so many more be too many without acknowledgement?  # [MQTT-3.3.4-7]"""
+        more = count if qos == 2 else 1  # of QoS 1, each is acknowledged before the next is looked at
+        return channel.version == Version.V5 and len(self._awaiting_rel) + more > channel.receive_maximum_in
+
+    def owes_too_much(self, held: Iterable[mail.Received | mail.Lost], channel: Channel) -> bool:
+        """Is the client above its receive maximum, with what is held because somebody is asked?  # [MQTT-3.3.4-7]"""
         if channel.version != Version.V5:
             return False
-        if self._unacknowledged + count + len(self._awaiting_rel) > self._services.config.mqtt.receive_maximum:
-            return True
-        if qos == 1:
-            self._unacknowledged += count
-        return False
+        owed = len(self._awaiting_rel)
+        for message in held:
+            for packet in message.packets if type(message) is mail.Received else ():
+                if type(packet) is Burst:
+                    owed += len(packet) if packet.qos else 0
+                elif type(packet) is Publish:
+                    owed += packet.qos > 0 and packet.packet_id not in self._awaiting_rel
+        return owed > channel.receive_maximum_in
 
     def pubrel(self, packet: Pubrel, channel: Channel) -> None:
         """The message that was taken over is routed now, once.  # [MQTT-4.3.3-12]"""
@@ -222,10 +222,6 @@ class Inbound:
         if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound):
             self._nobody(message, channel)
 
-    def end_turn(self) -> None:
-        """What was acknowledged in this turn has gone out."""
-        self._unacknowledged = 0
-
     def _read_properties(self, packet: Publish, channel: Channel) -> None:
         """Topic alias and expiry; what is left is for the subscribers.  # [MQTT-3.3.2-4] [MQTT-3.3.2-20]"""
         properties = packet.properties
@@ -254,16 +250,16 @@ class Inbound:
             raise ProtocolError(f"QoS {packet.qos} is not offered", Reason.QOS_NOT_SUPPORTED)  # [MQTT-3.2.2-11]
         if packet.retain and not mqtt.retain_available:
             raise ProtocolError("retained messages are not offered", Reason.RETAIN_NOT_SUPPORTED)  # [MQTT-3.2.2-14]
-        if packet.qos and channel.version == Version.V5:
-            self._unacknowledged += 1
-            if (
-                self._unacknowledged + len(self._awaiting_rel) > mqtt.receive_maximum
-                and packet.packet_id not in self._awaiting_rel
-            ):
-                raise ProtocolError(  # [MQTT-3.3.4-7]
-                    f"more than {mqtt.receive_maximum} messages without acknowledgement",
-                    Reason.RECEIVE_MAXIMUM_EXCEEDED,
-                )
+        if (
+            packet.qos
+            and len(self._awaiting_rel) >= channel.receive_maximum_in
+            and channel.version == Version.V5
+            and packet.packet_id not in self._awaiting_rel
+        ):
+            raise ProtocolError(  # [MQTT-3.3.4-7]
+                f"more than {channel.receive_maximum_in} messages without acknowledgement",
+                Reason.RECEIVE_MAXIMUM_EXCEEDED,
+            )
 
     def _acknowledge(
         self, channel: Channel, packet: Publish, reason: int, properties: Properties = NO_PROPERTIES
@@ -277,8 +273,6 @@ class Inbound:
         else:
             self._outbound.pieces += (b"\x50\x02", PACKET_ID[packet.packet_id])
             self._sent[PUBREC] += 1
-        if packet.qos == 2:
-            self._unacknowledged -= 1  # it counts as long as its PUBREL is missing
 
     def _refuse(self, packet: Publish, channel: Channel, drop: DropReason, reason: Reason, text: str = "") -> None:
         """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""

@@ -155,7 +155,7 @@ class Inflight(Generic[T]):
         return packet_ids
 
     def _single(self) -> dict[int, Entry[T]]:
-        """The entries, one for each message."""
+        """The entries, from now on one for each message."""
         entries = self._entries
         if self._shares:
             entries.update([(packet_id, entry.of(packet_id)) for packet_id, entry in entries.items()])
@@ -319,12 +319,11 @@ class Inflight(Generic[T]):
 
     def items(self) -> list[tuple[int, Entry[T]]]:
         """All entries, in order."""
-        return list(self._single().items())
+        return [(packet_id, entry.of(packet_id)) for packet_id, entry in self._entries.items()]
 
     def export(self) -> tuple[int, list[Exported[T]]]:
         """The last packet id given, and the entries in order, for a store or another node."""
-        entries = self._single().items()
-        return self._last_id, [(packet_id, int(e.state), e.message, e.target) for packet_id, e in entries]
+        return self._last_id, [(packet_id, int(e.state), e.message, e.target) for packet_id, e in self.items()]
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         """Fill an empty window with what `export` gave."""

@@ -167,12 +167,38 @@ async def test_receive_maximum(autojump_clock: MockClock) -> None:
         for n in range(10):
             assert (await client.receive()).packet_id == n + 1
         judge.answer = trio.Event()
-        await client.send(*[raw.publish(f"x{n}", b"%d" % n, qos=2, packet_id=n + 1) for n in range(11)])
+        packets = [raw.publish(f"x{n}", b"%d" % n, qos=1 + n % 2, packet_id=n + 1) for n in range(11)]
+        await client.send(*packets[:10], raw.publish("y", b"y"))  # QoS 0 is owed nothing
         await trio.sleep(1)
+        assert judge.running == 1
         judge.answer.set()
         for n in range(10):
             assert (await client.receive()).packet_id == n + 1
-        assert (await client.receive()).reason == 0x93
+        await client.send(*[raw.ack(raw.PUBREL, n + 1) for n in range(1, 10, 2)])
+        for n in range(1, 10, 2):
+            assert (await client.receive()).packet_id == n + 1
+        here.node.host.forget_decisions("a")
+        judge.answer = trio.Event()
+        await client.send(*packets)
+        await client.expect_disconnect(0x93)
+        await trio.sleep(1)
+        assert judge.running == 0
+
+
+async def test_who_never_answers_costs_the_client_that_waits_its_connection(autojump_clock: MockClock) -> None:
+    hooks = Hooks()
+
+    async def never(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> None:
+        await trio.sleep_forever()
+
+    hooks.add("client.subscribe", never)
+    async with room(hooks=hooks, acl={"timeout": 1}, session={"hook_timeout": 30}) as here:
+        client, other = await here.client("a"), await here.client("b")
+        began = trio.current_time()
+        await client.send(raw.subscribe(1, ("t", 0)))
+        await other.ping()
+        assert (await client.receive()).reason == 0x83
+        assert trio.current_time() == began + 30
 
 
 async def test_alias_in_held(autojump_clock: MockClock) -> None:
@@ -323,5 +349,5 @@ async def test_a_hook_that_never_answers_does_not_keep_who_is_gone(autojump_cloc
         await client.send(raw.subscribe(1, ("t", 1)) if point == "client.subscribe" else raw.unsubscribe(1, "t"))
         await trio.sleep(1)
         await client.abort()
-        await trio.sleep(100)
+        await trio.sleep(200)
         assert here.node.sessions.get("a") is None

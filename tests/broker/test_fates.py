@@ -198,9 +198,9 @@ async def test_no_pubrel_ever_comes() -> None:
 
 
 async def test_too_many_without_pubrel() -> None:
-    async with traced(session={"max_awaiting_rel": 1}) as here:
+    async with traced(session={"max_queue_bytes": 2000}) as here:
         p = await here.client("p")
-        await p.send(*[raw.publish("t", b"x", qos=2, packet_id=number) for number in (1, 2)])
+        await p.send(*[raw.publish("t", bytes(1200), qos=2, packet_id=number) for number in (1, 2)])
         await p.expect_type(raw.PUBREC)
         assert (await p.expect_type(raw.PUBREC)).reason == 0x97
         assert [(row.state, row.reason) for row in here.node.fates.messages()[0]] == [

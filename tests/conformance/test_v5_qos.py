@@ -382,14 +382,6 @@ async def test_places_in_the_brokers_receive_maximum_are_given_back() -> None:
         await client.ping()
 
 
-@shows("MQTT-3.3.4-7")
-async def test_the_brokers_receive_maximum_is_moderate(lab: Lab) -> None:
-    client = await lab.client("a")
-    maximum = client.connack.get(raw.RECEIVE_MAXIMUM)
-    assert isinstance(maximum, int)
-    assert 1 <= maximum <= 100
-
-
 @shows(
     "MQTT-3.1.2-29",
     "MQTT-3.4.2-2",

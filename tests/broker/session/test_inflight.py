@@ -5,8 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.conformance import raw
 from trunkline.broker.session.inflight import MAX_PACKET_ID, RELEASED_SIZE, Entry, Inflight, Miss, State
+from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.versions import Version
 
 
 def message(payload: bytes = b"payload") -> Message:
@@ -19,6 +22,22 @@ def sent(inflight: Inflight[str], *qos: int) -> list[int]:
 
 def ids(entries: list[tuple[int, Entry[str]]]) -> list[int]:
     return [packet_id for packet_id, _ in entries]
+
+
+def burst(count: int) -> Burst:
+    packets = [raw.publish("t", b"x", qos=1, packet_id=n, version=4) for n in range(1, count + 1)]
+    return Burst(
+        ["t"], 1, Version.V311, b"".join(packets), range(0, len(packets[0]) * count, len(packets[0])), [1, 2, 3]
+    )
+
+
+def test_who_only_looks_changes_nothing() -> None:
+    inflight = Inflight[str](10)
+    packet_ids = inflight.insert_burst(burst(3), "target", 1, 0.0)
+    assert [packet_id for packet_id, _ in inflight.items()] == list(packet_ids)
+    assert [entry[0] for entry in inflight.export()[1]] == list(packet_ids)
+    still = inflight.waiting(packet_ids, State.WAIT_PUBACK)
+    assert [type(each) for each in still] == [Burst]  # as it was sent: the messages are still together
 
 
 def test_packet_ids_count_up_from_one() -> None:
