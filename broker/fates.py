@@ -65,6 +65,8 @@ class Fates:
         self._number = 0
         #: Messages with this id or a lower one are from before the trace, or may have been forgotten.
         self._old = 0
+        #: The number of the newest message that was published under the trace and forgotten; 0 if none was.
+        self.forgotten = 0
         self._topics_known: dict[str, bool] = {}
         self._listeners: list[Callable[[Record], None]] = []
         self.on = False
@@ -119,10 +121,11 @@ class Fates:
 
     def listen(self, listener: Callable[[Record], None]) -> None:
         """Have a callable called with each message that something has become of. It must be short, and not raise."""
-        self._listeners.append(listener)
+        self._listeners = [*self._listeners, listener]
 
     def unlisten(self, listener: Callable[[Record], None]) -> None:
-        self._listeners.remove(listener)
+        """From any thread: a list that is being gone through stays as it is."""
+        self._listeners = [other for other in self._listeners if other != listener]
 
     # What was found
 
@@ -316,6 +319,7 @@ class Fates:
             gone = records.pop(next(iter(records)))
             gone.kept = False
             self._weight -= gone.weight
+            self.forgotten = gone.number if gone.begun else self.forgotten
             self._old = max(self._old, gone.guid)
 
 

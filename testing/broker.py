@@ -1,14 +1,15 @@
-"""A running broker, as tests that await see it, and what it has in common with the one for tests that do not."""
+"""A running broker, as tests see it: those that await, and those that do not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.testing.clock import BrokerClock
-from trunkline.testing.expecting import ANY, Expected
+from trunkline.testing.clock import Clock
+from trunkline.testing.expecting import asked
 from trunkline.testing.faults import Faults
 from trunkline.testing.messages import Seeing
+from trunkline.testing.reach import Awaiting, Here, Reach, Reaching, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,26 +26,29 @@ if TYPE_CHECKING:
     from trunkline.plugins.manager import PluginRow
     from trunkline.testing.inside import Inside
     from trunkline.testing.journal import Recording
-    from trunkline.testing.messages import Mark, Published
-    from trunkline.testing.reach import Calls, Reach
+
+R = TypeVar("R", bound=Reach)
 
 
-class Face(Seeing):
-    """What a test sees of its broker without waiting: lists are as things stand when they are asked for."""
+class Face(Seeing[R]):
+    """A running broker. Lists are as things stand when they are asked for."""
 
-    def __init__(self, inside: Inside, calls: Calls) -> None:
+    def __init__(self, inside: Inside, reach: R) -> None:
+        super().__init__(reach)
         self._inside = inside
-        self._calls = calls
+        self.clock = Clock(reach)
+        self.faults = Faults(inside.links, inside.node.hooks, reach)
+        self.plugins = Plugins(inside, reach)
 
     # Where it is
 
     @property
     def host(self) -> str:
-        return self._calls.call(lambda: self._inside.node.listeners[0].address[0])
+        return self._reach.call(lambda: self._inside.node.listeners[0].address[0])
 
     @property
     def port(self) -> int:
-        return self._calls.call(lambda: self._inside.node.listeners[0].address[1])
+        return self._reach.call(lambda: self._inside.node.listeners[0].address[1])
 
     @property
     def url(self) -> str:
@@ -57,34 +61,39 @@ class Face(Seeing):
     @property
     def clients(self) -> list[ClientRow]:
         """Who is connected, by client id."""
-        return self._calls.call(self._inside.clients)
+        return self._reach.call(self._inside.clients)
 
     @property
     def sessions(self) -> list[ClientRow]:
         """Who has a session, connected or not, by client id."""
-        return self._calls.call(self._inside.sessions)
+        return self._reach.call(self._inside.sessions)
 
     @property
     def subscriptions(self) -> list[SubscriptionRow]:
         """By topic filter and client id."""
-        return self._calls.call(self._inside.subscriptions)
+        return self._reach.call(self._inside.subscriptions)
 
     @property
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        return self._calls.call(self._inside.retained)
+        return self._reach.call(self._inside.retained)
 
     @property
     def alarms(self) -> list[Alarm]:
         """The conditions that last, in the order in which they began."""
-        return self._calls.call(lambda: self._inside.node.alarms.active)
+        return self._reach.call(lambda: self._inside.node.alarms.active)
+
+    @waits
+    async def metrics(self) -> dict[str, int]:
+        """All counters and gauges, by the names of docs/metrics.md."""
+        return await self._reach.run(lambda: self._inside.node.figures())
 
     # What can be done with it
 
     @property
     def hooks(self) -> Hooks:
         """Register callbacks here; see docs/hooks.md. They run where the broker does."""
-        return self._inside.node.hooks
+        return self._reach.hooks(self._inside.node.hooks)
 
     def publish(
         self,
@@ -106,7 +115,7 @@ class Face(Seeing):
             host = self._inside.node.host
             return host.publish(host.message(topic, data, qos, retain, properties, ""))
 
-        return self._calls.call(publish)
+        return self._reach.call(publish)
 
     def record(self, path: Path | str) -> Recording:
         """Write all packets from now on into a journal, until `stop`, or to the end of a block: see docs/faults.md.
@@ -114,33 +123,13 @@ class Face(Seeing):
         Raises:
             OSError: the file cannot be written.
         """
-        return self._calls.call(self._inside.record, path, self._calls)
+        return self._reach.call(self._inside.record, path, self._reach)
 
     def kick(self, client_id: str) -> bool:
         """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
-        return self._calls.call(lambda: self._inside.node.kick(client_id))
+        return self._reach.call(lambda: self._inside.node.kick(client_id))
 
-
-class Broker(Face):
-    """A running broker, for code that awaits."""
-
-    def __init__(self, inside: Inside, reach: Reach) -> None:
-        super().__init__(inside, reach)
-        self._reach = reach
-        self.clock = BrokerClock(reach)
-        self.faults = Faults(inside.links, inside.node.hooks, reach)
-        self.plugins = BrokerPlugins(inside, reach)
-
-    @property
-    def node(self) -> Node:
-        """The node itself, with all that it is made of. Only for code in the trio run in which the broker lives."""
-        return self._inside.node
-
-    def connect(self) -> trio.abc.Stream:
-        """The client's end of a new connection, without a socket. Only for code in the trio run in which the broker
-        lives."""
-        return self._inside.node.connect()
-
+    @waits
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
         """End as a process that is killed (or, if `graceful`, one that is told to stop) and come back on the same port.
         Hooks, faults and recordings stay.
@@ -150,54 +139,53 @@ class Broker(Face):
         """
         await self._reach.run(self._inside.restart, keep_sessions, keep_retained, graceful)
 
-    async def metrics(self) -> dict[str, int]:
-        """All counters and gauges, by the names of docs/metrics.md."""
-        return await self._reach.run(lambda: self._inside.node.figures())
-
-    async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as in ThreadBroker
-        """Wait until a plain function says yes. It is asked again whenever something has happened in the broker, and now
-        and then in any case; it may look at everything that needs no await: `lambda: broker.clients`. `timeout` in seconds
-        of the broker's clock.
+    @waits
+    async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
+        """Wait until a plain function says yes. It is asked where the caller is, again whenever something has happened in
+        the broker, and now and then in any case; for `timeout` seconds of the broker's clock, and once more then.
 
         Raises:
             TimeoutError: it did not come true. The message has what there was instead.
+            TypeError: the condition is async.
         """
-        await self._reach.run(self._inside.wait_until, condition, timeout)
+        __tracebackhide__ = True
+        happenings = self._reach.call(self._inside.happenings, timeout)
+        try:
+            while not asked(condition):
+                if not await self._reach.run(happenings.next):
+                    text = self._reach.call(self._inside.instead)
+                    raise TimeoutError(f"this did not come true within {timeout:g} s: {condition}\n{text}")
+        finally:
+            happenings.close()
 
-    async def wait_for(
-        self,
-        topic_filter: str = "#",
-        predicate: Callable[[Published], object] | None = None,
-        timeout: float = 5.0,  # noqa: ASYNC109 - as in ThreadBroker
-        *,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
-        to: str | None = None,
-        after: Published | Mark | None = None,
-    ) -> Published:
-        """The first message like this: one that was published already, or else the next one that is. So it does not
-        matter whether the code under test was quicker; to wait for another one, say `after=` the last.
 
-        As `assert_published`; `predicate` is asked again whenever something has become of the message, and with `to` it
-        must have been delivered to that client. `timeout` in seconds of the broker's clock.
+class Broker(Face[Awaiting]):
+    """A running broker, for code that awaits."""
+
+    @property
+    def node(self) -> Node:
+        """The node itself, with all that it is made of. Only for code in the trio run in which the broker lives."""
+        return self._inside.node
+
+    def connect(self) -> trio.abc.Stream:
+        """The client's end of a new connection, without a socket.
 
         Raises:
-            TimeoutError: none came. The message has what came instead.
-            ValueError: the topic filter is none.
+            RuntimeError: the broker lives in another trio run.
         """
-        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
-        return await self._reach.run(self._inside.history.wait_for, expected, timeout, after)
+        if type(self._reach) is not Here:
+            raise RuntimeError("this broker lives in a thread of its own: connect to `host` and `port`")
+        return self._inside.node.connect()
 
 
-class BrokerPlugins:
-    """The plugins of a running broker, for code that awaits."""
+class Plugins(Reaching[R]):
+    """The plugins of a running broker."""
 
-    def __init__(self, inside: Inside, reach: Reach) -> None:
+    def __init__(self, inside: Inside, reach: R) -> None:
+        super().__init__(reach)
         self._inside = inside
-        self._reach = reach
 
+    @waits
     async def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
         """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given.
 
@@ -206,6 +194,7 @@ class BrokerPlugins:
         """
         await self._reach.run(lambda: self._inside.node.plugins.enable(name, settings, factory))
 
+    @waits
     async def disable(self, name: str) -> None:
         """Stop a plugin.
 
@@ -214,6 +203,7 @@ class BrokerPlugins:
         """
         await self._reach.run(lambda: self._inside.node.plugins.disable(name))
 
+    @waits
     async def reload(self, name: str, settings: Settings | None = None) -> None:
         """Stop a plugin, import its module anew and start it.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
+
+from trunkline.testing.reach import Reach, Reaching, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.testing.reach import Blocking, Reach
+R = TypeVar("R", bound=Reach)
 
 
 class AdvancingClock(trio.abc.Clock):
@@ -33,12 +35,10 @@ class AdvancingClock(trio.abc.Clock):
         self._ahead += seconds
 
 
-class BrokerClock:
-    """The broker's time, for code that awaits."""
+class Clock(Reaching[R]):
+    """The broker's time."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
-
+    @waits
     async def advance(self, seconds: float) -> None:
         """Move the broker's time on. All that becomes due by then has been done when this returns, each thing at its own
         time, and so has what came of it: a client that falls silent is disconnected, its will is published when its
@@ -52,17 +52,6 @@ class BrokerClock:
             ValueError: time does not go backwards.
         """
         await self._reach.run(advance, seconds)
-
-
-class BlockingClock:
-    """The same for code that does not await."""
-
-    def __init__(self, reach: Blocking) -> None:
-        self._reach = reach
-
-    def advance(self, seconds: float) -> None:
-        """As `BrokerClock.advance`."""
-        self._reach.run(advance, seconds)
 
 
 async def advance(seconds: float) -> None:

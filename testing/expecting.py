@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, Final, final
 
 from trunkline.mqtt.errors import ProtocolError
@@ -32,6 +33,21 @@ class Anything:
 
 #: Stands for every payload. (None is JSON's null.)
 ANY: Final = Anything()
+
+
+def asked(function: Callable[..., object], *args: object) -> object:
+    """What a function of the test says.
+
+    Raises:
+        TypeError: it is async. What it returns is true, whatever it would say.
+    """
+    __tracebackhide__ = True
+    answer = function(*args)
+    if iscoroutine(answer):
+        answer.close()  # or Python warns that nobody awaited it
+    if isawaitable(answer):
+        raise TypeError(f"{_name(function)} is async, but is not awaited here: a plain function is needed")
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +102,7 @@ class Expected:
             found.append(f"from {message.publisher!r}, not {self.publisher!r}")
         if self.to is not None and self.to not in message.delivered_to:
             found.append(f"for {self.to!r}: {message.fate(self.to)}")
-        if not found and self.predicate is not None and not self.predicate(message):
+        if not found and self.predicate is not None and not asked(self.predicate, message):
             found.append(f"{_name(self.predicate)} is false")
         return found
 
@@ -94,7 +110,7 @@ class Expected:
 def payload_difference(wanted: Any, payload: bytes) -> str:
     """How a payload is not what was wanted; empty if it is."""
     if callable(wanted):
-        return "" if wanted(payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
+        return "" if asked(wanted, payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
     if isinstance(wanted, str):
         wanted = wanted.encode()
     if isinstance(wanted, bytes | bytearray):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from trunkline.testing.reach import Reaching, waits
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from types import TracebackType
     from typing import Self
 
@@ -21,14 +22,12 @@ _logger = logging.getLogger("trunkline.testing")
 class Owner(Protocol):
     """The faults of a broker, as one of them sees them."""
 
+    @property
+    def reach(self) -> Any: ...
     def remove(self, fault: Fault) -> None: ...
-    def run(self, function: Callable[..., Awaitable[None]], *args: object) -> Any:
-        """Have an async function run where the broker lives: to be awaited by code that awaits, or done when it
-        returns."""
-        ...
 
 
-class Fault:
+class Fault(Reaching[Any]):
     """Something that goes wrong on purpose, until it is removed. As a context manager, until the block ends."""
 
     def __init__(self, text: str, owner: Owner, times: int | None = None, after: int = 0) -> None:
@@ -36,6 +35,7 @@ class Fault:
             raise ValueError(f"times={times}: a fault happens once at least")
         if after < 0:
             raise ValueError(f"{after} packets cannot be let pass first")
+        super().__init__(owner.reach)
         self._text = text
         self._owner = owner
         self._times = times
@@ -68,7 +68,8 @@ class Fault:
         if self.error is not None and error is None:
             raise self.error
 
-    def triggered(self, times: int = 1, timeout: float = 5.0) -> Any:
+    @waits
+    async def triggered(self, times: int = 1, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
         """Wait until it has happened `times` times, for `timeout` seconds of the broker's clock at most. To be awaited; of a
         broker that is used without `await`, it blocks.
 
@@ -76,16 +77,17 @@ class Fault:
             TimeoutError: it has not. The message says what was waited for.
             Exception: what the fault's predicate raised.
         """
-        return self._owner.run(self._triggered, times, timeout)
-
-    async def _triggered(self, times: int, seconds: float) -> None:
-        with trio.move_on_after(seconds):
-            while self.hits < times and self.error is None:
-                await self._hit.wait()
+        __tracebackhide__ = True
+        await self._reach.run(self._wait, times, timeout)
         if self.error is not None:
             raise self.error
         if self.hits < times:
-            raise TimeoutError(f"{self._text}: happened {self.hits} times in {seconds:g} s, {times} were waited for")
+            raise TimeoutError(f"{self._text}: happened {self.hits} times in {timeout:g} s, {times} were waited for")
+
+    async def _wait(self, times: int, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while self.hits < times and self.error is None:
+                await self._hit.wait()
 
     def happens(self) -> bool:
         """Something is there that the fault is for: does it happen now? If so, it is counted."""

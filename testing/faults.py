@@ -17,14 +17,14 @@ from trunkline.testing.rules import Cut, CutAfterBytes, CutNow, Delay, Duplicate
 from trunkline.testing.selecting import Selection, Which, directions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Unpack
 
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.reasons import Reason
     from trunkline.testing.links import Links
     from trunkline.testing.packets import Direction
-    from trunkline.testing.reach import Blocking, Reach
+    from trunkline.testing.reach import Reach
 
 __all__ = ["Fault", "Faults", "Which"]
 
@@ -38,10 +38,10 @@ class Faults:
     All methods that make a fault raise ValueError when what they are given cannot be; the message names what can.
     """
 
-    def __init__(self, links: Links, hooks: Hooks, reach: Reach | Blocking) -> None:
+    def __init__(self, links: Links, hooks: Hooks, reach: Reach) -> None:
         self._links = links
         self._hooks = hooks
-        self._reach = reach
+        self.reach = reach
 
     def __iter__(self) -> Iterator[Fault]:
         """Those that are not removed."""
@@ -178,7 +178,7 @@ class Faults:
         return kind(text, self, selection, **rest)  # type: ignore[arg-type]
 
     def _add(self, fault: F) -> F:
-        self._reach.call(self._begin, fault)
+        self.reach.call(self._begin, fault)
         return fault
 
     def _begin(self, fault: Fault) -> None:
@@ -187,16 +187,12 @@ class Faults:
 
     def remove(self, fault: Fault) -> None:
         """As `fault.remove()`."""
-        self._reach.call(self._end, fault)
+        self.reach.call(self._end, fault)
 
     def _end(self, fault: Fault) -> None:
         if fault in self._links.faults:
             self._links.faults.remove(fault)
             fault.end(self._links, self._hooks)
-
-    def run(self, function: Callable[..., Awaitable[None]], *args: object) -> Any:
-        """For a fault that is waited for."""
-        return self._reach.run(function, *args)
 
 
 def _positive(name: str, value: float) -> float:

@@ -16,13 +16,13 @@ from trunkline.testing.messages import HISTORY, History
 from trunkline.testing.restarting import living
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
     from trunkline.broker.node import Node
     from trunkline.hooks.chain import Hooks
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
-    from trunkline.testing.reach import Calls
+    from trunkline.testing.reach import Reach
     from trunkline.testing.restarting import Lives
 
 #: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets, and
@@ -45,12 +45,12 @@ class Inside:
         self.lives: Lives
         self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
 
-    def record(self, path: Path | str, calls: Calls) -> Recording:
+    def record(self, path: Path | str, reach: Reach) -> Recording:
         """
         Raises:
             OSError: the file cannot be written.
         """
-        return Recording(path, self.links, self.node.host.wall, calls)
+        return Recording(path, self.links, self.node.host.wall, reach)
 
     async def restart(self, keep_sessions: bool, keep_retained: bool, graceful: bool) -> None:
         await self.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
@@ -88,34 +88,49 @@ class Inside:
             f"and has subscribed to {', '.join(filters) or 'nothing'}"
         )
 
-    async def wait_until(self, condition: Callable[[], object], timeout: float) -> None:  # noqa: ASYNC109 - the same in code that does not await
-        """
-        Raises:
-            TimeoutError: it did not come true. The message has what there was instead.
-        """
-        happened = trio.Event()
+    def happenings(self, timeout: float) -> Happenings:
+        return Happenings(self, timeout)
 
-        def note() -> None:
-            happened.set()
-            if waiting:
-                self.node.scheduler.at_end(note)
-
-        waiting, pause = True, _FIRST_PAUSE
-        self.node.scheduler.at_end(note)
-        try:
-            with trio.move_on_after(timeout):
-                while not condition():
-                    with trio.move_on_after(pause):
-                        await happened.wait()
-                    happened, pause = trio.Event(), min(2 * pause, _LONGEST_PAUSE)
-                return
-        finally:
-            waiting = False
-        raise TimeoutError(
-            f"this did not come true within {timeout:g} s: {condition}\n"
+    def instead(self) -> str:
+        """The lines of a failure that say what there was instead."""
+        return (
             f"clients: {', '.join(row.client_id for row in self.clients()) or 'none'}\n"
             f"subscriptions: {', '.join(f'{row.client_id} to {row.filter}' for row in self.subscriptions()) or 'none'}"
         )
+
+
+class Happenings:
+    """Waits for something to happen in the broker, or for a short while, again and again, until time is over."""
+
+    def __init__(self, inside: Inside, timeout: float) -> None:
+        self._inside = inside
+        self._until = trio.current_time() + timeout
+        self._pause = _FIRST_PAUSE
+        self._happened = trio.Event()
+        self._on = True
+        self._listen()
+
+    def _listen(self) -> None:
+        self._inside.node.scheduler.at_end(self._note)
+
+    def _note(self) -> None:
+        self._happened.set()
+        if self._on:
+            self._listen()
+
+    async def next(self) -> bool:
+        """False: the time was over already."""
+        now = trio.current_time()
+        if now >= self._until:
+            return False
+        with trio.move_on_at(min(self._until, now + self._pause)):
+            await self._happened.wait()
+        self._happened, self._pause = trio.Event(), min(2 * self._pause, _LONGEST_PAUSE)
+        return True
+
+    def close(self) -> None:
+        """To be called from any thread, and when the broker is gone."""
+        self._on = False
 
 
 def configuration(settings: Mapping[str, Any]) -> Config:

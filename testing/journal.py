@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.links import Link, Links
     from trunkline.testing.packets import Packet
-    from trunkline.testing.reach import Calls
+    from trunkline.testing.reach import Reach
 
 _logger = logging.getLogger("trunkline.testing")
 
@@ -37,13 +37,13 @@ class Recording:
     """A journal that is written, from its making until `stop`, or to the end of its block. Each entry is in the file as
     soon as it has happened, so that a crash leaves all that came before it."""
 
-    def __init__(self, path: Path | str, links: Links, wall: float, calls: Calls) -> None:
+    def __init__(self, path: Path | str, links: Links, wall: float, reach: Reach) -> None:
         """To be made where the broker lives. `wall` is its time in seconds since the epoch.
 
         Raises:
             OSError: the file cannot be written.
         """
-        self._calls = calls
+        self._reach = reach
         self._links = links
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
         try:
@@ -72,7 +72,7 @@ class Recording:
         Raises:
             OSError: the file took no more at some time, and what came then is not in it.
         """
-        self._calls.call(self.end)
+        self._reach.call(self.end)
         if self._error is not None:
             raise self._error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NewType
+from typing import TYPE_CHECKING, Any, Final, NewType, TypeVar
 
 import trio
 
@@ -11,15 +11,19 @@ from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.settings import TraceSettings
 from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead
+from trunkline.testing.reach import Reach, Reaching, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
 
     from trunkline.broker.fate_record import Fate, Record
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.inside import Inside
-    from trunkline.testing.reach import Calls
+
+R = TypeVar("R", bound=Reach)
 
 #: Messages that a test's broker keeps, if it is not told another number.
 HISTORY: Final = 10_000
@@ -174,72 +178,121 @@ class History:
         messages = self.messages()
         return Mark(messages[-1].number if messages else 0)
 
-    # What a test expects
+    @property
+    def forgotten(self) -> int:
+        """The number of the newest message that is not kept any more."""
+        return self._fates.forgotten
 
-    async def wait_for(self, expected: Expected, timeout: float, after: Published | Mark | None) -> Published:  # noqa: ASYNC109 - the same in code that does not await
-        """The first message that is as expected, as soon as there is one.
+    def standing(self, client_id: str) -> str:
+        """How a client stands, in a few words."""
+        return self._describe(client_id)
+
+    def changes(self) -> Changes:
+        return Changes(self._fates)
+
+
+class Changes:
+    """The messages that something becomes of from now on."""
+
+    def __init__(self, fates: Fates) -> None:
+        self._fates = fates
+        self._records: dict[int, Record] = {}
+        self._news = trio.Event()
+        fates.listen(self._note)
+
+    def _note(self, record: Record) -> None:
+        self._records[record.number] = record
+        self._news.set()
+
+    async def next(self, until: float) -> list[Published]:
+        """Those that something has become of since the last time, in order, as soon as there are any; none, when it is
+        `until` in node time."""
+        with trio.move_on_at(until):
+            await self._news.wait()
+        self._news = trio.Event()
+        records, self._records = self._records, {}
+        return [Published(records[number]) for number in sorted(records) if records[number].begun]
+
+    def close(self) -> None:
+        """To be called from any thread, and when the broker is gone."""
+        self._fates.unlisten(self._note)
+
+
+class Watch(Reaching[R]):
+    """Messages that are as expected, one after the other: each is returned once."""
+
+    def __init__(self, reach: R, history: History, expected: Expected, after: int) -> None:
+        super().__init__(reach)
+        self._history = history
+        self._expected = expected
+        self._after = after
+        self._changes = reach.call(history.changes)
+        self._candidates = reach.call(history.messages)
+        #: Numbers of those that were returned.
+        self._returned: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._changes.close()
+
+    @waits
+    async def next(self, timeout: float = 5.0) -> Published:  # noqa: ASYNC109 - as elsewhere here
+        """The next message that is as expected, for `timeout` seconds of the broker's clock.
 
         Raises:
             TimeoutError: none came. The message has what came instead.
-            ValueError: the topic filter is none.
         """
-        number = _number(after)
-        changed: dict[int, Record] = {}
-        news = trio.Event()
+        __tracebackhide__ = True
+        return await self.forward(timeout)
 
-        def note(record: Record) -> None:
-            changed[record.number] = record
-            news.set()
-
-        self._fates.listen(note)
-        try:
-            with trio.move_on_after(timeout):
-                candidates = self.messages()
-                while True:
-                    for message in candidates:
-                        if message.number > number and expected.met_by(message):
-                            return message
-                    await news.wait()
-                    news = trio.Event()
-                    candidates = [Published(record) for record in changed.values() if record.begun]
-                    changed.clear()
-        finally:
-            self._fates.unlisten(note)
-        raise TimeoutError(self._missing(expected, number, f" within {timeout:g} s"))
-
-    def assert_published(
-        self, expected: Expected, times: int | None, after: Published | Mark | None
-    ) -> list[Published]:
-        """
-        Raises:
-            AssertionError: it was not, or not so often. The message has what came instead.
-            ValueError: the topic filter is none.
-        """
-        number = _number(after)
-        found = [message for message in self._after(number) if expected.met_by(message)]
-        if times is None and not found or times is not None and 0 == len(found) < times:
-            raise AssertionError(self._missing(expected, number, ""))
-        if times is not None and len(found) != times:
-            raise AssertionError(
-                f"{_count(len(found))}{expected} {_verb(expected, len(found))}, not {times}:\n{came(found)}"
-            )
-        return found
-
-    def _after(self, number: int) -> list[Published]:
-        return [message for message in self.messages() if message.number > number]
-
-    def _missing(self, expected: Expected, number: int, when: str) -> str:
-        lines = [f"no message{expected} {_verb(expected, 1)}{when}", came_instead(expected, self._after(number))]
-        if expected.to is not None:
-            lines.append(f"{expected.to!r} {self._describe(expected.to)}")
-        return "\n".join(lines)
+    async def forward(self, timeout: float) -> Published:  # noqa: ASYNC109 - as elsewhere here
+        """As `next`, within a method that waits."""
+        __tracebackhide__ = True
+        until = self._reach.call(trio.current_time) + timeout
+        while True:
+            for message in self._candidates:
+                number = message.number
+                if number > self._after and number not in self._returned and self._expected.met_by(message):
+                    self._returned.add(number)
+                    return message
+            self._candidates = await self._reach.run(self._changes.next, until)
+            if not self._candidates and self._reach.call(trio.current_time) >= until:
+                break
+        before = f" after {_count(len(self._returned))} like it" if self._returned else ""
+        raise TimeoutError(
+            missing(self._reach, self._history, self._expected, self._after, f" within {timeout:g} s{before}")
+        )
 
 
-class Seeing:
-    """What a test sees of the messages in its broker, and expects of them, without waiting."""
+def missing(reach: Reach, history: History, expected: Expected, after: int, when: str = "") -> str:
+    """What a failure says if a message did not come."""
+    messages = [message for message in reach.call(history.messages) if message.number > after]
+    lines = [f"no message{expected} {_verb(expected, 1)}{when}", came_instead(expected, messages)]
+    if expected.to is not None:
+        lines.append(f"{expected.to!r} {reach.call(history.standing, expected.to)}")
+    return "\n".join([*lines, *lost(history, after)])
+
+
+def lost(history: History, after: int) -> list[str]:
+    """That messages were forgotten, if any were that a test asks for."""
+    if history.forgotten <= after:
+        return []
+    most = f"the last {history.limit}, and {_BYTES >> 20} MiB"
+    return [f"messages up to number {history.forgotten} are forgotten: kept are {most}; see `history` and `after`"]
+
+
+class Seeing(Reaching[R]):
+    """What a test sees of the messages in its broker, and expects of them."""
 
     _inside: Inside
-    _calls: Calls
 
     @property
     def history(self) -> int:
@@ -254,11 +307,11 @@ class Seeing:
         Raises:
             RuntimeError: the broker was opened with `history=0`.
         """
-        return self._calls.call(self._inside.history.messages)
+        return self._reach.call(self._inside.history.messages)
 
     def mark(self) -> Mark:
         """This moment: with `after=` it, only messages that are published from now on count."""
-        return self._calls.call(self._inside.history.mark)
+        return self._reach.call(self._inside.history.mark)
 
     def assert_published(
         self,
@@ -281,8 +334,9 @@ class Seeing:
             AssertionError: with what was published instead.
             ValueError: the topic filter is none.
         """
+        __tracebackhide__ = True
         expected = Expected(topic_filter, payload, qos, retain, publisher)
-        return self._calls.call(self._inside.history.assert_published, expected, times, after)
+        return self._assert(expected, times, after)
 
     def assert_not_published(
         self,
@@ -300,8 +354,9 @@ class Seeing:
             AssertionError: with the messages that were.
             ValueError: the topic filter is none.
         """
+        __tracebackhide__ = True
         expected = Expected(topic_filter, payload, qos, retain, publisher)
-        self._calls.call(self._inside.history.assert_published, expected, 0, after)
+        self._assert(expected, 0, after)
 
     def assert_delivered(
         self,
@@ -322,8 +377,78 @@ class Seeing:
             AssertionError: with what was published instead, and what became of it for this client.
             ValueError: the topic filter is none.
         """
+        __tracebackhide__ = True
         expected = Expected(topic_filter, payload, qos, retain, publisher, to)
-        return self._calls.call(self._inside.history.assert_published, expected, times, after)
+        return self._assert(expected, times, after)
+
+    def _assert(self, expected: Expected, times: int | None, after: Published | Mark | None) -> list[Published]:
+        __tracebackhide__ = True
+        number, history = _number(after), self._inside.history
+        found = [message for message in self.messages if message.number > number and expected.met_by(message)]
+        if times is None and not found or times is not None and 0 == len(found) < times:
+            raise AssertionError(missing(self._reach, history, expected, number))
+        if times is not None and len(found) != times:
+            text = f"{_count(len(found))}{expected} {_verb(expected, len(found))}, not {times}:\n{came(found)}"
+            raise AssertionError("\n".join([text, *lost(history, number)]))
+        if times is not None and (forgotten := lost(history, number)):
+            raise AssertionError("\n".join([f"how many messages{expected} were published is not known", *forgotten]))
+        return found
+
+    def watch(
+        self,
+        topic_filter: str = "#",
+        predicate: Callable[[Published], object] | None = None,
+        *,
+        payload: Any = ANY,
+        qos: int | None = None,
+        retain: bool | None = None,
+        publisher: str | None = None,
+        to: str | None = None,
+        after: Published | Mark | None = None,
+    ) -> Watch[R]:
+        """All messages like this, one after the other, by `next`; those that were published already come first. Best as
+        a context manager: it is at its end when the block is.
+
+        Raises:
+            ValueError: the topic filter is none.
+        """
+        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
+        return Watch(self._reach, self._inside.history, expected, _number(after))
+
+    @waits
+    async def wait_for(
+        self,
+        topic_filter: str = "#",
+        predicate: Callable[[Published], object] | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109 - as elsewhere here
+        *,
+        payload: Any = ANY,
+        qos: int | None = None,
+        retain: bool | None = None,
+        publisher: str | None = None,
+        to: str | None = None,
+        times: int = 1,
+        after: Published | Mark | None = None,
+    ) -> Published:
+        """The first message like this: one that was published already, or else the next one that is. So it does not
+        matter whether the code under test was quicker; to wait for another one, say `after=` the last. With `times`, the
+        one with which there are so many.
+
+        As `assert_published`; `predicate` is asked again whenever something has become of the message, where the caller
+        is, and with `to` it must have been delivered to that client. `timeout` in seconds of the broker's clock, for each.
+
+        Raises:
+            TimeoutError: none came. The message has what came instead.
+            ValueError: the topic filter is none, or `times` is less than 1.
+        """
+        __tracebackhide__ = True
+        if times < 1:
+            raise ValueError(f"times={times}: a message that is waited for comes once at least")
+        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
+        with Watch(self._reach, self._inside.history, expected, _number(after)) as watch:
+            for _ in range(times - 1):
+                await watch.forward(timeout)
+            return await watch.forward(timeout)
 
 
 def _number(after: Published | Mark | None) -> int:

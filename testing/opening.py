@@ -92,7 +92,7 @@ class Opening:
         assert self._block is not None
         return self._block.__exit__(kind, error, trace)
 
-    def _record_from_the_start(self, opened: Face) -> None:
+    def _record_from_the_start(self, opened: Face[Any]) -> None:
         """Nobody knows the port yet, so nobody has connected."""
         if self._record is not None:
             opened.record(self._record)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import PacketType, Publish
 from trunkline.mqtt.topics import matches, validate_filter
+from trunkline.testing.expecting import asked
 from trunkline.testing.packets import FROM, PACKETS, TO, Direction, Packet
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Selection:
             publish = packet.decoded
             if not isinstance(publish, Publish) or not publish.topic or not matches(self._topic, publish.topic):
                 return False
-        return self._where is None or (packet.decoded is not None and bool(self._where(packet.decoded)))
+        return self._where is None or (packet.decoded is not None and bool(asked(self._where, packet.decoded)))
 
 
 def packet_type(name: str | PacketType) -> PacketType:

@@ -15,7 +15,7 @@ LINES: Final = 20
 WIDTH: Final = 160
 
 
-def told(broker: Face) -> str:
+def told(broker: Face[Any]) -> str:
     """Never raises: if the broker is gone, that is what there is to tell."""
     try:
         parts = [

@@ -17,22 +17,17 @@ import trio
 from trunkline.actors.system import innermost
 from trunkline.hooks.chain import Hooks
 from trunkline.testing.broker import Broker, Face
-from trunkline.testing.clock import AdvancingClock, BlockingClock
-from trunkline.testing.expecting import ANY, Expected
-from trunkline.testing.faults import Faults
+from trunkline.testing.clock import AdvancingClock
 from trunkline.testing.inside import opened
 from trunkline.testing.messages import HISTORY
-from trunkline.testing.reach import in_trio
+from trunkline.testing.reach import Awaiting, Blocking, in_trio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 
     from trunkline.hooks.points import Point
     from trunkline.hooks.registration import Callback, Registration
-    from trunkline.plugins.declaring import Factory, Settings
-    from trunkline.plugins.manager import PluginRow
     from trunkline.testing.inside import Inside
-    from trunkline.testing.messages import Mark, Published
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -168,35 +163,49 @@ def _stopped() -> RuntimeError:
     return RuntimeError("the broker has been stopped")
 
 
-class FromThread:
+class FromThread(Blocking):
     """For code that does not await."""
 
     def __init__(self, thread: BrokerThread) -> None:
-        self.call = thread.call
-        self._thread = thread
+        self.thread = thread
 
-    def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-        future = self._thread.submit(function, *args)
+    def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        __tracebackhide__ = True
+        return self.thread.call(function, *args)
+
+    async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        __tracebackhide__ = True
+        future = self.thread.submit(function, *args)
         try:
             return future.result()
         finally:
             future.cancel()  # of use when this thread was interrupted
 
+    def hooks(self, hooks: Hooks) -> Hooks:
+        return HooksInThread(hooks, self.thread)
 
-class FromLoop:
+
+class FromLoop(Awaiting):
     """For code that awaits, in asyncio, or in another trio run."""
 
     def __init__(self, thread: BrokerThread) -> None:
-        self.call = thread.call
-        self._thread = thread
+        self.thread = thread
+
+    def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        __tracebackhide__ = True
+        return self.thread.call(function, *args)
 
     async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-        future = self._thread.submit(function, *args)
+        __tracebackhide__ = True
+        future = self.thread.submit(function, *args)
         try:
             await done(future)
         finally:
             future.cancel()  # of use when this task was cancelled
         return future.result()
+
+    def hooks(self, hooks: Hooks) -> Hooks:
+        return HooksInThread(hooks, self.thread)
 
 
 async def done(future: Future[Any]) -> None:
@@ -223,92 +232,13 @@ def _asyncio_event() -> tuple[Callable[[], Awaitable[object]], Callable[[], obje
     return event.wait, lambda: loop.call_soon_threadsafe(event.set)
 
 
-class ThreadBroker(Face):
+class ThreadBroker(Face[Blocking]):
     """A running broker in a thread of its own, for code that does not await."""
 
     def __init__(self, thread: BrokerThread) -> None:
-        self._reach = FromThread(thread)
-        super().__init__(thread.inside, self._reach)
-        self._thread = thread
-        self.clock = BlockingClock(self._reach)
-        self.faults = Faults(thread.inside.links, thread.inside.node.hooks, self._reach)
-        self.plugins = ThreadPlugins(thread.inside, self._reach)
-
-    @property
-    def hooks(self) -> Hooks:
-        return HooksInThread(super().hooks, self._thread)
-
-    @property
-    def awaitable(self) -> Broker:
-        """The same broker for code that awaits."""
-        return AsyncThreadBroker(self._thread)
-
-    def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
-        """As `Broker.restart`."""
-        self._reach.run(self._inside.restart, keep_sessions, keep_retained, graceful)
-
-    def metrics(self) -> dict[str, int]:
-        """As `Broker.metrics`."""
-        return self._reach.run(lambda: self._inside.node.figures())
-
-    def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
-        """As `Broker.wait_until`."""
-        self._reach.run(self._inside.wait_until, condition, timeout)
-
-    def wait_for(
-        self,
-        topic_filter: str = "#",
-        predicate: Callable[[Published], object] | None = None,
-        timeout: float = 5.0,
-        *,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
-        to: str | None = None,
-        after: Published | Mark | None = None,
-    ) -> Published:
-        """As `Broker.wait_for`. The predicate runs in the broker's thread."""
-        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
-        return self._reach.run(self._inside.history.wait_for, expected, timeout, after)
-
-
-class AsyncThreadBroker(Broker):
-    """A running broker in a thread of its own, for code that awaits."""
-
-    def __init__(self, thread: BrokerThread) -> None:
-        super().__init__(thread.inside, FromLoop(thread))
-        self._thread = thread
-
-    @property
-    def hooks(self) -> Hooks:
-        return HooksInThread(super().hooks, self._thread)
-
-    def connect(self) -> trio.abc.Stream:
-        raise RuntimeError("this broker lives in a thread of its own: connect to `host` and `port`")
-
-
-class ThreadPlugins:
-    """The plugins of a running broker, for code that does not await. See `BrokerPlugins`."""
-
-    def __init__(self, inside: Inside, reach: FromThread) -> None:
-        self._inside = inside
-        self._reach = reach
-
-    def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
-        self._reach.run(lambda: self._inside.node.plugins.enable(name, settings, factory))
-
-    def disable(self, name: str) -> None:
-        self._reach.run(lambda: self._inside.node.plugins.disable(name))
-
-    def reload(self, name: str, settings: Settings | None = None) -> None:
-        self._reach.run(lambda: self._inside.node.plugins.reload(name, settings))
-
-    def call(self, name: str, command: str, **arguments: object) -> object:
-        return self._reach.call(lambda: self._inside.node.plugins.call(name, command, arguments))
-
-    def rows(self) -> list[PluginRow]:
-        return self._reach.call(lambda: self._inside.node.plugins.rows())
+        super().__init__(thread.inside, FromThread(thread))
+        #: The same broker for code that awaits.
+        self.awaitable = Broker(thread.inside, FromLoop(thread))
 
 
 class HooksInThread(Hooks):
@@ -385,7 +315,7 @@ async def in_asyncio(
         await done(thread.started)
         thread.started.result()
         thread.finished.add_done_callback(tell)
-        yield AsyncThreadBroker(thread)
+        yield Broker(thread.inside, FromLoop(thread))
     finally:
         leaving = True
         thread.stop()

@@ -318,7 +318,7 @@ def test_when_the_broker_dies() -> None:
     with nothing_left():
         with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012 - the block is the matter
             left.dial(b, raw.connect("a"))
-            b._thread.call(lambda: b._thread._nursery.start_soon(fail))
+            b._reach.thread.call(lambda: b._reach.thread._nursery.start_soon(fail))
         left.all_closed()
 
 

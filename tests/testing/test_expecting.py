@@ -94,6 +94,15 @@ def test_a_predicate_is_asked_last() -> None:
     assert asked == ["t"]
 
 
+def test_async_functions_are_refused() -> None:
+    async def never(message: object) -> bool:
+        return False
+
+    for expected in (Expected("t", never), Expected("t", predicate=never)):
+        with pytest.raises(TypeError, match="never is async"):
+            expected.met_by(published("t"))
+
+
 def test_what_is_expected_can_be_read() -> None:
     assert str(Expected("#")) == ""
     expected = Expected("t", {"a": 1}, 1, True, "p", predicate=empty)  # type: ignore[arg-type]

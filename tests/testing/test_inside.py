@@ -62,6 +62,17 @@ async def test_a_condition_that_raises_is_the_tests_own_error() -> None:
             await b.wait_until(lambda: 1 // 0)
 
 
+async def test_an_async_condition_is_refused_for_it_is_true_at_once() -> None:
+    async def connected() -> bool:
+        return False
+
+    async with testing.broker() as b:
+        with pytest.raises(TypeError, match="once.* is async"):
+            await b.wait_until(connected)
+        with pytest.raises(TypeError, match="once.* is async"):
+            await b.wait_until(lambda: connected())
+
+
 def test_a_test_broker_listens_where_nobody_is_and_publishes_no_figures() -> None:
     config = configuration({})
     assert [listener.url for listener in config.listeners] == ["tcp://127.0.0.1:0"]

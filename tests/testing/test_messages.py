@@ -341,3 +341,74 @@ async def test_the_fate_of_a_message_goes_on_when_the_broker_restarts() -> None:
         await again.abort()
         await here.broker.restart(keep_sessions=False)
         assert len(here.broker.messages) == 2
+
+
+async def test_what_was_forgotten_is_not_taken_for_what_was_not_published(autojump_clock: MockClock) -> None:
+    async with testing.broker(history=3) as b:
+        b.publish("bad")
+        before = b.mark()
+        for _ in range(4):
+            b.publish("good")
+        with pytest.raises(
+            AssertionError, match=r"not known\nmessages up to number 2 are forgotten: kept are the last 3"
+        ):
+            b.assert_not_published("bad")
+        with pytest.raises(AssertionError, match="4, not 5|not 4:\n(.*\n)*messages up to number 2 are forgotten"):
+            b.assert_published("good", times=4)
+        with pytest.raises(AssertionError, match="messages up to number 2 are forgotten"):
+            b.assert_published("good", times=3)
+        with pytest.raises(AssertionError, match="no message(.*\n)*messages up to number 2 are forgotten"):
+            b.assert_published("bad")
+        with pytest.raises(TimeoutError, match="messages up to number 2 are forgotten"):
+            await b.wait_for("bad")
+        assert len(b.assert_published("good")) == 3
+        with pytest.raises(AssertionError, match="not known"):
+            b.assert_not_published("bad", after=before)
+        b.assert_not_published("bad", after=b.messages[0])
+        b.assert_not_published("bad", after=b.mark())
+
+
+async def test_a_watch_gives_each_message_once(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b:
+        b.publish("t/1")
+        with b.watch("t/+") as watch:
+            b.publish("u")
+            b.publish("t/2")
+            assert [(await watch.next()).topic, (await watch.next()).topic] == ["t/1", "t/2"]
+            with pytest.raises(TimeoutError, match="within 1 s after 2 messages like it"):
+                await watch.next(timeout=1)
+            b.publish("t/3")
+            assert (await watch.next()).topic == "t/3"
+        with b.watch("t/+", after=b.mark()) as watch, pytest.raises(TimeoutError, match="no message on"):
+            await watch.next(timeout=2)
+        assert b._inside.history._fates._listeners == []
+
+
+async def test_as_many_as_are_waited_for(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b, trio.open_nursery() as nursery:
+
+        async def publish() -> None:
+            for number in range(4):
+                await trio.sleep(1)
+                b.publish("t", f"{number}")
+
+        nursery.start_soon(publish)
+        assert (await b.wait_for("t", times=3)).payload == b"2"
+        with pytest.raises(TimeoutError, match="after 4 messages like it"):
+            await b.wait_for("t", times=5)
+        with pytest.raises(ValueError, match="times=0"):
+            await b.wait_for("t", times=0)
+
+
+def test_failures_show_the_test_and_not_the_kit() -> None:
+    with testing.broker() as b:
+        for fails in (
+            lambda: b.assert_published("x"),
+            lambda: b.assert_not_published("$nothing/#") or b.assert_delivered("x", to="a"),
+            lambda: b.wait_for("x", timeout=0.01),
+            lambda: b.wait_until(lambda: False, timeout=0.01),
+        ):
+            with pytest.raises((AssertionError, TimeoutError)) as failure:
+                fails()
+            shown = failure.traceback.filter(failure)
+            assert [entry.path.name for entry in shown] == ["test_messages.py"] * 2

@@ -1,5 +1,9 @@
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import trio
 
 from trunkline.testing.reach import Here, in_trio
@@ -21,3 +25,37 @@ def test_trio_is_told_from_everything_else() -> None:
     assert trio.run(ask)
     assert not asyncio.run(ask())
     assert not in_trio()
+
+
+TYPED = """
+from typing import assert_type
+
+from trunkline.testing import Broker, ThreadBroker
+from trunkline.testing.messages import Published
+
+
+async def awaits(b: Broker) -> None:
+    assert_type(await b.wait_for("x"), Published)
+    assert_type(await b.metrics(), dict[str, int])
+    b.metrics()  # type: ignore[unused-coroutine]
+    assert_type(await b.watch("x").next(), Published)
+    assert_type(await b.plugins.disable("x"), None)
+    await b.clock.advance(1)
+
+
+def blocks(b: ThreadBroker) -> None:
+    assert_type(b.wait_for("x", timeout=1), Published)
+    assert_type(b.metrics(), dict[str, int])
+    assert_type(b.watch("x").next(), Published)
+    assert_type(b.plugins.disable("x"), None)
+    assert_type(b.awaitable, Broker)
+    b.wait_until(lambda: b.clients, time=1)  # type: ignore[call-arg]
+"""
+
+
+def test_checkers_know_what_is_awaited(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "typed.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "typed.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout

@@ -88,7 +88,7 @@ def test_a_hook_cannot_wait_for_the_broker_that_it_holds_up() -> None:
 
         def wait(client: ClientInfo) -> None:
             try:
-                b.wait_until(lambda: True)
+                b.wait_until(lambda: False)
             except RuntimeError as error:
                 errors.append(error)
 
@@ -96,6 +96,35 @@ def test_a_hook_cannot_wait_for_the_broker_that_it_holds_up() -> None:
         with paho(b, "a"):
             b.wait_until(lambda: errors)
         assert "cannot wait" in str(errors[0])
+
+
+def test_a_condition_may_wait_for_the_broker() -> None:
+    with testing.broker() as b, paho(b, "a") as client:
+
+        def published() -> bool:
+            assert threading.current_thread() is threading.main_thread()
+            message = client.publish("x", "y", qos=1)
+            message.wait_for_publish(5)
+            return message.is_published()
+
+        b.wait_until(published)
+        b.assert_published("x", times=1)
+        assert b.wait_for("x", lambda message: b.clients and published()).payload == b"y"
+        b.assert_published("x", payload=lambda payload: b.metrics() and payload == b"y", times=2)
+
+
+def test_the_timeout_of_a_condition_is_kept() -> None:
+    asked: list[bool] = []
+    with testing.broker() as b:
+
+        def never() -> bool:
+            asked.append(True)
+            b.clock.advance(6)  # it takes longer than it is waited for
+            return False
+
+        with pytest.raises(TimeoutError, match="within 5 s"):
+            b.wait_until(never)
+    assert len(asked) == 1
 
 
 class Word(Settings):
@@ -180,13 +209,13 @@ def crash(thread: BrokerThread) -> None:
 
 def test_when_the_broker_dies_the_block_gets_the_error() -> None:
     with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012 - the block is the matter
-        crash(b._thread)
-        b._thread.finished.exception(5)
+        crash(b._reach.thread)
+        b._reach.thread.finished.exception(5)
     with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012
-        crash(b._thread)
+        crash(b._reach.thread)
         b.wait_until(lambda: False, timeout=60)
     with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012
-        crash(b._thread)
+        crash(b._reach.thread)
         raise ValueError("what the test made of it")
 
 
@@ -236,7 +265,7 @@ def test_waiting_can_be_cancelled() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             await b.clock.advance(0)  # all is done that there was to do
-            thread: BrokerThread = b._thread  # type: ignore[attr-defined]
+            thread: BrokerThread = b._reach.thread  # type: ignore[attr-defined]
             assert not thread.call(lambda: thread._nursery.child_tasks)
 
     asyncio.run(test())
@@ -245,13 +274,13 @@ def test_waiting_can_be_cancelled() -> None:
 def test_when_the_broker_dies_the_block_is_cancelled_and_raises_the_error() -> None:
     async def waits() -> None:
         async with testing.broker() as b:
-            crash(b._thread)  # type: ignore[attr-defined]
+            crash(b._reach.thread)  # type: ignore[attr-defined]
             await asyncio.sleep(60)
 
     async def returns() -> None:
         async with testing.broker() as b:
-            crash(b._thread)  # type: ignore[attr-defined]
-            b._thread.finished.exception(5)  # type: ignore[attr-defined]
+            crash(b._reach.thread)  # type: ignore[attr-defined]
+            b._reach.thread.finished.exception(5)  # type: ignore[attr-defined]
 
     async def goes_on() -> None:
         for block in (waits, returns):
