@@ -87,6 +87,9 @@ class NodeHost:
         check_writable(message)
         return self._services.pubsub.publish(message, self.now)
 
+    def delete_retained(self, topics: list[str]) -> None:
+        self._services.pubsub.delete_retained(topics)
+
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny:
         services, now = self._services, self.now
         wall = now + services.epoch

@@ -189,7 +189,9 @@ class Gauges:
     subscriptions_shared_count: int = counted("subscriptions.shared.count", "Shared subscriptions.")
     topics_count: int = counted("topics.count", "Different topic filters subscribed to.")
     retained_count: int = counted("retained.count", "Retained messages.")
-    retained_bytes: int = counted("retained.bytes", "Payload bytes of the retained messages.")
+    retained_bytes: int = counted(
+        "retained.bytes", "Bytes of the retained messages (topics, payloads, properties), those of `$SYS` left out."
+    )
     queue_count: int = counted("queue.count", "Messages that wait in the queues of sessions.")
     queue_bytes: int = counted("queue.bytes", "Bytes of the messages that wait in the queues of sessions.")
     inflight_count: int = counted("inflight.count", "Messages sent and not yet acknowledged.")

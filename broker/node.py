@@ -77,7 +77,8 @@ class Node:
         self.scheduler = Scheduler()
         self.retained = RetainedStore(
             max_messages=config.retained.max_messages,
-            max_payload_size=config.retained.max_payload_size,
+            max_bytes=config.retained.max_bytes,
+            max_message_size=config.retained.max_message_size,
             expiry_interval=config.retained.expiry_interval,
         )
         self.router: Router[Subscriber] = Router(strategy=SharedStrategy(config.shared.strategy))
@@ -257,9 +258,7 @@ class Node:
     def _start_pubsub(self) -> PubSub:
         """After a crash the tables are as they were; only their writer is new."""
         if hasattr(self._services.pubsub, "ref"):
-            newest = self._services.pubsub.newest
             self._services.pubsub = self._new_pubsub()
-            self._services.pubsub.newest = newest
         return self._services.pubsub
 
     async def _open_control(self, nursery: trio.Nursery) -> None:
@@ -350,7 +349,7 @@ class Node:
         gauges.subscriptions_shared_count = router.shared_subscriptions
         gauges.topics_count = router.filters
         gauges.retained_count = len(self.retained)
-        gauges.retained_bytes = self.retained.payload_bytes
+        gauges.retained_bytes = self.retained.byte_size
         gauges.note_maxima()
         return self.metrics.snapshot() | gauges.snapshot() | dict(self.plugins.figures())
 

@@ -79,7 +79,7 @@ class Grant:
     options: Options
     #: It was not there before.
     fresh: bool
-    #: Messages with a greater id were published after it was made, and come live.
+    #: What the retained store has numbered above was published after it was made, and comes live.
     since: int
 
 
@@ -126,8 +126,6 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         self._alarms = alarms
         self._hooks = hooks
         self._settings = settings
-        #: Id of the newest message that was routed.
-        self.newest = 0
 
     def init(self) -> None:
         self._sweep_timer = self.scheduler.call_at(self.retained.next_deadline, self._sweep)
@@ -136,7 +134,7 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         subscriber = message.subscriber
         if isinstance(message, MakeRoutes):
             grants = [
-                Grant(filter, options, self.router.subscribe(subscriber, filter, options), self.newest)
+                Grant(filter, options, self.router.subscribe(subscriber, filter, options), self.retained.sequence)
                 for filter, options in message.requests
             ]
             subscriber.cast(Subscribed(message.context, grants))
@@ -156,7 +154,6 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox,
         so that the client has it before the acknowledgement of what it published.
         """
-        self.newest = message.guid
         if message.retain:
             self._retain(message, now)
         route = self.router.match(message.topic)
@@ -204,7 +201,6 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         own: Own,
     ) -> None:
         """As `publish`, for all messages of a burst; only where `may_burst` says so."""
-        self.newest = burst.guids[-1]
         if self._hooks.message_routed_bursts:
             receivers = tuple([target.subscriber.client_id for target in route.targets])
             self._hooks.look(MESSAGE_ROUTED, self._hooks.message_routed_bursts, burst, receivers)
@@ -224,12 +220,16 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                 else:
                     member.subscriber.cast(BurstTo(share, member))
 
-    def take_over(self, retained: Iterable[Mapping[str, Any]], newest: int, now: float) -> None:
-        """Go on where another life of this node ended: with its retained messages, as exported at `now`, and behind the
-        newest message that it routed."""
+    def take_over(self, retained: Iterable[Mapping[str, Any]], now: float) -> None:
+        """Go on where another life of this node ended: with its retained messages, as exported at `now`."""
         self.retained.load(retained, now)
-        self.newest = max(newest, self.newest)
         self._sweep_timer.restart_at(self.retained.next_deadline)
+
+    def delete_retained(self, topics: Iterable[str]) -> None:
+        """Subscribers are not told."""
+        for topic in topics:
+            self.retained.delete(topic)
+        self._alarms.deactivate(RETAINED_FULL)
 
     def _retain(self, message: Message, now: float) -> None:
         if self._settings.enabled:
@@ -237,7 +237,8 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
             if outcome.refused:
                 self._metrics.messages_retained_refused += 1
                 if outcome is Outcome.FULL:
-                    self._alarms.activate(RETAINED_FULL, f"{len(self.retained)} retained messages: no more are kept")
+                    kept = f"{self.retained.limited} retained messages of {self.retained.byte_size} bytes"
+                    self._alarms.activate(RETAINED_FULL, f"{kept}: no more are kept")
             elif outcome is Outcome.DELETED:
                 self._alarms.deactivate(RETAINED_FULL)
             elif message.payload:

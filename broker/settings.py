@@ -204,8 +204,18 @@ class RetainedSettings(Section):
     """The last message of each topic, kept for those who subscribe later."""
 
     enabled: Flag = key(True, "Whether retained messages are kept. `mqtt.retain_available` tells clients.")
-    max_messages: Whole = key(1_000_000, "Retained messages on this node. 0 is no bound.", "messages", ge=0)
-    max_payload_size: Size = key(1_048_576, "Largest payload that is retained. 0 is no bound.", "bytes", ge=0)
+    max_messages: Whole = key(
+        1_000_000, "Retained messages on this node, those of `$SYS` left out. 0 is no bound.", "messages", ge=0
+    )
+    max_bytes: Size = key(
+        1_073_741_824, "What all of them may weigh: topics, payloads and properties. 0 is no bound.", "bytes", ge=0
+    )
+    max_message_size: Size = key(
+        0,
+        "Largest message that is retained: its topic, payload and properties. 0 takes what `mqtt.max_packet_size` lets in.",
+        "bytes",
+        ge=0,
+    )
     expiry_interval: Duration = key(
         0.0, "A retained message without an expiry of its own is dropped after this long. 0 keeps it.", "seconds"
     )

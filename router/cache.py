@@ -74,7 +74,7 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
             return
         # One by one is dear where it is most of them anyway.
         most = max(64, len(self) >> 3)
-        touched = list(islice(self._index.match(filter), most + 1))
+        touched = [topic for topic in islice(self._index.match(filter), most + 1) if topic is not None]
         if len(touched) > most:
             self.clear()
             return

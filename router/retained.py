@@ -28,9 +28,9 @@ class Outcome(Enum):
     DELETED = "deleted"
     #: An empty payload found nothing to delete.
     ABSENT = "absent"
-    #: Not stored: its payload is above the limit. The older one of the topic is gone all the same.
+    #: Not stored: it is larger than allowed. The older one of the topic is gone all the same.
     TOO_LARGE = "too large"
-    #: Not stored: there are as many as allowed, and none of this topic.
+    #: Not stored: there are as many messages or bytes as allowed. Here, too, the older one of the topic is gone.
     FULL = "full"
 
     @property
@@ -38,25 +38,46 @@ class Outcome(Enum):
         return self in (Outcome.TOO_LARGE, Outcome.FULL)
 
 
-class RetainedStore:
-    """The retained messages of one node, in memory. A limit of 0 is no limit."""
+class Retained:
+    """A message that is kept for its topic."""
 
-    def __init__(self, *, max_messages: int = 0, max_payload_size: int = 0, expiry_interval: float = 0) -> None:
+    __slots__ = ("deadline", "message", "sequence", "weight")
+
+    def __init__(self, message: Message, deadline: float, sequence: int, weight: int) -> None:
+        self.message = message
+        #: When it expires; infinite if it does not.
+        self.deadline = deadline
+        #: Its number in the order of storing.
+        self.sequence = sequence
+        self.weight = weight
+
+
+class RetainedStore:
+    """The retained messages of one node, in memory. A limit of 0 is no limit; `$SYS` is the broker's own and has none."""
+
+    def __init__(
+        self, *, max_messages: int = 0, max_bytes: int = 0, max_message_size: int = 0, expiry_interval: float = 0
+    ) -> None:
         self.max_messages = max_messages
-        self.max_payload_size = max_payload_size
+        self.max_bytes = max_bytes
+        self.max_message_size = max_message_size
         #: Seconds after which any message expires, if its publisher has not asked for less.
         self.expiry_interval = expiry_interval
-        #: Bytes of all payloads.
-        self.payload_bytes = 0
-        self._messages: dict[str, Message] = {}
+        #: What the messages weigh that the limits are about, and how many they are.
+        self.byte_size = 0
+        self.limited = 0
+        #: Number of the newest message. Which of two was stored first, and whether a message was there before somebody
+        #: subscribed, is asked of these numbers alone: an id is as old as its publisher's PUBLISH, which may have
+        #: waited for its PUBREL.
+        self.sequence = 0
+        self._kept: dict[str, Retained] = {}
         self._tree = TopicTree()
         self._topics: SortedList[str] = SortedList()
         # Only of messages that expire.
-        self._deadlines: dict[str, float] = {}
         self._queue: SortedList[tuple[float, str]] = SortedList()
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._kept)
 
     def store(self, message: Message, now: float) -> Outcome:
         """Keep the message for its topic, or delete what is there if its payload is empty."""
@@ -66,83 +87,91 @@ class RetainedStore:
         return self._store(message, deadline)
 
     def _store(self, message: Message, deadline: float) -> Outcome:
-        topic, payload = message.topic, message.payload
-        if not payload:
+        topic = message.topic
+        if not message.payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
             return Outcome.ABSENT if self.delete(topic) is None else Outcome.DELETED
-        if 0 < self.max_payload_size < len(payload):
-            # The older one must be replaced [MQTT-3.3.1-5]; to nobody it is still what the topic says.
-            self.delete(topic)
-            return Outcome.TOO_LARGE
-        old = self._messages.get(topic)
+        weight = message.weight
+        old = self._kept.get(topic)
+        if not _is_own(topic):
+            refused = self._refusal(weight, old)
+            if refused is not None:
+                # The older one must be replaced [MQTT-3.3.1-5]; to nobody it is still what the topic says.
+                self.delete(topic)
+                return refused
+            self.byte_size += weight - (0 if old is None else old.weight)
+            self.limited += old is None
+        self.sequence += 1
+        self._kept[topic] = Retained(message, deadline, self.sequence, weight)
         if old is None:
-            if 0 < self.max_messages <= len(self._messages):
-                return Outcome.FULL
             self._tree.add(topic)
             self._topics.add(topic)
-            self.payload_bytes += len(payload)
-        else:
-            self.payload_bytes += len(payload) - len(old.payload)
-        self._messages[topic] = message
-        if deadline < inf or self._deadlines:
-            self._schedule(topic, deadline)
+        elif old.deadline < inf:
+            self._queue.remove((old.deadline, topic))
+        if deadline < inf:
+            self._queue.add((deadline, topic))
         return Outcome.STORED if old is None else Outcome.REPLACED
 
-    def _schedule(self, topic: str, deadline: float) -> None:
-        scheduled = self._deadlines.pop(topic, None)
-        if scheduled is not None:
-            self._queue.remove((scheduled, topic))
-        if deadline < inf:
-            self._deadlines[topic] = deadline
-            self._queue.add((deadline, topic))
+    def _refusal(self, weight: int, old: Retained | None) -> Outcome | None:
+        if 0 < self.max_message_size < weight:
+            return Outcome.TOO_LARGE
+        if old is None and 0 < self.max_messages <= self.limited:
+            return Outcome.FULL
+        if 0 < self.max_bytes < self.byte_size + weight - (0 if old is None else old.weight):
+            return Outcome.FULL
+        return None
 
     def delete(self, topic: str) -> Message | None:
         """The message that was there."""
-        old = self._messages.pop(topic, None)
-        if old is not None:
-            self.payload_bytes -= len(old.payload)
-            self._tree.discard(topic)
-            self._topics.discard(topic)
-            if self._deadlines:
-                self._schedule(topic, inf)
-        return old
+        old = self._kept.pop(topic, None)
+        if old is None:
+            return None
+        if not _is_own(topic):
+            self.byte_size -= old.weight
+            self.limited -= 1
+        self._tree.discard(topic)
+        self._topics.discard(topic)
+        if old.deadline < inf:
+            self._queue.remove((old.deadline, topic))
+        return old.message
 
     def clear(self) -> None:
-        self.payload_bytes = 0
-        self._messages.clear()
+        self.byte_size = self.limited = 0
+        self._kept.clear()
         self._tree = TopicTree()
         self._topics.clear()
-        self._deadlines.clear()
         self._queue.clear()
+
+    def find(self, topic: str, now: float) -> Retained | None:
+        """What is kept for one topic, unless it has expired."""
+        kept = self._kept.get(topic)
+        return None if kept is None or kept.deadline <= now else kept
 
     def get(self, topic: str, now: float) -> Message | None:
         """The message of one topic, unless it has expired."""
-        message = self._messages.get(topic)
-        if message is None or self._deadlines.get(topic, inf) <= now:
-            return None
-        return message
+        kept = self.find(topic, now)
+        return None if kept is None else kept.message
 
     def deadline(self, topic: str) -> float:
         """When the message of a topic expires; infinite if it does not."""
-        return self._deadlines.get(topic, inf)
+        kept = self._kept.get(topic)
+        return inf if kept is None else kept.deadline
 
-    def match(self, filter: str, now: float) -> Iterator[Message]:
-        """The messages whose topics match, found while they are asked for.
+    def match(self, filter: str, now: float) -> Iterator[Retained | None]:
+        """What is kept for the topics that match, found while it is asked for; None wherever a while of looking has found
+        nothing, so that whoever asks can go on later.
 
         The store may change in between: each message is the newest of its topic when it comes, those deleted meanwhile
         do not come, those of new topics may or may not. `now` is the time of the start; a caller that waits in between
-        for long looks at `deadline` itself.
+        for long looks at the deadline itself.
         """
         if not has_wildcard(filter):
-            message = self.get(filter, now)
-            if message is not None:
-                yield message
+            yield self.find(filter, now)
             return
-        messages, deadlines = self._messages, self._deadlines
+        kept = self._kept
         for topic in self._tree.match(filter):
-            message = messages.get(topic)
-            if message is not None and not (deadlines and deadlines.get(topic, inf) <= now):
-                yield message
+            found = None if topic is None else kept.get(topic)
+            yield None if found is None or found.deadline <= now else found
 
     @property
     def next_deadline(self) -> float:
@@ -208,3 +237,8 @@ class RetainedStore:
             if deadline > now:
                 stored += not self._store(message_from_plain(row, now), deadline).refused
         return stored
+
+
+def _is_own(topic: str) -> bool:
+    """Nobody but the broker publishes there."""
+    return topic[:5] == "$SYS/"

@@ -1,6 +1,7 @@
 """Topic names, matched against a topic filter: the way round of retained messages.
 
-The cost of a match is the number of topics that match (for a `+` inside a filter, the number of levels it stands for).
+The cost of a match is the number of topics that match, and of branches that a `+` inside a filter leads to. How often
+each level stands where is counted, so that a filter with a level that no topic has there costs nothing.
 
 A node stands where at least two topics part, or where one ends and others go on. A branch that one topic goes along is
 that topic's name itself. Topics that begin with $ have a root of their own, which filters that begin with a wildcard never
@@ -8,7 +9,7 @@ see.
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from trunkline.router.levels import tail_matches
 
@@ -26,6 +27,8 @@ _Branch: TypeAlias = _Node | str
 
 #: In place of a number of levels: the filter's `#` has been reached.
 _ALL = -1
+#: Branches that a match looks at in vain before it lets its caller do something else.
+PATIENCE: Final = 64
 
 
 class TopicTree:
@@ -35,6 +38,8 @@ class TopicTree:
         self._root = _Node()
         self._reserved = _Node()
         self._size = 0
+        #: By position: how many topics have which level there.
+        self._levels: list[dict[str, int]] = []
         #: Number of nodes beside the roots.
         self.nodes = 0
 
@@ -45,11 +50,12 @@ class TopicTree:
         node = self._reserved if topic[:1] == "$" else self._root
         other: str | None = None
         others: list[str] = []
-        for depth, level in enumerate(topic.split("/"), 1):
+        levels = topic.split("/")
+        for depth, level in enumerate(levels, 1):
             branch = node.children.get(level)
             if branch is None:
                 node.children[level] = topic
-                self._size += 1
+                self._count(levels)
                 return
             if isinstance(branch, str):
                 if branch == topic:
@@ -68,13 +74,32 @@ class TopicTree:
             node = branch
         if node.topic is None:
             node.topic = topic
-            self._size += 1
+            self._count(levels)
+
+    def _count(self, levels: list[str]) -> None:
+        self._size += 1
+        while len(self._levels) < len(levels):
+            self._levels.append({})
+        for counts, level in zip(self._levels, levels, strict=False):
+            counts[level] = counts.get(level, 0) + 1
+
+    def _uncount(self, levels: list[str]) -> None:
+        self._size -= 1
+        for counts, level in zip(self._levels, levels, strict=False):
+            left = counts[level] - 1
+            if left:
+                counts[level] = left
+            else:
+                del counts[level]
+        while self._levels and not self._levels[-1]:
+            self._levels.pop()
 
     def discard(self, topic: str) -> None:
         """Take the topic out, with every node that only it needed."""
         node = self._reserved if topic[:1] == "$" else self._root
         path: list[tuple[_Node, str]] = []
-        for level in topic.split("/"):
+        levels = topic.split("/")
+        for level in levels:
             branch = node.children.get(level)
             if branch is None:
                 return
@@ -89,7 +114,7 @@ class TopicTree:
             if node.topic is None:
                 return
             node.topic = None
-        self._size -= 1
+        self._uncount(levels)
         while path:
             only = node.topic
             if node.children:
@@ -106,14 +131,16 @@ class TopicTree:
             else:
                 node.children[level] = only
 
-    def match(self, filter: str) -> Iterator[str]:
-        """The topics that match, found while they are asked for.
+    def match(self, filter: str) -> Iterator[str | None]:
+        """The topics that match, found while they are asked for; None after each `PATIENCE` branches that led nowhere.
 
         The tree may change between two of them: topics that were taken out meanwhile may still come, those added
         meanwhile may or may not.
         """
         levels = filter.split("/")
         count = len(levels)
+        if not self._may_match(levels):
+            return
         node = self._reserved if filter[:1] == "$" else self._root
         depth = 0
         # Straight down, as long as there is one way.
@@ -129,23 +156,27 @@ class TopicTree:
             node = branch
         # What is left to visit: branches, and how many levels of the filter led to them.
         pending: list[tuple[Iterator[_Branch], int]] = [(iter((node,)), depth)]
+        vain = 0
         while pending:
             branches, depth = pending[-1]
             for branch in branches:
+                vain += 1
+                if vain == PATIENCE:
+                    vain = 0
+                    yield None
                 if isinstance(branch, str):
                     if depth == _ALL or _leaf_matches(branch, levels, depth):
+                        vain = 0
                         yield branch
                     continue
-                if depth == count:
-                    if branch.topic is not None:
-                        yield branch.topic
-                    continue
-                level = "#" if depth == _ALL else levels[depth]
+                level = "#" if depth == _ALL else levels[depth] if depth < count else ""
+                if branch.topic is not None and (depth == count or level == "#"):
+                    vain = 0
+                    yield branch.topic  # `a/#` matches `a` as well
                 if level == "#":
-                    # `a/#` matches `a` as well.
-                    if branch.topic is not None:
-                        yield branch.topic
                     pending.append((iter(list(branch.children.values())), _ALL))
+                elif depth == count:
+                    continue
                 elif level == "+":
                     pending.append((iter(list(branch.children.values())), depth + 1))
                 elif (child := branch.children.get(level)) is not None:
@@ -155,6 +186,17 @@ class TopicTree:
                 break
             else:
                 pending.pop()
+
+    def _may_match(self, levels: list[str]) -> bool:
+        """Is there, for each level of a filter, some topic that has it there?"""
+        counts = self._levels
+        wanted = levels[:-1] if levels[-1] == "#" else levels
+        if len(wanted) > len(counts):
+            return False
+        for level, known in zip(wanted, counts, strict=False):  # noqa: SIM110
+            if level != "+" and level not in known:
+                return False
+        return True
 
 
 def _leaf_matches(topic: str, levels: list[str], depth: int) -> bool:

@@ -44,8 +44,6 @@ class Kept:
     at: float
     #: Of the broker's clock, so that it does not go back.
     epoch: float
-    #: The newest message that was routed.
-    newest: int
     sessions: list[KeptSession]
     routes: list[dict[str, object]]
     retained: list[dict[str, object]]
@@ -57,7 +55,6 @@ class Kept:
         return cls(
             now,
             epoch,
-            node.services.pubsub.newest,
             [
                 KeptSession(
                     export_session(actor.session, now, now + epoch),
@@ -75,7 +72,7 @@ class Kept:
         """Before clients can connect: whoever comes back finds the session."""
         services = node.services
         services.epoch = self.epoch
-        services.pubsub.take_over(self.retained, self.newest, self.at)
+        services.pubsub.take_over(self.retained, self.at)
         actors = [node.sessions.add(kept.client) for kept in self.sessions]
         subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
         node.router.load(self.routes, subscribers.get)

@@ -99,8 +99,12 @@ class Outbound:
             # N84: what was retained before this message must not come after it
             earlier = replay.overtaken_by(message)
             if earlier is not None:
-                self._enqueue(earlier, replay.target, min(earlier.qos, replay.target.qos))
+                self._enqueue(earlier, replay.target, self._qos(earlier, replay.target))
         self._enqueue(message, target, qos)
+
+    def _qos(self, message: Message, target: Target[Subscriber]) -> int:
+        """The QoS of a retained message on its way.  # [MQTT-3.8.4-8]"""
+        return target.qos if self._upgrade_qos else min(message.qos, target.qos)
 
     def deliver_burst(self, burst: Burst, target: Target[Subscriber]) -> None:
         """As `deliver`, for each of its messages."""
@@ -411,16 +415,16 @@ class Outbound:
         return room <= 0
 
     def _send_retained(self) -> int:
-        """One batch of retained messages; how many fewer than a batch it was."""
+        """One batch of retained messages, or of steps towards them; how many fewer than a batch it was."""
         room: int = self._services.config.retained.replay_batch
         while self._replays and room > 0 and not self._queue.length:
             replay = self._replays[0]
             message = replay.next()
-            if message is None:
-                del self._replays[0]
-                continue
             room -= 1
-            self._send(message, replay.target, min(message.qos, replay.target.qos))
+            if message is not None:
+                self._send(message, replay.target, self._qos(message, replay.target))
+            elif replay.over:
+                del self._replays[0]
         return room
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Replay:
     """Never sends what was stored after the subscription was made: that comes live. So nothing comes twice."""
 
-    __slots__ = ("_allowed", "_filter", "_matches", "_now", "_sent", "_since", "_store", "target")
+    __slots__ = ("_allowed", "_filter", "_matches", "_now", "_sent", "_since", "_store", "over", "target")
 
     def __init__(
         self,
@@ -29,6 +29,8 @@ class Replay:
     ) -> None:
         """`allowed` says whether the client may have a retained message."""
         self.target = target
+        #: Was the last message found?
+        self.over = False
         self._allowed = allowed
         self._filter = grant.filter
         self._since = grant.since
@@ -39,12 +41,13 @@ class Replay:
         self._sent: set[str] = set()
 
     def next(self) -> Message | None:
-        """The next message; None when that was all."""
-        for message in self._matches:
-            if message.guid <= self._since and message.topic not in self._sent:
-                self._sent.add(message.topic)
-                if self._allowed(message):
-                    return message
+        """Go a bounded step on: the message that it led to, if any."""
+        for kept in self._matches:
+            if kept is None or kept.sequence > self._since or kept.message.topic in self._sent:
+                return None
+            self._sent.add(kept.message.topic)
+            return kept.message if self._allowed(kept.message) else None
+        self.over = True
         return None
 
     def overtaken_by(self, live: Message) -> Message | None:
@@ -52,7 +55,7 @@ class Replay:
         if live.topic in self._sent or not matches(self._filter, live.topic):
             return None
         self._sent.add(live.topic)
-        retained = self._store.get(live.topic, self._now)
-        if retained is None or retained.guid > self._since or not self._allowed(retained):
+        kept = self._store.find(live.topic, self._now)
+        if kept is None or kept.sequence > self._since or not self._allowed(kept.message):
             return None
-        return retained
+        return kept.message

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
 
-from trunkline.broker.alarms import RETAINED_FULL
 from trunkline.broker.places import nearest
+from trunkline.broker.settings import RetainedSettings
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,
@@ -118,8 +118,7 @@ def set_retained(
     kept = broker.retained.get(topic, trio.current_time())
     if kept is None or kept.guid != message.guid:
         raise Refused(
-            f"published, but not retained: {broker.retained.max_messages} messages of "
-            f"{broker.retained.max_payload_size} bytes at most are kept"
+            f"published, but not retained: {_limits(broker.config.retained)}"
             if broker.config.retained.enabled
             else "published, but not retained: retained.enabled is false"
         )
@@ -133,7 +132,7 @@ async def delete_retained(
     """Delete retained messages. Subscribers are not told."""
     if "+" not in topic and "#" not in topic:
         topics = [_retained(broker, topic).topic]
-        _delete(broker, topics)
+        broker.host.delete_retained(topics)
         return {"deleted": 1}
     validate_filter(topic)
     deleted = 0
@@ -142,7 +141,7 @@ async def delete_retained(
         page, cursor = broker.retained.page(
             trio.current_time(), after=cursor, limit=AT_ONCE, filter=topic, scan=AT_ONCE
         )
-        _delete(broker, [message.topic for message in page])
+        broker.host.delete_retained([message.topic for message in page])
         deleted += len(page)
         await trio.lowlevel.checkpoint()
     if not deleted:
@@ -150,10 +149,13 @@ async def delete_retained(
     return {"deleted": deleted}
 
 
-def _delete(broker: Administered, topics: list[str]) -> None:
-    for topic in topics:
-        broker.retained.delete(topic)
-    broker.alarms.deactivate(RETAINED_FULL)
+def _limits(retained: RetainedSettings) -> str:
+    limits = {
+        "retained.max_messages": retained.max_messages,
+        "retained.max_bytes": retained.max_bytes,
+        "retained.max_message_size": retained.max_message_size,
+    }
+    return "the limits are " + ", ".join(f"{name} = {limit}" for name, limit in limits.items() if limit)
 
 
 def _retained(broker: Administered, topic: str) -> Message:

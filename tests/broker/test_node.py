@@ -65,7 +65,7 @@ async def test_figures_come_from_what_happened() -> None:
             "subscriptions.count": 2,
             "subscriptions.shared.count": 1,
             "retained.count": 1,
-            "retained.bytes": 1,
+            "retained.bytes": 4,
             "queue.count": 2,
             "messages.received": 1,
             "messages.qos1.received": 1,

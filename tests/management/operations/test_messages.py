@@ -110,8 +110,8 @@ async def test_set_reaches_subscribers_and_stays() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"max_payload_size": 3}, "not retained: 1000000 messages of 3 bytes at most"),
-        ({"max_messages": 1}, "not retained: 1 messages of"),
+        ({"max_message_size": 4}, "retained.max_message_size = 4"),
+        ({"max_messages": 1}, "not retained: the limits are retained.max_messages = 1"),
         ({"enabled": False}, "retained.enabled is false"),
     ],
 )
