@@ -7,7 +7,7 @@ from trunkline.actors.child import Child, Restart, Strategy
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts
 from trunkline.actors.ref import Ref
 from trunkline.actors.registry import Registry
-from trunkline.actors.scheduler import Scheduler
+from trunkline.actors.scheduler import EndOfTurn, Scheduler
 from trunkline.actors.supervisor import Supervisor
 from trunkline.actors.system import System, system
 from trunkline.actors.timers import Timer
@@ -17,6 +17,7 @@ __all__ = [
     "Actor",
     "Child",
     "Down",
+    "EndOfTurn",
     "Monitor",
     "Reason",
     "Ref",

@@ -77,7 +77,12 @@ class Actor(Generic[M]):
 
     def send_after(self, delay: float, message: M) -> Timer:
         """Cast to itself after `delay` seconds. The timer may be cancelled, or armed again for the same message."""
-        return self.scheduler.call_at(trio.current_time() + delay, self.ref.cast, message)
+        return self.call_at(trio.current_time() + delay, self.ref.cast, message)
+
+    def call_at(self, deadline: float, callback: Callable[..., object], *args: object) -> Timer:
+        """Call back when node time has reached `deadline`, ahead of what lies in the mailbox, and unless the actor has
+        ended. If the callback raises, the actor crashes."""
+        return self.scheduler.call_at(deadline, callback, *args, owner=self.ref)
 
     def start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> trio.CancelScope:
         """Run a task that lives no longer than the actor. An exception from it crashes the actor.

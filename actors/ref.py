@@ -169,6 +169,11 @@ class Ref(Generic[M_contra]):
         if self._messages is not VOID:
             self._put(Stop(reason))
 
+    def crash(self, error: Exception) -> None:
+        """What was done for the actor outside of its handlers has failed: a timer, the end of a turn, its socket. It ends
+        as if a handler had raised that, at its next turn."""
+        self._quit(error)
+
     async def join(self) -> Reason:
         """Wait until it has ended, its teardown and its tasks included. Returns the reason."""
         if self._supervisor is None:

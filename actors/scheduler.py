@@ -10,10 +10,10 @@ append, so that nobody asks twice whether there is somebody to wake.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 from trio.lowlevel import Abort, Task, checkpoint, current_task, reschedule, wait_task_rescheduled
@@ -29,6 +29,23 @@ if TYPE_CHECKING:
     from trunkline.actors.actor import Actor
 
 logger = logging.getLogger("trunkline.actors")
+
+#: Seconds for which `drained` waits: actors that keep each other busy for ever must not lock out who brings messages.
+LONGEST_WAIT: Final = 1.0
+#: Seconds after which a timer that belongs to no actor fires again when its callback has raised: who waits for it must
+#: not wait for ever.
+SECOND_TRY: Final = 1.0
+
+
+class EndOfTurn(Protocol):
+    """Something that is to be done once, when a turn ends."""
+
+    @property
+    def owner(self) -> Ref[Any] | None:
+        """The actor that an error in it ends."""
+        ...
+
+    def end_turn(self) -> None: ...
 
 
 class Turn:
@@ -69,6 +86,7 @@ class Scheduler:
         "_running",
         "_stepping",
         "_turn_time",
+        "crashes",
         "enqueue",
         "now",
         "turn",
@@ -83,7 +101,7 @@ class Scheduler:
         self._ready: deque[Ref[Any]] = deque()
         #: What actors have left for a later step.
         self._later: list[tuple[Ref[Any], object]] = []
-        self._ends: list[Callable[[], None]] = []
+        self._ends: list[EndOfTurn] = []
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
         self._deadlines = Deadlines(self._wake_sooner)
@@ -94,6 +112,8 @@ class Scheduler:
         self._running = False
         self._stepping = False
         self._call: Reply | None = None
+        #: Callbacks of no actor that raised, by their name.
+        self.crashes: Counter[str] = Counter()
         #: Node time at the start of this turn. Outside of a turn it may be old: then ask trio.
         self.now = -inf
         #: `with scheduler.turn:` around what a poller does in one go, without an await in it.
@@ -105,9 +125,11 @@ class Scheduler:
         return len(self._ready)
 
     async def drained(self) -> None:
-        """Wait until no actor is ready: all that was cast so far, and what came of it, is dealt with. Who brings messages
-        from outside waits for that before bringing more, so that mailboxes stay short however fast others send."""
-        while self._ready:
+        """Wait until no actor is ready: all that was cast so far, and what came of it, is dealt with, or a second has
+        passed. Who brings messages from outside waits for that before bringing more, so that mailboxes stay short however
+        fast others send."""
+        over = perf_counter() + LONGEST_WAIT  # a test's clock stands still meanwhile
+        while self._ready and perf_counter() < over:
             await checkpoint()
 
     def later(self, ref: Ref[Any], message: object) -> None:
@@ -115,10 +137,10 @@ class Scheduler:
         waiting who waits for `drained`."""
         self._later.append((ref, message))
 
-    def at_end(self, callback: Callable[[], None]) -> None:
-        """Call back once, when the turn that is under way ends: for what is done together for all that it brought. The
-        callback must be short and may not raise."""
-        self._ends.append(callback)
+    def at_end(self, task: EndOfTurn) -> None:
+        """Have this done once, when the turn that is under way ends: for what is done together for all that it brought.
+        It must be short. If it raises, its owner crashes."""
+        self._ends.append(task)
         if not self._stepping:
             self._wake()
 
@@ -127,9 +149,12 @@ class Scheduler:
         """How many timers are armed."""
         return len(self._deadlines)
 
-    def call_at(self, deadline: float, callback: Callable[..., object], *args: object) -> Timer:
-        """Call back, in a turn, when node time has reached `deadline`. The callback must be short and may not raise."""
-        timer = Timer(self._deadlines, callback, args)
+    def call_at(
+        self, deadline: float, callback: Callable[..., object], *args: object, owner: Ref[Any] | None = None
+    ) -> Timer:
+        """Call back, in a turn, when node time has reached `deadline`. The callback must be short. If it raises, its owner
+        crashes; a timer without an owner, which should have one where there is one, fires again a second later."""
+        timer = Timer(self._deadlines, callback, args, owner)
         if deadline < inf:
             timer.restart_at(deadline)
         return timer
@@ -174,8 +199,11 @@ class Scheduler:
                         break
             if self._ends:
                 ends, self._ends = self._ends, []
-                for end in ends:
-                    end()
+                for task in ends:
+                    try:
+                        task.end_turn()
+                    except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                        self.blame(task.owner, task.end_turn, error)
         finally:
             self._stepping = False
             if self._parked is not None:
@@ -240,8 +268,22 @@ class Scheduler:
         for timer in self._deadlines.pop_due(now):
             try:
                 timer.fire(now)
-            except Exception:
-                logger.exception("a timer's callback raised")
+            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                self.blame(timer.owner, timer.callback, error)
+                if timer.owner is None and not timer.armed:
+                    timer.restart_at(now + SECOND_TRY)
+
+    def blame(self, owner: Ref[Any] | None, callback: object, error: Exception) -> None:
+        """What all actors share has called back, and that raised: it ends the actor on whose behalf it was. What belongs
+        to no actor is counted, and the 1st, 2nd, 4th, 8th … time logged."""
+        if owner is not None and owner.alive:
+            owner.crash(error)
+            return
+        name: str = getattr(callback, "__qualname__", "") or type(callback).__qualname__
+        self.crashes[name] += 1
+        count = self.crashes[name]
+        if count & (count - 1) == 0:
+            logger.error("%s crashed, and belongs to no actor that runs (%d so far)", name, count, exc_info=error)
 
     def take_call(self) -> Reply:
         """The call that is being handled becomes the handler's own, to reply to later."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trunkline.actors.ref import Ref
 
 #: Below this many left-over entries it isn't worth building the heap anew.
 FEW: Final = 64
@@ -25,12 +27,20 @@ FEW: Final = 64
 class Timer:
     """Something that happens at a time: once, unless it is armed again."""
 
-    __slots__ = ("_args", "_callback", "_deadlines", "_due", "_number", "deadline")
+    __slots__ = ("_args", "_deadlines", "_due", "_number", "callback", "deadline", "owner")
 
-    def __init__(self, deadlines: Deadlines, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        owner: Ref[Any] | None = None,
+    ) -> None:
         self._deadlines = deadlines
-        self._callback = callback
+        self.callback = callback
         self._args = args
+        #: The actor that armed it: it does not fire for one that has ended, and an error in it ends that actor.
+        self.owner = owner
         #: When the entry in the heap comes up: never after `deadline`. Infinite when there is none.
         self._due = inf
         self._number = 0
@@ -64,7 +74,8 @@ class Timer:
         """Its time has come, unless what fired before it cancelled it or pushed it back."""
         if self.deadline <= now and self._due == inf:
             self.deadline = inf
-            self._callback(*self._args)
+            if self.owner is None or self.owner.alive:
+                self.callback(*self._args)
 
 
 class Deadlines:

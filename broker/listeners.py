@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 from functools import partial
 from ipaddress import ip_address
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 ACCEPTED_AT_ONCE: Final = 64
 #: Seconds without a new connection after the system has run out of descriptors or memory.
 PAUSE: Final = 0.5
-_OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
+
+_logger = logging.getLogger("trunkline.listeners")
 
 
 class Gate:
@@ -57,12 +61,21 @@ class Gate:
         self._entrance = Entrance(name, allow_anonymous, services, directory, self.connections.discard)
 
     def admit(self, transport: Transport) -> None:
+        """
+        Raises:
+            Exception: it cannot be served, and nothing is left of it but what the transport wraps.
+        """
         if self._interpose is not None:
             transport = self._interpose(transport)
         connection = Connection(transport, self._entrance)
         self.connections.add(connection)
         self._entrance.services.metrics.connections_accepted += 1
-        self._supervisor.start(connection, name="connection")
+        try:
+            self._supervisor.start(connection, name="connection")
+        except Exception:
+            self.connections.discard(connection)
+            transport.close()
+            raise
 
     def turn_away(self) -> None:
         """Close the connections that have not been admitted yet."""
@@ -91,6 +104,7 @@ class Listener:
         self._poller = poller
         self._scheduler = scheduler
         self._sockets: list[socket.socket] = []
+        self._doors: list[_Door] = []
         #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
         self.address: tuple[str, int] = (settings.host, settings.port)
 
@@ -108,64 +122,63 @@ class Listener:
             self.address = self._sockets[0].getsockname()[:2]
         for sock in self._sockets:
             if self._poller is not None:
-                self._poller.register(sock, READ, partial(self._accept, sock))
+                self._doors.append(_Door(sock, self, self._poller, self._scheduler))
             else:
                 nursery.start_soon(self._accept_in_task, trio.socket.from_stdlib_socket(sock))
 
     def close(self) -> None:
+        for door in self._doors:
+            door.close()
+        self._doors.clear()
         for sock in self._sockets:
-            if self._poller is not None:
-                self._poller.forget(sock)
             sock.close()
         self._sockets.clear()
 
-    def _accept(self, listening: socket.socket, _events: int) -> None:
-        assert self._poller is not None
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                sock, peer = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
-                    self._pause(listening, error)
-                    return
-                continue  # the client was gone before we came
-            self._services.alarms.deactivate(OUT_OF_DESCRIPTORS)
+    def let_in(self, sock: socket.socket, peer: Any, transport: Callable[[], Transport]) -> None:
+        """Admit an accepted connection, or close it. What fails for this one is nothing to the others.
+
+        Raises:
+            OSError: the system has no room for more.
+        """
+        try:
             if self._welcome(peer):
-                self.gate.admit(SocketTransport(sock, peer[:2], self._poller))
+                self.gate.admit(transport())
             else:
                 sock.close()
+        except Exception as error:
+            sock.close()
+            self._services.metrics.connections_failed += 1
+            if not isinstance(error, OSError):
+                self._scheduler.blame(None, self.let_in, error)
+            elif error.errno in _OUT_OF_RESOURCES:
+                raise
+            else:
+                _logger.info("%s: a connection was lost as it came: %s", self.settings.label, error.strerror)
 
-    def _pause(self, listening: socket.socket, error: OSError) -> None:
+    def out_of_resources(self, error: OSError) -> None:
         text = f"{self.settings.label} takes no new connections: {error.strerror}"
         self._services.alarms.activate(OUT_OF_DESCRIPTORS, text)
-        assert self._poller is not None
-        poller = self._poller
-        poller.forget(listening)
 
-        def go_on() -> None:
-            if listening.fileno() >= 0:
-                poller.register(listening, READ, partial(self._accept, listening))
-
-        self._scheduler.call_at(trio.current_time() + PAUSE, go_on)
+    def has_resources(self) -> None:
+        self._services.alarms.deactivate(OUT_OF_DESCRIPTORS)
 
     async def _accept_in_task(self, listening: trio.socket.SocketType) -> None:
         while True:
             try:
                 sock, peer = await listening.accept()
+                self.has_resources()
+                self.let_in(sock, peer, partial(self._stream_transport, sock, peer))  # type: ignore[arg-type]
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
+                    self.out_of_resources(error)
                     await trio.sleep(PAUSE)
                 elif error.errno == errno.EBADF:
                     return  # closed
-                continue
             except trio.ClosedResourceError:
                 return
-            if self._welcome(peer):
-                self.gate.admit_stream(trio.SocketStream(sock), peer[:2])
-            else:
-                sock.close()
+
+    def _stream_transport(self, sock: trio.socket.SocketType, peer: Any) -> StreamTransport:
+        return StreamTransport(trio.SocketStream(sock), peer[:2], self._scheduler)
 
     def _welcome(self, peer: Any) -> bool:
         settings = self.settings
@@ -179,6 +192,48 @@ class Listener:
         if not welcome:
             self._services.metrics.connections_refused += 1
         return welcome
+
+
+class _Door:
+    """A listening socket in the poller's hands."""
+
+    owner: Final = None
+
+    def __init__(self, sock: socket.socket, listener: Listener, poller: Poller, scheduler: Scheduler) -> None:
+        self._sock = sock
+        self._listener = listener
+        self._poller = poller
+        self._reopening = scheduler.call_at(inf, self._open)
+        poller.register(sock, READ, self)
+
+    def ready(self, mask: int) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                sock, peer = self._sock.accept()
+                self._listener.has_resources()
+                self._listener.let_in(sock, peer, partial(SocketTransport, sock, peer[:2], self._poller))
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._listener.out_of_resources(error)
+                    self._poller.forget(self._sock)
+                    self._reopening.restart(PAUSE)
+                    return
+                # the client was gone before we came
+
+    def receiver(self, data: bytes) -> None:
+        raise NotImplementedError("a listening socket brings no bytes")
+
+    def _open(self) -> None:
+        try:
+            self._poller.register(self._sock, READ, self)
+        except OSError:
+            self._reopening.restart(PAUSE)
+
+    def close(self) -> None:
+        self._reopening.cancel()
+        self._poller.forget(self._sock)
 
 
 def _bound(family: int, address: Any, backlog: int) -> socket.socket:

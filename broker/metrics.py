@@ -64,6 +64,9 @@ class Metrics:
     connections_refused: int = counted(
         "connections.refused", "Network connections closed at once: a limit was reached, or the address isn't allowed."
     )
+    connections_failed: int = counted(
+        "connections.failed", "Network connections that an error ended as they were accepted."
+    )
     packets_malformed: int = counted(
         "packets.malformed", "Packets that could not be decoded. Each ends its connection."
     )

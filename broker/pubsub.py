@@ -128,7 +128,7 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         self._settings = settings
 
     def init(self) -> None:
-        self._sweep_timer = self.scheduler.call_at(self.retained.next_deadline, self._sweep)
+        self._sweep_timer = self.call_at(self.retained.next_deadline, self._sweep)
 
     def handle(self, message: MakeRoutes | RemoveRoutes) -> None:
         subscriber = message.subscriber

@@ -110,10 +110,13 @@ class Happenings:
         self._on = True
         self._listen()
 
-    def _listen(self) -> None:
-        self._inside.node.scheduler.at_end(self._note)
+    #: It is no actor's.
+    owner: Final = None
 
-    def _note(self) -> None:
+    def _listen(self) -> None:
+        self._inside.node.scheduler.at_end(self)
+
+    def end_turn(self) -> None:
         self._happened.set()
         if self._on:
             self._listen()

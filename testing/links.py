@@ -6,7 +6,7 @@ came in. Only where a rule may concern the client are they held back until a pac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -27,8 +27,8 @@ from trunkline.testing.ways import FINISH, Way
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trunkline.actors import Scheduler
-    from trunkline.broker.connection.transport import Receiver, StartTask, Transport
+    from trunkline.actors import Actor, Scheduler
+    from trunkline.broker.connection.transport import Receiver, Transport
     from trunkline.broker.node import Node
     from trunkline.mqtt.versions import Version
     from trunkline.testing.fault import Fault
@@ -169,12 +169,15 @@ class Link:
         "links",
         "number",
         "over",
+        "owner",
         "paused",
         "peer",
         "scheduler",
         "to_client",
         "version",
     )
+
+    owner: Actor[Any]
 
     def __init__(self, inner: Transport, number: int, links: Links, scheduler: Scheduler, limit: int) -> None:
         self.inner = inner
@@ -219,11 +222,12 @@ class Link:
 
     # A transport to the connection
 
-    def start(self, receiver: Receiver, start_task: StartTask) -> None:
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self._receiver = receiver
+        self.owner = owner
         for recorder in self.links.recorders:
             recorder.opened(self)
-        self.inner.start(self._came, start_task)
+        self.inner.start(self._came, owner)
         self.update()
 
     def send(self, data: bytes) -> None:

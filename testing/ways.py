@@ -179,7 +179,7 @@ class Way:
 
     def release_at(self, when: float) -> None:
         if self._timer is None:
-            self._timer = self.link.scheduler.call_at(inf, self.release)
+            self._timer = self.link.owner.call_at(inf, self.release)
         if when < self._timer.deadline:
             self._timer.restart_at(when)
 

@@ -74,8 +74,8 @@ class Connection(Actor[Any]):
 
     def init(self) -> None:
         self._heard = trio.current_time()  # a start may be outside of the scheduler's turns
-        self._timer: Timer = self.scheduler.call_at(self._heard + self._silence, self._check_silence)
-        self._transport.start(self.ref.hand, self.start_task)
+        self._transport.start(self.ref.hand, self)
+        self._timer: Timer = self.call_at(self._heard + self._silence, self._check_silence)
 
     def handle(self, message: Mail) -> None:
         if type(message) is bytes:
@@ -117,12 +117,15 @@ class Connection(Actor[Any]):
 
     def send(self, pieces: list[bytes]) -> None:
         """Put wire bytes on their way. The session calls this at the end of its turn: a message to the connection would
-        only have the same done later."""
+        only have the same done later. So an error must end the connection here, and not the session."""
         if self.closing:
             return
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self._entrance.services.metrics.bytes_sent += len(data)
-        self._transport.send(data)
+        try:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._entrance.services.metrics.bytes_sent += len(data)
+            self._transport.send(data)
+        except Exception as error:  # noqa: BLE001 - the connection's end is the handling
+            self.ref.crash(error)
 
     def pause(self, holder: object) -> None:
         """Read no more until everyone who asked for that has resumed."""
@@ -202,9 +205,9 @@ class Connection(Actor[Any]):
 
     def terminate(self, reason: BaseException | None) -> None:
         self._timer.cancel()
-        self._transport.close()
         if self._channel is not None:
             text = "internal error" if reason is not None else "closed"
             self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))
             self._channel = None
         self._entrance.closed(self)
+        self._transport.close()

@@ -5,21 +5,22 @@ system calls less a message than waiting for each socket anew. A turn takes what
 all of it is dealt with, then looks again before it goes back to trio, because under load the next bytes are there.
 """
 
+from __future__ import annotations
+
 import selectors
-from collections.abc import Callable
-from socket import socket
 from time import perf_counter, thread_time
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from trunkline.actors import Scheduler
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from socket import socket
+
+    from trunkline.actors import Ref, Scheduler
 
 READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE
-
-#: Called with what the socket is ready for. It must not raise: it belongs to one connection, the poller to all.
-Ready: TypeAlias = Callable[[int], None]
 
 #: Seconds for which a poller may go on before the other tasks of the process get their turn.
 LONGEST_TURN: Final = 0.005
@@ -28,8 +29,6 @@ LONGEST_TURN: Final = 0.005
 #: connections waiting for longer.
 MOST: Final = 262_144
 LEAST: Final = 2_048
-#: Seconds after which reading goes on in any case: actors that keep each other busy for ever must not lock all clients out.
-LONGEST_WAIT: Final = 1.0
 #: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
 PATIENCE: Final = 0.005
 
@@ -37,6 +36,21 @@ PATIENCE: Final = 0.005
 def available() -> bool:
     """Can the selector itself be waited for? On Windows it cannot, and each connection is fed by a task."""
     return hasattr(selectors.DefaultSelector, "fileno")
+
+
+class Polled(Protocol):
+    """What has a socket. An error in either of its calls crashes its owner: it belongs to one, the poller to all."""
+
+    @property
+    def owner(self) -> Ref[Any] | None: ...
+    def ready(self, mask: int, /) -> None:
+        """The socket is ready for that."""
+        ...
+
+    @property
+    def receiver(self) -> Callable[[bytes], None]:
+        """Takes what was read, when all sockets of the turn have been."""
+        ...
 
 
 class Poller:
@@ -48,28 +62,36 @@ class Poller:
         self.read_size = LEAST
         #: Bytes that were read in this turn, and for whom. Whoever reads adds to both.
         self.taken = 0
-        self.read: list[tuple[Callable[[bytes], None], bytes]] = []
+        self.read: list[tuple[Polled, bytes]] = []
         #: For whoever writes: to do that at the end of the turn.
         self.at_end = scheduler.at_end
         self._selector = selectors.DefaultSelector()
 
-    def register(self, sock: socket, events: int, ready: Ready) -> None:
-        self._selector.register(sock, events, ready)
+    def register(self, sock: socket, events: int, polled: Polled) -> None:
+        """
+        Raises:
+            OSError: the system watches no more sockets.
+        """
+        self._selector.register(sock, events, polled)
 
-    def modify(self, sock: socket, events: int, ready: Ready) -> None:
-        """`events` 0 keeps the socket out of the selector until the next `modify`."""
+    def modify(self, sock: socket, events: int, polled: Polled) -> None:
+        """`events` 0 keeps the socket out of the selector until the next `modify`.
+
+        Raises:
+            OSError: the system watches no more sockets.
+        """
         known = sock.fileno() in self._selector.get_map()
         if not events:
             if known:
                 self._selector.unregister(sock)
         elif known:
-            self._selector.modify(sock, events, ready)
+            self._selector.modify(sock, events, polled)
         else:
-            self._selector.register(sock, events, ready)
+            self._selector.register(sock, events, polled)
 
     def forget(self, sock: socket) -> None:
         """To be called before the socket is closed."""
-        if sock.fileno() in self._selector.get_map():
+        if sock.fileno() >= 0 and sock.fileno() in self._selector.get_map():
             self._selector.unregister(sock)
 
     async def run(self) -> None:
@@ -87,15 +109,21 @@ class Poller:
                     with scheduler.turn:
                         while events and self.taken < self.read_size:
                             key, mask = events.pop()
-                            key.data(mask)
+                            polled: Polled = key.data
+                            try:
+                                polled.ready(mask)
+                            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                                scheduler.blame(polled.owner, polled.ready, error)
                         read, self.read = self.read, []
-                        for receiver, data in read:
-                            receiver(data)
-                    # A read may hold hundreds of messages, each of them for thousands of subscribers. Who read on while
-                    # these lie in mailboxes would have the memory filled by any client that sends fast enough.
+                        for polled, data in read:
+                            try:
+                                polled.receiver(data)
+                            except Exception as error:  # noqa: BLE001 - as above
+                                scheduler.blame(polled.owner, polled.receiver, error)
+                    # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
+                    # these lie in mailboxes would let a client that sends fast enough fill the memory.
                     if scheduler.ready:
-                        with trio.move_on_after(LONGEST_WAIT):
-                            await scheduler.drained()
+                        await scheduler.drained()
                     self._keep_pace(thread_time() - began)
 
     def _keep_pace(self, seconds: float) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import struct
 import sys
+from contextlib import suppress
 from socket import IPPROTO_TCP, SHUT_WR, SO_LINGER, SOL_SOCKET, TCP_NODELAY, socket
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import trio
 
 from trunkline.broker.connection.poller import MOST, READ, WRITE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from trunkline.actors import Scheduler
+    from trunkline.actors import Actor, Ref, Scheduler
     from trunkline.broker.connection.poller import Poller
 
 #: Bytes of one read of a stream.
@@ -61,15 +62,18 @@ DRAINED: Final = Drained()
 
 #: Where a transport puts what comes in: the mailbox of its connection.
 Receiver: TypeAlias = "Callable[[bytes | Ended | Congested | Drained], None]"
-StartTask: TypeAlias = "Callable[[Callable[[], Awaitable[None]]], object]"
 
 
 class Transport(Protocol):
     #: Address and port of the other side; None when it has none.
     peer: tuple[str, int] | None
 
-    def start(self, receiver: Receiver, start_task: StartTask) -> None:
-        """Begin to read. `start_task` runs a task that lives no longer than the connection."""
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        """Begin to read, on behalf of an actor: what fails later, while nobody waits for it, crashes that one.
+
+        Raises:
+            OSError: the system watches no more sockets.
+        """
         ...
 
     def send(self, data: bytes) -> None:
@@ -102,13 +106,21 @@ class SocketTransport:
         "_pending",
         "_poller",
         "_reading",
-        "_receiver",
         "_sock",
         "_usual_size",
+        "owner",
         "peer",
+        "receiver",
     )
 
+    owner: Ref[Any] | None
+    receiver: Receiver
+
     def __init__(self, sock: socket, peer: tuple[str, int] | None, poller: Poller) -> None:
+        """
+        Raises:
+            OSError: the connection is lost already. The socket stays the caller's.
+        """
         sock.setblocking(False)
         if peer is not None:
             # without it some mixes of small packets stall for 40 ms
@@ -123,11 +135,12 @@ class SocketTransport:
         self._reading = True
         self._finishing = False
 
-    def start(self, receiver: Receiver, start_task: StartTask) -> None:
-        self._receiver = receiver
-        self._poller.register(self._sock, READ, self._ready)
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        self.receiver = receiver
+        self.owner = owner.ref
+        self._poller.register(self._sock, READ, self)
 
-    def _ready(self, mask: int) -> None:
+    def ready(self, mask: int) -> None:
         if mask & WRITE and self._pending:
             self._flush()
         if mask & READ and self._reading:
@@ -143,31 +156,32 @@ class SocketTransport:
             if data:
                 self._usual_size = MOST if len(data) == size else SMALL_READ
                 self._poller.taken += len(data)
-                self._poller.read.append((self._receiver, data))
+                self._poller.read.append((self, data))
             else:
                 self._end("")
 
     def _end(self, error: str) -> None:
         self.pause()
-        self._receiver(Ended(error))
+        self.receiver(Ended(error))
 
     def send(self, data: bytes) -> None:
         if self._outgoing:
             self._outgoing += data
         elif len(data) < WRITTEN_AT_ONCE:
             self._outgoing = data
-            self._poller.at_end(self._write)
+            self._poller.at_end(self)
         else:
             self._outgoing = data
-            self._write()
+            self.end_turn()
 
-    def _write(self) -> None:
+    def end_turn(self) -> None:
+        """Write what was sent in this turn."""
         data, self._outgoing = self._outgoing, b""
         if not data:
             return  # the end of the connection could not wait for the end of the turn
         if self._pending:
             self._pending += data
-            self._receiver(CONGESTED)
+            self.receiver(CONGESTED)
             return
         try:
             sent = self._sock.send(data)
@@ -178,7 +192,7 @@ class SocketTransport:
         if sent < len(data):
             self._pending += memoryview(data)[sent:]
             self._watch()
-            self._receiver(CONGESTED)
+            self.receiver(CONGESTED)
         elif self._finishing:
             self._shut_down()
 
@@ -196,12 +210,15 @@ class SocketTransport:
             if self._finishing:
                 self._shut_down()
             else:
-                self._receiver(DRAINED)
+                self.receiver(DRAINED)
 
     def _watch(self) -> None:
         if self._sock.fileno() < 0:
             return  # closed: whoever says so now is late
-        self._poller.modify(self._sock, READ * self._reading | WRITE * bool(self._pending), self._ready)
+        try:
+            self._poller.modify(self._sock, READ * self._reading | WRITE * bool(self._pending), self)
+        except OSError as error:  # nobody would tell of this socket any more
+            self.receiver(Ended(error.strerror or str(error)))
 
     @property
     def pending(self) -> int:
@@ -222,9 +239,10 @@ class SocketTransport:
 
     def reset(self) -> None:
         if self._outgoing:
-            self._write()
+            self.end_turn()
         self._pending.clear()
-        self._sock.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
+        with suppress(OSError):  # the peer was faster
+            self._sock.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
         self._end("reset")
 
     def _shut_down(self) -> None:
@@ -234,13 +252,16 @@ class SocketTransport:
             self._end("")  # the peer was faster
 
     def close(self) -> None:
-        if self._outgoing:
-            self._write()
-        self._poller.forget(self._sock)
-        self._sock.close()
-        # the poller may hold news of this socket that it has not passed on
-        self._reading = False
-        self._pending.clear()
+        try:
+            if self._outgoing:
+                self.end_turn()
+        finally:
+            self._poller.forget(self._sock)
+            with suppress(OSError):  # some systems tell here that the peer is gone
+                self._sock.close()
+            # the poller may hold news of this socket that it has not passed on
+            self._reading = False
+            self._pending.clear()
 
 
 class StreamTransport:
@@ -271,9 +292,9 @@ class StreamTransport:
         self._resumed = trio.Event()
         self._resumed.set()
 
-    def start(self, receiver: Receiver, start_task: StartTask) -> None:
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
         self._receiver = receiver
-        start_task(self._run)
+        owner.start_task(self._run)
 
     async def _run(self) -> None:
         try:

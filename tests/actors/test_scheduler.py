@@ -319,3 +319,46 @@ async def test_what_is_left_for_later_keeps_nobody_waiting() -> None:
 async def settle_some(scheduler: Scheduler) -> None:
     for _ in range(5):
         await trio.lowlevel.checkpoint()
+
+
+class Ending:
+    """Does something at the end of a turn, on behalf of an actor."""
+
+    def __init__(self, owner: Ref[Any] | None, done: list[str], what: str) -> None:
+        self.owner = owner
+        self._done = done
+        self._what = what
+
+    def end_turn(self) -> None:
+        self._done.append(self._what)
+        if self._what == "crash":
+            raise ValueError(self._what)
+
+
+async def test_an_error_at_the_end_of_a_turn_ends_the_actor_on_whose_behalf_it_was() -> None:
+    done: list[str] = []
+    async with system() as actors:
+        faulty, other = actors.start(Probe()), actors.start(Probe())
+        with actors.scheduler.turn:
+            actors.scheduler.at_end(Ending(faulty, done, "crash"))
+            actors.scheduler.at_end(Ending(None, done, "crash"))
+            actors.scheduler.at_end(Ending(other, done, "fine"))
+        assert done == ["crash", "crash", "fine"]
+        assert isinstance(await faulty.join(), ValueError)
+        assert await other.call("still there") == "still there"
+        assert list(actors.scheduler.crashes.values()) == [1]
+
+
+async def test_who_waits_for_the_queue_to_drain_waits_no_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.actors.scheduler.LONGEST_WAIT", 0.01)
+
+    class Restless(Actor[int]):
+        def handle(self, message: int) -> None:
+            self.ref.cast(message)
+
+    async with system() as actors:
+        ref = actors.start(Restless())
+        ref.cast(1)
+        await actors.scheduler.drained()
+        assert actors.scheduler.ready
+        ref.stop()

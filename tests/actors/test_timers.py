@@ -10,6 +10,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.actors.probes import Probe
 from trunkline.actors import system
 from trunkline.actors.timers import FEW, Deadlines, Timer
 
@@ -224,15 +225,50 @@ async def test_a_keep_alive_pushed_back_again_and_again(autojump_clock: MockCloc
     assert times == [pytest.approx(690)]
 
 
-async def test_a_callback_that_raises_is_logged(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
-    fired: list[int] = []
+async def test_a_callback_that_raises_ends_the_actor_that_armed_it(autojump_clock: MockClock) -> None:
+    async with system() as actors:
+        faulty, other = Probe(), Probe()
+        for actor in (faulty, other):
+            actors.start(actor)
+        now = trio.current_time()
+        faulty.call_at(now + 1, {}.__getitem__, "key")
+        late = faulty.call_at(now + 1, faulty.got.append, "late")
+        other.call_at(now + 1, other.got.append, "on time")
+        assert isinstance(await faulty.ref.join(), KeyError)
+        assert trio.current_time() == now + 1
+        await trio.sleep(1)
+        late.restart(1)
+        await trio.sleep(2)
+        assert (faulty.got, other.got) == ([], ["on time"])
+        assert other.ref.alive
+
+
+async def test_a_timer_of_an_actor_that_has_ended_does_not_fire(autojump_clock: MockClock) -> None:
+    async with system() as actors:
+        probe = Probe()
+        actors.start(probe)
+        probe.call_at(trio.current_time() + 1, probe.got.append, "too late")
+        probe.stop()
+        await trio.sleep(2)
+        assert probe.got == []
+
+
+async def test_a_callback_of_no_actor_that_raises_is_called_again(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fired: list[float] = []
+    failures = 5
 
     def faulty() -> None:
-        raise ValueError
+        fired.append(trio.current_time() - start)
+        if actors.scheduler.crashes.total() < failures:
+            raise ValueError
 
     async with system() as actors:
-        actors.scheduler.call_at(trio.current_time() + 1, faulty)
-        actors.scheduler.call_at(trio.current_time() + 1, fired.append, 1)
-        await trio.sleep(2)
-    assert fired == [1]
-    assert "a timer's callback raised" in caplog.text
+        start = trio.current_time()
+        actors.scheduler.call_at(start + 1, faulty)
+        actors.scheduler.call_at(start + 1, fired.append, 1)
+        await trio.sleep(20)
+        assert actors.scheduler.crashes.total() == failures
+    assert fired == pytest.approx([1, 1, 2, 3, 4, 5, 6]), "the other's one, and six calls"
+    assert len(caplog.records) == 3, "the 1st, 2nd and 4th"

@@ -1,6 +1,7 @@
 """Where clients come in, and who may."""
 
 import errno
+import os
 import socket
 from typing import Any
 
@@ -12,6 +13,8 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.connection import poller as polling
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.poller import Poller
 from trunkline.broker.listeners import Listener
 from trunkline.broker.node import ListenError
 
@@ -91,30 +94,15 @@ async def test_a_system_without_descriptors_raises_an_alarm_and_clients_wait(
 ) -> None:
     monkeypatch.setattr("trunkline.broker.listeners.PAUSE", 0.01)
 
-    class Exhausted:
-        """A listening socket whose system has no descriptors for two calls."""
+    failures = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.EMFILE, "Too many open files")]
+    accept = socket.socket.accept
 
-        def __init__(self, sock: socket.socket) -> None:
-            self.sock = sock
-            self.failures = 2
+    def exhausted(self: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return accept(self)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.sock, name)
-
-        def accept(self) -> Any:
-            if self.failures:
-                self.failures -= 1
-                raise OSError(errno.EMFILE, "Too many open files")
-            return self.sock.accept()
-
-    bound = Listener._accept  # pyright: ignore[reportPrivateUsage]
-    exhausted: dict[socket.socket, Exhausted] = {}
-
-    def accept(self: Listener, listening: Any, events: int) -> None:
-        found = listening if isinstance(listening, Exhausted) else exhausted.setdefault(listening, Exhausted(listening))
-        bound(self, found, events)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Listener, "_accept", accept)
+    monkeypatch.setattr(socket.socket, "accept", exhausted)
     async with testing.broker() as b:
         alarms: list[str] = []
         b.hooks.add("alarm.activated", lambda alarm: alarms.append(alarm.name))
@@ -139,3 +127,94 @@ async def test_without_a_poller_connections_are_fed_by_tasks(monkeypatch: pytest
         assert b.node.metrics.client_connected == 2
     async with room() as here:
         await (await here.client("a")).ping()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open descriptors are not told there")
+@pytest.mark.parametrize(
+    ("target", "name", "error"),
+    [
+        # on macOS, when the client has reset the connection meanwhile
+        (socket.socket, "setsockopt", OSError(errno.EINVAL, "Invalid argument")),
+        # fs.epoll.max_user_watches
+        (Poller, "register", OSError(errno.ENOSPC, "No space left on device")),
+        (Poller, "register", ValueError("a fault")),
+        (Listener, "_welcome", ValueError("a fault")),
+        (Connection, "init", ValueError("a fault")),
+    ],
+)
+async def test_an_error_while_a_connection_is_accepted_ends_that_one_alone(
+    target: Any, name: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.broker.listeners.PAUSE", 0.01)
+    async with testing.broker() as b, await Wire.open(b.host, b.port) as there:
+        await there.connect("there")
+        before = descriptors()
+        failures = [error]
+        works = getattr(target, name)
+
+        def fails_once(*args: Any) -> Any:
+            if failures and (name != "setsockopt" or args[1:] == (6, 1, 1)):
+                raise failures.pop()
+            return works(*args)
+
+        client = socket.create_connection((b.host, b.port))
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(client))
+        monkeypatch.setattr(target, name, fails_once)
+        async with Wire(stream) as unlucky:
+            await unlucky.expect_close()
+        assert not failures
+        assert b.node.metrics.connections_failed == 1
+        await there.ping()
+        assert len(b.node.listeners[0].gate.connections) == 1
+        assert descriptors() == before
+        async with await Wire.open(b.host, b.port) as next_one:
+            await next_one.connect("next")
+        assert b.node.alarms.active == []
+
+
+async def test_a_listener_comes_back_although_it_cannot_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.broker.listeners.PAUSE", 0.01)
+    errors = [OSError(errno.ENOSPC, "No space left on device") for _ in range(3)]
+    register = Poller.register
+
+    def fails_at_first(*args: Any) -> None:
+        if errors:
+            raise errors.pop()
+        register(*args)
+
+    async with testing.broker() as b:
+        monkeypatch.setattr(Poller, "register", fails_at_first)
+        async with await Wire.open(b.host, b.port) as first:
+            await first.expect_close()
+            assert [alarm.name for alarm in b.node.alarms.active] == [OUT_OF_DESCRIPTORS]
+        async with await Wire.open(b.host, b.port) as second:
+            await second.connect("second")
+        assert not errors
+        assert b.node.alarms.active == []
+
+
+async def test_a_task_that_accepts_goes_on_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "available", lambda: False)
+    monkeypatch.setattr("trunkline.broker.listeners.PAUSE", 0.01)
+    errors = [OSError(errno.EMFILE, "Too many open files"), ValueError("a fault")]
+    init = Connection.init
+
+    def fails_at_first(self: Connection) -> None:
+        if errors:
+            raise errors.pop()
+        init(self)
+
+    monkeypatch.setattr(Connection, "init", fails_at_first)
+    async with testing.broker() as b:
+        for _ in range(2):
+            async with await Wire.open(b.host, b.port) as unlucky:
+                await unlucky.expect_close()
+        assert [alarm.name for alarm in b.node.alarms.active] == [OUT_OF_DESCRIPTORS]
+        async with await Wire.open(b.host, b.port) as wire:
+            await wire.connect("a")
+        assert b.node.alarms.active == []
+        assert b.node.metrics.connections_failed == 2

@@ -1,14 +1,29 @@
 """One task that watches all sockets."""
 
 import socket
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from trunkline.actors import Actor, Scheduler, system
+from tests.actors.probes import Probe
+from trunkline.actors import Actor, Ref, Scheduler, system
 from trunkline.broker.connection.poller import LEAST, PATIENCE, READ, WRITE, Poller
+
+
+class Polled:
+    """A socket of nobody's, and what it does when it is ready."""
+
+    owner: Ref[Any] | None = None
+
+    def __init__(self, ready: Callable[[int], None]) -> None:
+        self.ready = ready
+
+    def receiver(self, data: bytes) -> None:
+        raise AssertionError("it reads by itself")
 
 
 async def test_each_socket_is_told_what_it_is_ready_for() -> None:
@@ -25,7 +40,7 @@ async def test_each_socket_is_told_what_it_is_ready_for() -> None:
 
     for index, (ours, _) in enumerate(pairs):
         ours.setblocking(False)
-        poller.register(ours, READ, partial(ready, index))
+        poller.register(ours, READ, Polled(partial(ready, index)))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poller.run)
         for _, theirs in pairs[::2]:
@@ -47,20 +62,21 @@ async def test_interest_can_change_and_end() -> None:
 
     def ready(mask: int) -> None:
         masks.append(mask)
-        poller.modify(ours, 0, ready)
+        poller.modify(ours, 0, polled)
 
-    poller.register(ours, READ, ready)
+    polled = Polled(ready)
+    poller.register(ours, READ, polled)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poller.run)
-        poller.modify(ours, WRITE, ready)
+        poller.modify(ours, WRITE, polled)
         await trio.testing.wait_all_tasks_blocked(0.01)
         theirs.send(b"x")
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert masks == [WRITE]
-        poller.modify(ours, READ, ready)
+        poller.modify(ours, READ, polled)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert masks == [WRITE, READ]
-        poller.modify(ours, READ, ready)
+        poller.modify(ours, READ, polled)
         poller.forget(ours)
         poller.forget(ours)
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -79,7 +95,7 @@ async def test_others_get_their_turn_while_a_socket_is_always_ready() -> None:
     def ready(mask: int) -> None:
         """Never takes what is there."""
 
-    poller.register(ours, READ, ready)
+    poller.register(ours, READ, Polled(ready))
     theirs.send(b"x")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poller.run)
@@ -105,7 +121,7 @@ class Heap:
             ours.setblocking(False)
             theirs.setblocking(False)
             theirs.send(bytes(100_000))
-            poller.register(ours, READ, partial(self.ready, index))
+            poller.register(ours, READ, Polled(partial(self.ready, index)))
 
     def ready(self, index: int, _mask: int) -> None:
         size = len(self.pairs[index][0].recv(self.poller.read_size))
@@ -179,7 +195,7 @@ async def test_nothing_is_read_before_the_last_reads_are_dealt_with() -> None:
                 for number in range(100):
                     ref.cast(number)
 
-        poller.register(ours, READ, ready)
+        poller.register(ours, READ, Polled(ready))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
             while slow.handled < 5000:
@@ -191,7 +207,9 @@ async def test_nothing_is_read_before_the_last_reads_are_dealt_with() -> None:
         theirs.close()
 
 
-async def test_actors_that_never_come_to_rest_do_not_end_all_reading(mock_clock: trio.testing.MockClock) -> None:
+async def test_actors_that_never_come_to_rest_do_not_end_all_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.actors.scheduler.LONGEST_WAIT", 0.01)
+
     class Restless(Actor[int]):
         def handle(self, message: int) -> None:
             self.ref.cast(message)
@@ -207,18 +225,58 @@ async def test_actors_that_never_come_to_rest_do_not_end_all_reading(mock_clock:
             read.append(ours.recv(1))
             ref.cast(1)
 
-        poller.register(ours, READ, ready)
+        poller.register(ours, READ, Polled(ready))
         theirs.send(b"abc")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
             with trio.fail_after(60):
                 while len(read) < 3:
-                    mock_clock.jump(0.5)
-                    for _ in range(10):
-                        await trio.lowlevel.checkpoint()
+                    await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         ref.stop()
         poller.close()
         ours.close()
         theirs.close()
     assert read == [b"a", b"b", b"c"]
+
+
+async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
+    class Reads(Polled):
+        """Has the poller pass on what it reads."""
+
+        def __init__(self, poller: Poller, actor: Ref[Any], sock: socket.socket, place: str) -> None:
+            self.poller, self.owner, self.sock, self.place = poller, actor, sock, place
+            super().__init__(self.read)
+
+        def read(self, mask: int) -> None:
+            data = self.sock.recv(10)
+            if self.place == "ready":
+                raise ValueError(self.place)
+            self.poller.read.append((self, data))
+
+        def receiver(self, data: bytes) -> None:
+            if self.place == "receiver":
+                raise ValueError(self.place)
+            assert self.owner is not None
+            self.owner.cast(data)
+
+    async with system() as actors:
+        poller = Poller(actors.scheduler)
+        places = ("ready", "receiver", "")
+        pairs = [socket.socketpair() for _ in places]
+        probes = [Probe() for _ in places]
+        for (ours, theirs), probe, place in zip(pairs, probes, places, strict=True):
+            poller.register(ours, READ, Reads(poller, actors.start(probe), ours, place))
+            theirs.send(b"x")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poller.run)
+            for probe in probes[:2]:
+                assert isinstance(await probe.ref.join(), ValueError)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        assert [probe.got for probe in probes] == [[], [], [b"x"]]
+        assert [probe.ref.alive for probe in probes] == [False, False, True]
+        poller.close()
+    for pair in pairs:
+        for sock in pair:
+            sock.close()

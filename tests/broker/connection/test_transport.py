@@ -1,8 +1,11 @@
 """Bytes through real sockets and through streams: nothing is lost, whatever the peer does."""
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -51,6 +54,11 @@ class Mailbox:
         return next((mail.error for mail in self.got if isinstance(mail, Ended)), None)
 
 
+def owner(start_task: Callable[..., object] | None = None) -> Any:
+    """In place of a connection."""
+    return SimpleNamespace(ref=None, start_task=start_task)
+
+
 @asynccontextmanager
 async def connected(*, close: bool = True) -> AsyncIterator[tuple[SocketTransport, Mailbox, trio.SocketStream]]:
     """A transport over TCP, its mailbox, and the peer."""
@@ -64,7 +72,7 @@ async def connected(*, close: bool = True) -> AsyncIterator[tuple[SocketTranspor
         await nursery.start(scheduler.run)
         nursery.start_soon(poller.run)
         transport, mailbox = SocketTransport(sock, address, poller), Mailbox()
-        transport.start(mailbox, lambda task: None)
+        transport.start(mailbox, owner())
         yield transport, mailbox, peer
         if close:
             transport.close()
@@ -147,7 +155,7 @@ async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
     theirs, ours = lockstep_stream_pair()
     transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
     async with trio.open_nursery() as nursery:
-        transport.start(mailbox, nursery.start_soon)
+        transport.start(mailbox, owner(nursery.start_soon))
         transport.send(b"first")
         await trio.testing.wait_all_tasks_blocked()
         assert not mailbox.got
@@ -208,7 +216,7 @@ async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
     theirs, ours = pair()
     transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
     async with trio.open_nursery() as nursery:
-        transport.start(mailbox, nursery.start_soon)
+        transport.start(mailbox, owner(nursery.start_soon))
         transport.send(b"last")
         transport.reset()
         assert await read_all(ours, 4) == b"last"
@@ -224,7 +232,7 @@ async def test_what_was_to_leave_at_the_end_of_the_turn_leaves_before_a_close() 
     with theirs:
         transport = SocketTransport(ours, None, poller)
         mailbox = Mailbox()
-        transport.start(mailbox, lambda *_: None)
+        transport.start(mailbox, owner())
         with scheduler.turn:
             transport.send(b"goodbye")
             transport.finish()
@@ -234,3 +242,40 @@ async def test_what_was_to_leave_at_the_end_of_the_turn_leaves_before_a_close() 
         assert theirs.recv(100) == b"goodbye"
         assert theirs.recv(100) == b""
     poller.close()
+
+
+def fails(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_socket_that_cannot_be_watched_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected() as (transport, mailbox, _):
+        await trio.testing.wait_all_tasks_blocked()
+        transport.pause()
+        monkeypatch.setattr(Poller, "modify", fails)
+        transport.resume()
+        await mailbox.until(lambda: mailbox.ended == "No space left on device")
+
+
+class Unclosable:
+    """A socket that says at its end that the peer is gone, as on some systems."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def close(self) -> None:
+        self._sock.close()
+        raise OSError(errno.ECONNRESET, "Connection reset by peer")
+
+
+async def test_a_connection_that_is_lost_can_be_reset_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected() as (transport, mailbox, _):
+        await trio.testing.wait_all_tasks_blocked()
+        monkeypatch.setattr(socket.socket, "setsockopt", fails)
+        transport.reset()
+        await mailbox.until(lambda: mailbox.ended == "reset")
+        monkeypatch.setattr(transport, "_sock", Unclosable(transport._sock))  # pyright: ignore[reportPrivateUsage]
+        transport.close()
