@@ -63,7 +63,7 @@ class Access:
             decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
         if limit.cancelled_caught:
             _logger.error(
-                "nobody decided within %g s about %s to %r", self._timeout, action, topic, extra=_tags(client)
+                "nobody decided within %g s about %s to %r", self._timeout, action, topic, extra=client.log_fields
             )
         return self._told(decision, self._default, client, action, topic, qos, retain)
 
@@ -132,8 +132,3 @@ class Access:
             decisions.clear()
         if self._cache_size:
             decisions[topic] = allowed
-
-
-def _tags(client: ClientInfo) -> dict[str, str]:
-    """For log records."""
-    return {"client": client.client_id}

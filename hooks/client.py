@@ -29,3 +29,21 @@ class ClientInfo:
     superuser: bool = False
     #: For authenticators and plugins: what was learned of the client, for callbacks that run later.
     attributes: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people to read."""
+        if self.peer is None:
+            return "this process"
+        host, port = self.peer
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """What log records about it have as `extra`."""
+        return {
+            "client": self.client_id,
+            "username": self.username,
+            "peer": self.address,
+            "listener": self.listener,
+        }

@@ -1,7 +1,8 @@
 """The broker's log: standard `logging`, one line a record, as text or as JSON.
 
-A record about a client carries its id: `logger.info("...", extra={"client": client_id})`. Clients choose much of what is
-logged about them, so nothing of a record can end its line or steer a terminal: what is not printable is escaped.
+What a record is about stands in its fields: `logger.info("...", extra=client.log_fields)`. JSON has all of them, text
+those that its messages do not name. Clients choose much of what is logged about them, so nothing of a record can end its
+line or steer a terminal: what is not printable is escaped.
 """
 
 import json
@@ -11,8 +12,9 @@ import re
 import sys
 import time
 from contextlib import suppress
+from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.settings import LogSettings
 
@@ -25,6 +27,15 @@ else:
 
 # C0, DEL and C1 controls, the line and paragraph separators, what turns the writing direction round, lone surrogates
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+#: What every record has; the rest are its fields.
+_STANDARD: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskName"}
+#: Fields that text shows behind the message.
+_SHOWN: Final = ("client", "username")
+#: Lines of a traceback that are written: a group of errors, or a deep recursion, may have thousands.
+_TRACEBACK: Final = 60
+#: Clients' addresses and user names are nobody's but the broker's, and those who may read its group's files.
+_MODE: Final = 0o640
 
 _own = logging.getLogger("trunkline")
 
@@ -39,36 +50,46 @@ def _moment(record: logging.LogRecord) -> str:
     return f"{whole}.{int(record.created * 1000) % 1000:03d}Z"
 
 
-class TextFormatter(logging.Formatter):
-    """`time LEVEL logger: message client="id"`; a traceback follows on indented lines, which no record starts with."""
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: Any) -> str:
+        """The ends of it, where it is long: how it came to that, and what it was."""
+        lines = super().formatException(ei).split("\n")
+        if len(lines) > _TRACEBACK:
+            half = _TRACEBACK // 2
+            lines[half:-half] = [f"  … {len(lines) - 2 * half} lines left out …"]
+        return "\n".join(lines)
+
+
+class TextFormatter(_Formatter):
+    """`time LEVEL logger: message client="id" username="name"`; a traceback follows on indented lines, which no record
+    starts with."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_moment(record)} {record.levelname} {record.name}: {printable(record.getMessage())}"
-        client = getattr(record, "client", None)
-        if client is not None:
-            line += f' client="{printable(str(client))}"'
+        for name in _SHOWN:
+            value = getattr(record, name, None)
+            if value is not None:
+                line += f' {name}="{printable(str(value))}"'
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    {printable(part)}" for part in trace.split("\n"))
         return line
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+class JsonFormatter(_Formatter):
+    """One JSON object a line, with every field of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        entry = {
+        entry = {name: value for name, value in vars(record).items() if name not in _STANDARD and value is not None}
+        entry |= {
             "time": _moment(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        client = getattr(record, "client", None)
-        if client is not None:
-            entry["client"] = str(client)
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry)  # pure ASCII: escapes all that could end a line
+        return json.dumps(entry, default=str)  # pure ASCII: escapes all that could end a line
 
 
 class _Bearing(logging.Handler):
@@ -91,10 +112,13 @@ class _ToStderr(_Bearing, _Stream):
 
 
 class _ToFile(_Bearing, logging.FileHandler):
-    pass
+    def _open(self) -> TextIOWrapper:
+        """A new file is for the broker's user and group."""
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
+        return open(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 
-class _ToWatchedFile(_Bearing, WatchedFileHandler):
+class _ToWatchedFile(_ToFile, WatchedFileHandler):
     pass
 
 
@@ -103,10 +127,10 @@ def configure(settings: LogSettings) -> None:
     if settings.file is None:
         handler: logging.Handler = _ToStderr(sys.stderr)
     elif os.name == "nt":
-        handler = _ToFile(settings.file, encoding="utf-8", errors="backslashreplace")
+        handler = _ToFile(settings.file)
     else:
         # opens the file anew when something has moved it away
-        handler = _ToWatchedFile(settings.file, encoding="utf-8", errors="backslashreplace")
+        handler = _ToWatchedFile(settings.file)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     root = logging.getLogger()
     for former in root.handlers[:]:

@@ -5,6 +5,7 @@ One object a connection, gone as soon as the connection has its session.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
 
+_logger = logging.getLogger("trunkline.connection")
+
 
 @dataclass(slots=True, eq=False)
 class Entrance:
@@ -65,6 +68,8 @@ class Admission:
     def __init__(self, connection: Connection, entrance: Entrance) -> None:
         self._connection = connection
         self._entrance = entrance
+        #: As far as it is known.
+        self._client = ClientInfo("", peer=connection.peer, listener=entrance.name)
         self._connect: Connect | None = None
         self._exchange: Exchange | None = None
         #: Is somebody asked who the client is? Then what comes in has to wait, and nothing more is read.
@@ -93,7 +98,7 @@ class Admission:
         farewell = b""
         if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
             farewell = encode(Connack(False, error.reason), version)  # [MQTT-3.1.4-2]
-        self._connection.close(farewell, f"{error} ({error.reason.name.lower()})")
+        self._close(farewell, str(error), error.reason)
 
     # CONNECT
 
@@ -105,7 +110,7 @@ class Admission:
         self._client = client = ClientInfo(
             connect.client_id,
             connect.username,
-            self._connection.peer,
+            self._client.peer,
             entrance.name,
             connect.version,
             connect.keep_alive,
@@ -210,7 +215,7 @@ class Admission:
         self._entrance.services.metrics.received[TYPE_OF[type(packet)]] += 1
         if not isinstance(packet, Auth) or packet.reason != Reason.CONTINUE_AUTHENTICATION:
             if isinstance(packet, Disconnect):
-                self._connection.close(b"", "the client gave up")
+                self._close(b"", "the client gave up", packet.reason)
                 return
             self._refuse(Reason.PROTOCOL_ERROR, "an AUTH was due")  # [MQTT-3.1.2-30]
             return
@@ -254,10 +259,16 @@ class Admission:
         services.metrics.sent[PacketType.CONNACK] += 1
         services.metrics.packets_connack_error += 1
         services.hooks.notify(CLIENT_CONNACK, self._client, connack)
-        why = text or Reason(reason).name.lower()
         if len(farewell) > largest:
             farewell = b""  # [MQTT-3.1.2-24]
-        self._connection.close(farewell, why, self._client.client_id)  # [MQTT-3.2.2-7]
+        self._close(farewell, text, reason)  # [MQTT-3.2.2-7]
+
+    def _close(self, farewell: bytes, text: str, reason: int) -> None:
+        client, name = self._client, Reason(reason).name.lower()
+        why = f"{text} ({name})" if text else name
+        fields = client.log_fields | {"reason": name, "client": client.client_id or None}
+        _logger.info("refused the connection from %s by %s: %s", client.address, client.listener, why, extra=fields)
+        self._connection.close(farewell)
 
     def _admit(self) -> None:
         connect, services = self._connect, self._entrance.services

@@ -6,7 +6,6 @@ leaves in one write. After the end it lingers: the peer must be able to read the
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
-
-_logger = logging.getLogger("trunkline.connection")
-
 
 #: Bytes of answers that may wait for a client before nothing more is read from it.
 OUTPUT_LIMIT: Final = 1_048_576
@@ -164,14 +160,10 @@ class Connection(Actor[Any]):
         else:
             self._timer.cancel()
 
-    def close(self, farewell: bytes, why: str = "", client_id: str = "") -> None:
-        """Send the last bytes, then let the peer close first, so that it can read them. `why` is for the log."""
+    def close(self, farewell: bytes) -> None:
+        """Send the last bytes, then let the peer close first, so that it can read them."""
         if self.closing:
             return
-        if why:
-            tags = {"client": client_id} if client_id else {}
-            peer = f"{self.peer[0]}:{self.peer[1]}" if self.peer else "this process"
-            _logger.info("refused the connection from %s by %s: %s", peer, self._entrance.name, why, extra=tags)
         if farewell:
             self.send([farewell])
         self.closing = True
@@ -200,7 +192,8 @@ class Connection(Actor[Any]):
         channel = self._channel
         if channel is not None:
             self._channel = None
-            channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, error or "the client closed the connection"))
+            text = f"the connection was lost: {error}" if error else "the client closed it without a DISCONNECT"
+            channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
         self.stop()
 
     def terminate(self, reason: BaseException | None) -> None:

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Packet, Will
 
 PUBACK: Final = PacketType.PUBACK
+#: Reasons that say no more than that the connection is over.
+UNNAMED: Final = (Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)
 
 _logger = logging.getLogger("trunkline.session")
 
@@ -343,8 +345,9 @@ class SessionActor(Actor["mail.ToSession"]):
         if self.channel is not None:
             services.metrics.session_takenover += 1
             services.hooks.notify(SESSION_TAKEN_OVER, self.client)
-            self._close(self.channel, Reason.SESSION_TAKEN_OVER, "another connection has this client id")
-            self._left(Reason.SESSION_TAKEN_OVER, "another connection has this client id")
+            text = "another connection has this client id"
+            self._close(self.channel, Reason.SESSION_TAKEN_OVER, text)
+            self._left(Reason.SESSION_TAKEN_OVER, text, successor=channel.client)
         self._absence.over()
         self.channel, self.client = channel, channel.client
         self.session.expiry_interval = channel.expiry_interval
@@ -364,11 +367,11 @@ class SessionActor(Actor["mail.ToSession"]):
         self._fill()
         _logger.info(
             "connected from %s by %s, MQTT %s%s",
-            f"{self.client.peer[0]}:{self.client.peer[1]}" if self.client.peer else "this process",
+            self.client.address,
             self.client.listener,
             channel.version,
             ", session resumed" if message.present else "",
-            extra=self._tags,
+            extra=self.client.log_fields,
         )
         services.hooks.notify(CLIENT_CONNECTED, self.client)
         if services.config.session.retry_interval and channel.version != Version.V5:
@@ -438,8 +441,8 @@ class SessionActor(Actor["mail.ToSession"]):
             self._services.metrics.sent[PacketType.DISCONNECT] += 1
         channel.cast(mail.Close(farewell))
 
-    def _left(self, reason: Reason, text: str) -> None:
-        """The channel is over, and the absence of the client begins."""
+    def _left(self, reason: Reason, text: str, successor: ClientInfo | None = None) -> None:
+        """The channel is over, and the absence of the client begins. `successor` is whose connection came instead."""
         channel, services = self.channel, self._services
         assert channel is not None
         self.channel = None
@@ -451,7 +454,13 @@ class SessionActor(Actor["mail.ToSession"]):
         if self._retry is not None:
             self._retry.cancel()
         services.metrics.client_disconnected += 1
-        _logger.info("disconnected: %s (%s)", text, reason.name.lower(), extra=self._tags)
+        words, named = text, None
+        if successor is not None:  # the client itself is not told where the other is
+            words += f": the new connection is from {successor.address}, this one was from {channel.client.address}"
+        if reason not in UNNAMED:
+            named = reason.name.lower()
+            words += f" ({named})"
+        _logger.info("disconnected: %s", words, extra=channel.client.log_fields | {"reason": named})
         services.hooks.notify(CLIENT_DISCONNECTED, channel.client, reason, text)
         self._absence.begin(channel.will, self.session.expiry_interval)
 
@@ -480,11 +489,6 @@ class SessionActor(Actor["mail.ToSession"]):
     def _publish_will(self, gone: Will) -> None:
         will.publish(gone, self.client, self._services, self._outbound.now)
 
-    @property
-    def _tags(self) -> dict[str, str]:
-        """For log records."""
-        return {"client": self.session.client_id}
-
     # The end
 
     def _expire(self) -> None:
@@ -497,7 +501,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self.session.expiry_interval = 0.0  # so no will waits for its delay
         if self.channel is not None:
             self._close(self.channel, message.reason, message.word)
-            self._left(message.reason, message.word)
+            self._left(message.reason, message.word, message.successor)
         self._end(message.word)
 
     def _end(self, word: str) -> None:

@@ -76,7 +76,7 @@ class Directory:
             channel.session(mail.Attach(channel, True))  # [MQTT-3.1.2-5]
             return
         if known is not None:  # [MQTT-3.1.2-4]
-            known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded"))
+            known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
         actor = self.add(client)
         channel.session = actor.subscriber.cast
         channel.session(mail.Attach(channel, False))

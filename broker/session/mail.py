@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.pubsub import BurstTo, Subscribed, Subscriber, Unsubscribed
     from trunkline.broker.session.channel import Channel
+    from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
@@ -78,6 +79,8 @@ class End:
     reason: Reason
     #: For hooks and logs: `discarded` by a clean start, `kicked` by an operator, `shutdown` of the node.
     word: str
+    #: For the log: whose connection wants the client id.
+    successor: ClientInfo | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,7 @@
 """All parts of the broker, started and stopped."""
 
 import logging
+from typing import Any, cast
 
 import pytest
 import trio
@@ -112,20 +113,72 @@ async def test_the_node_publishes_and_kicks() -> None:
         assert not here.node.kick("unknown")
 
 
+def said_of(caplog: pytest.LogCaptureFixture, client_id: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if getattr(record, "client", None) == client_id]
+
+
 async def test_the_log_says_who_comes_and_goes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "trunkline"):
         async with room() as here:
             client = await here.client("mary", username="m", password="secret")
             await client.disconnect()
+            lost = await here.client("john")
+            await lost.abort()
+            rude = await here.client("jane")
+            await rude.disconnect(0x97)
             denied = here.wire()
             await denied.send(raw.connect("x" * 300))
             await denied.rest()
-    records = [record for record in caplog.records if getattr(record, "client", None) == "mary"]
-    assert [record.getMessage() for record in records] == [
-        "connected from this process by in-process, MQTT 5.0",
-        "disconnected: the client said goodbye (success)",
-    ]
+    connected = "connected from this process by in-process, MQTT 5.0"
+    assert said_of(caplog, "mary") == [connected, "disconnected: the client said goodbye"]
+    assert said_of(caplog, "john") == [connected, "disconnected: the client closed it without a DISCONNECT"]
+    assert said_of(caplog, "jane") == [connected, "disconnected: the client said goodbye (quota_exceeded)"]
     assert "refused the connection from this process" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["taken-over", "discarded"])
+async def test_the_log_names_both_connections_where_one_takes_the_place_of_the_other(
+    caplog: pytest.LogCaptureFixture, clean: bool
+) -> None:
+    with caplog.at_level(logging.INFO, "trunkline"):
+        async with testing.broker() as b:
+            first, second = [await Wire.open(b.host, b.port) for _ in range(2)]
+            here, there = [f"127.0.0.1:{cast('Any', wire.stream).socket.getsockname()[1]}" for wire in (first, second)]
+            await first.connect("mary", clean=False, properties=raw.session_expiry(100))
+            await second.connect("mary", clean=clean)
+            farewell = await first.expect_disconnect(0x8E)
+            await first.abort()
+            await second.disconnect()
+            await second.abort()
+    what = "discarded" if clean else "another connection has this client id"
+    where = f"the new connection is from {there}, this one was from {here}"
+    left = next(record for record in caplog.records if record.getMessage().startswith("disconnected:"))
+    assert left.getMessage() == f"disconnected: {what}: {where} (session_taken_over)"
+    assert (vars(left)["peer"], vars(left)["reason"]) == (here, "session_taken_over")
+    assert farewell is not None
+    assert there.encode() not in farewell.data
+
+
+async def test_a_refusal_names_who_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "trunkline"):
+        async with room(auth={"allow_anonymous": False}) as here:
+            denied = here.wire()
+            await denied.send(raw.connect("c", username="mallory", password="secret"))
+            await denied.rest()
+            odd = here.wire()
+            await odd.send(b"GET / HTTP/1.1\r\n\r\n")
+            await odd.rest()
+    refused, unreadable = [record for record in caplog.records if record.getMessage().startswith("refused")]
+    fields = {name: vars(refused)[name] for name in ("client", "username", "peer", "listener", "reason")}
+    assert fields == {
+        "client": "c",
+        "username": "mallory",
+        "peer": "this process",
+        "listener": "in-process",
+        "reason": "not_authorized",
+    }
+    assert (vars(unreadable)["client"], vars(unreadable)["peer"]) == (None, "this process")
     assert "secret" not in caplog.text
 
 

@@ -1,6 +1,8 @@
 import json
 import logging
+import os
 import re
+import stat
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +48,37 @@ def test_json(written: Callable[[], str]) -> None:
     assert entry == {"level": "error", "logger": "trunkline.test", "message": "it is\nlate", "client": "c\u20281"}
 
 
+def test_json_has_the_fields_of_a_record(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(format="json"))
+    fields = {"client": "c1", "peer": "10.0.0.1:5", "username": None, "count": 3, "path": Path("a")}
+    logger.info("done", extra=fields)
+    entry = json.loads(written())
+    del entry["time"]
+    assert entry == {
+        "level": "info",
+        "logger": "trunkline.test",
+        "message": "done",
+        "client": "c1",
+        "peer": "10.0.0.1:5",
+        "count": 3,
+        "path": "a",
+    }
+
+
+def test_a_field_takes_no_place_of_the_records_own(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(format="json"))
+    logger.info("done", extra={"level": "none", "time": "never"})
+    entry = json.loads(written())
+    assert entry["level"] == "info"
+    assert re.fullmatch(MOMENT, entry["time"])
+
+
+def test_text_shows_who_it_is(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings())
+    logger.info("refused", extra={"client": "c1", "peer": "10.0.0.1:5", "username": "a\nb"})
+    assert written().endswith('refused client="c1" username="a\\nb"\n')
+
+
 def test_level(written: Callable[[], str]) -> None:
     logs.configure(LogSettings(level="error"))
     logger.warning("not this")
@@ -74,6 +107,40 @@ def test_traceback(written: Callable[[], str]) -> None:
     except LookupError:
         logger.exception("failed")
     assert json.loads(written())["exception"].endswith("LookupError: gone")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_long_traceback_loses_its_middle(written: Callable[[], str], form: str) -> None:
+    logs.configure(LogSettings.model_validate({"format": form}))
+    error = ValueError("the first")
+    for number in range(100):
+        later = ValueError(str(number))
+        later.__cause__ = error
+        error = later
+    logger.error("failed", exc_info=error)
+    text = written()
+    lines = text.splitlines() if form == "text" else json.loads(text)["exception"].split("\n")
+    assert 60 <= len(lines) < 70
+    assert any("the first" in line for line in lines)
+    assert any("lines left out" in line for line in lines)
+    assert lines[-1].endswith("ValueError: 99")
+
+
+def test_a_new_file_is_not_for_everybody(written: Callable[[], str], tmp_path: Path) -> None:
+    if os.name == "nt":
+        pytest.skip("files have other rights there")
+    file = tmp_path / "broker.log"
+    before = os.umask(0)
+    try:
+        logs.configure(LogSettings(file=file))
+        logger.info("here")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    file.rename(tmp_path / "rotated")
+    logger.info("there")
+    assert file.read_text().endswith("there\n")
+    assert not written()
 
 
 def test_file_is_appended_to(written: Callable[[], str], tmp_path: Path) -> None:
