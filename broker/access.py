@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from trunkline.hooks.chain import CRASHED
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import CLIENT_ACL_DECIDED, CLIENT_CHECK_ACL
+from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.access")
 
+#: A no with one of these reasons says nothing about the right: whoever decides could not.
+_CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
+
 
 class Undecided(Exception):
     """Somebody has to be asked, and waited for, before the first of these messages may be published."""
@@ -36,7 +40,7 @@ class Undecided(Exception):
 class Access:
     """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a dict."""
 
-    __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe", "_timeout")
+    __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe", "_timeout", "few")
 
     def __init__(self, hooks: Hooks, metrics: Metrics, config: Config) -> None:
         self._hooks = hooks
@@ -44,6 +48,8 @@ class Access:
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
         self._timeout = config.acl.timeout
+        #: For those who ask again about what was allowed before: they leave room for those who ask for something new.
+        self.few = trio.CapacityLimiter(config.acl.asked_again)
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
@@ -66,6 +72,27 @@ class Access:
                 "nobody decided within %g s about %s to %r", self._timeout, action, topic, extra=client.log_fields
             )
         return self._told(decision, self._default, client, action, topic, qos, retain)
+
+    def still(self, client: ClientInfo, filter: str, qos: int) -> bool | None:
+        """May it have this subscription, which it has? None: nobody can say now."""
+        if client.superuser:
+            return True
+        decision = self._hooks.decide(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
+        return self._told_again(decision, client, filter, qos)
+
+    async def ask_still(self, client: ClientInfo, filter: str, qos: int) -> bool | None:
+        """`still`, waiting for whom it takes."""
+        if client.superuser:
+            return True
+        with trio.move_on_after(self._timeout):
+            decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
+            return self._told_again(decision, client, filter, qos)
+        return None
+
+    def _told_again(self, decision: Allow | Deny | None, client: ClientInfo, filter: str, qos: int) -> bool | None:
+        if isinstance(decision, Deny) and decision.reason in _CANNOT_SAY:
+            return None
+        return self._told(decision, self._default, client, "subscribe", filter, qos, False)
 
     @property
     def waits(self) -> bool:
@@ -117,7 +144,10 @@ class Access:
 
     def may_read(self, channel: Channel, topic: str) -> bool:
         """May messages of this topic be given to the client, whatever filter it subscribed with?"""
-        allowed = self._decide_delivery(channel.client, "receive", topic, True)
+        revoked = channel.revoked
+        allowed = (revoked is None or not revoked.concerns(topic)) and self._decide_delivery(
+            channel.client, "receive", topic, True
+        )
         if allowed and self._read_as_subscribe:
             allowed = self._decide_delivery(channel.client, "subscribe", topic, self._default or self.waits)
         self._remember(channel.may_read, topic, allowed)

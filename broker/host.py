@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
 
+    from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from trunkline.mqtt.reasons import Reason
 
 
+#: Sessions that are told of something before others get their turn.
+SESSIONS_AT_ONCE: Final = 100
+
+
 class NodeHost:
     def __init__(
         self, services: Services, sessions: Directory, figures: Callable[[], Awaitable[dict[str, int]]]
@@ -38,6 +43,8 @@ class NodeHost:
         self._services = services
         self._sessions = sessions
         self._figures = figures
+        #: Sessions that do not know yet that access is decided otherwise than before.
+        self._to_tell: list[SessionActor] = []
 
     async def metrics(self) -> dict[str, int]:
         return await self._figures()
@@ -178,11 +185,25 @@ class NodeHost:
             return False  # it is the broker's own
         return self._services.access.decide(client, action, topic, qos, retain)
 
-    def forget_decisions(self, client_id: str | None) -> None:
-        actors = self._sessions if client_id is None else [self._sessions.get(client_id)]
-        for actor in actors:
-            if actor is not None:
-                actor.ref.cast(mail.RulesChanged())
+    def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None:
+        if client_id is None:
+            walking = bool(self._to_tell)
+            self._to_tell = list(self._sessions)
+            self._tell_some()
+            if self._to_tell and not walking:
+                self._services.start_task(self._tell_the_rest)
+        elif (actor := self._sessions.get(client_id)) is not None:
+            actor.ref.cast(mail.RulesChanged(subscriptions))
+
+    def _tell_some(self) -> None:
+        for actor in self._to_tell[-SESSIONS_AT_ONCE:]:
+            actor.ref.cast(mail.RulesChanged())
+        del self._to_tell[-SESSIONS_AT_ONCE:]
+
+    async def _tell_the_rest(self) -> None:
+        while self._to_tell:
+            await trio.lowlevel.checkpoint()  # they look at all that they have subscribed to
+            self._tell_some()
 
     # Alarms
 

@@ -263,6 +263,13 @@ class AclSettings(Section):
     cache_size: Whole = key(
         1024, "Decisions remembered for each connection. 0 asks the rules every time.", "decisions", ge=0
     )
+    asked_again: Whole = key(
+        8,
+        "When access is decided otherwise than before, plugins and hooks that have to be waited for are asked about so "
+        "many subscriptions at the same time.",
+        "subscriptions",
+        ge=1,
+    )
     timeout: Duration = key(
         60.0, "A decision that plugins and hooks have not come to by then is a no.", "seconds", gt=0
     )

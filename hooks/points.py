@@ -208,7 +208,9 @@ SESSION_SUBSCRIBED: Final[Notify[ClientInfo, SubscriptionRequest]] = Notify(
     "session.subscribed", "client request", "A subscription was made, or renewed; `request` says what was granted."
 )
 SESSION_UNSUBSCRIBED: Final[Notify[ClientInfo, str]] = Notify(
-    "session.unsubscribed", "client filter", "A subscription was ended by its client."
+    "session.unsubscribed",
+    "client filter",
+    "A subscription was ended: by its client, on behalf of it, or because it is no longer allowed.",
 )
 MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
     "message.publish",

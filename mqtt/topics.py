@@ -66,6 +66,12 @@ def parse_shared(topic_filter: str) -> tuple[str, str] | None:
     return group, shared
 
 
+def plain_filter(topic_filter: str) -> str:
+    """What a (valid) subscription is about: of a shared one, the filter behind `$share/group/`."""
+    shared = parse_shared(topic_filter)
+    return topic_filter if shared is None else shared[1]
+
+
 def matches(topic_filter: str, topic: str) -> bool:
     """Whether a valid (not shared) filter takes a valid topic name. Case and every slash count: [MQTT-4.7.3-4]."""
     if topic.startswith("$") and topic_filter.startswith(("+", "#")):

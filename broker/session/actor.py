@@ -17,6 +17,7 @@ from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Pressure
+from trunkline.broker.session.rights import Rights
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.waiting import Waiting
 from trunkline.hooks.points import (
@@ -78,6 +79,7 @@ class SessionActor(Actor["mail.ToSession"]):
         "_on_end",
         "_outbound",
         "_retry",
+        "_rights",
         "_services",
         "_subscribing",
         "_waiting",
@@ -112,6 +114,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
         self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber)
         self._subscribing = Subscribing(self.session, self._services, self._outbound, self.subscriber)
+        self._rights = Rights(self, self._services, self._outbound, self._subscribing)
 
     # A turn
 
@@ -132,9 +135,13 @@ class SessionActor(Actor["mail.ToSession"]):
             pieces, outbound.pieces = outbound.pieces, []
             self.channel.send(pieces)
 
-    def _fill(self) -> None:
+    def do_later(self, action: Callable[[], None]) -> None:
+        """In a later turn: others get theirs before."""
+        self.scheduler.later(self.ref, mail.Timeout(action))
+
+    def fill(self) -> None:
         if self._outbound.fill():
-            self.scheduler.later(self.ref, mail.Timeout(self._fill))
+            self.do_later(self.fill)
 
     def _after(self, delay: float, action: Callable[[], None]) -> Callable[[], None]:
         return self.send_after(delay, mail.Timeout(action)).cancel
@@ -194,7 +201,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._ask_access(undecided.messages[0], channel)
             self._hold_rest(mail.Received(channel, rest, message.error))
         if acknowledged:
-            self._fill()
+            self.fill()
 
     def _hold_rest(self, message: mail.Received) -> None:
         if self._waiting.hold(message, first=True):
@@ -298,7 +305,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _routed(self, answer: Answer) -> None:
         """The routes are as this connection, or somebody on its behalf, asked for, and it may go on."""
         if answer.channel is self.channel:
-            self._fill()
+            self.fill()
             if answer.packet_id:
                 self._waiting.answered()
                 self._go_on()
@@ -364,7 +371,8 @@ class SessionActor(Actor["mail.ToSession"]):
         self._outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
         services.metrics.sent[PacketType.CONNACK] += 1
         self._outbound.attach(channel)
-        self._fill()
+        self._rights.resume()
+        self.fill()
         _logger.info(
             "connected from %s by %s, MQTT %s%s",
             self.client.address,
@@ -406,7 +414,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_writable(self, message: mail.Writable) -> None:
         if message.channel is self.channel:
             self._outbound.writable()
-            self._fill()
+            self.fill()
 
     def _on_kick(self, message: mail.Kick) -> None:
         if self.channel is not None and message.channel in (None, self.channel):
@@ -420,8 +428,14 @@ class SessionActor(Actor["mail.ToSession"]):
         self._absence.publish_will()
 
     def _on_rules_changed(self, message: mail.RulesChanged) -> None:
+        self.forget_decisions(subscriptions=message.subscriptions)
+
+    def forget_decisions(self, *, subscriptions: bool = True) -> None:
+        """Access is decided otherwise than before."""
         if self.channel is not None:
             self.channel.forget_decisions()
+        if subscriptions:
+            self._rights.ask_again()
 
     def _disconnect(self, reason: Reason, text: str) -> None:
         """End the connection from our side."""
@@ -450,6 +464,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if self._waiting.end():
             channel.will = None
         self.subscriber.online = False
+        self._rights.stop()
         self._outbound.detach()
         if self._retry is not None:
             self._retry.cancel()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.broker.session.mail import ToConnection, ToSession
+    from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
     from trunkline.mqtt.packets import Publish, Will
@@ -55,6 +56,8 @@ class Channel:
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
     may_read: dict[str, bool] = field(default_factory=dict[str, bool])
+    #: What the client may no longer read, of what is on its way to it.
+    revoked: Revoked | None = None
     #: What was asked about this very packet, which waited for it.
     answer: tuple[Publish, bool] | None = None
     #: How often decisions were dropped: one that was asked for before holds no longer when it comes.

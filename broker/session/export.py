@@ -10,6 +10,7 @@ from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.broker.session.revoked import Revoked
 from trunkline.router import Options, Target
 from trunkline.router.plain import message_from_plain, message_to_plain
 
@@ -37,6 +38,8 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
         "created_at": session.created_at,
         "expiry_interval": None if session.expiry_interval == inf else session.expiry_interval,
         "subscriptions": [[filter, asdict(options)] for filter, options in session.subscriptions.items()],
+        "unasked": sorted(session.unasked),
+        "revoked": sorted(session.revoked or ()),
         "last_packet_id": last_id,
         "inflight": [
             [packet_id, state, message_to_plain(message, now), _target_to_plain(target)]
@@ -79,6 +82,13 @@ def restore_session(
     session.created_at = plain["created_at"]
     session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
     session.subscriptions.update({filter: Options(**options) for filter, options in plain["subscriptions"]})
+    session.unasked.update(plain["unasked"])
+    if plain["revoked"]:
+        session.revoked = Revoked()
+        for filter in plain["revoked"]:
+            session.revoked.deny(filter)
+        for filter in session.subscriptions:
+            session.revoked.keep(filter)
     session.inflight.restore(
         plain["last_packet_id"],
         [

@@ -114,7 +114,10 @@ class PublishWill:
 
 @dataclass(slots=True, eq=False)
 class RulesChanged:
-    """The access rules were read again, so decisions that were remembered no longer hold."""
+    """Access is decided otherwise than before, so decisions that were remembered no longer hold."""
+
+    #: Is what the client has subscribed to asked about again?
+    subscriptions: bool = True
 
 
 @dataclass(slots=True, eq=False)

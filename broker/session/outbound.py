@@ -29,7 +29,7 @@ from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pub
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from trunkline.broker.pubsub import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
@@ -62,6 +62,7 @@ class Outbound:
         "_writable",
         "channel",
         "direct",
+        "held",
         "now",
         "pieces",
     )
@@ -81,6 +82,8 @@ class Outbound:
         self.channel: Channel | None = None
         #: Is nothing ahead of the next message?
         self.direct = False
+        #: Does everything wait, because it is asked whether the client may have it?
+        self.held = False
         #: The node's time in this turn.
         self.now = 0.0
         #: Wire bytes of this turn.
@@ -363,11 +366,10 @@ class Outbound:
         self._client = channel.client
         self._writable = True
         self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
-        self.fill()
 
     def detach(self) -> None:
         self.channel = None
-        self.direct = self._writable = False
+        self.direct = self._writable = self.held = False
         self._replays.clear()
         self._pressure.release()
         self.pieces = []
@@ -383,6 +385,15 @@ class Outbound:
         self._replays.append(Replay(grant, target, self._services.pubsub.retained, self._may_replay, self.now))
         self.direct = False
 
+    def end_replays(self, filters: Container[str]) -> None:
+        """Of these subscriptions, which are no more."""
+        self._replays = [replay for replay in self._replays if replay.filter not in filters]
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits, and nothing is unacknowledged."""
+        return not self._queue.length and not len(self._window)
+
     def _may_replay(self, message: Message) -> bool:
         allowed = self._services.access.may_read_retained(self._client, message.topic)
         if not allowed:
@@ -392,7 +403,7 @@ class Outbound:
     def fill(self) -> bool:
         """Send what waits, as far as window and socket take it. True when it stopped only to let others have a turn."""
         channel = self.channel
-        if channel is None or not self._writable:
+        if channel is None or not self._writable or self.held:
             return False
         window, queue = self._window, self._queue
         for packet_id, open_entry in window.redelivery(self.now):
@@ -430,6 +441,8 @@ class Outbound:
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
         if entry.state is State.WAIT_PUBCOMP:
             self.write(Pubrel(packet_id))
+        elif not self._may_get(channel, entry.message):
+            self._withdraw(packet_id, entry)
         elif self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True):  # [MQTT-3.3.1-1]
             self._sent[entry.qos] += 1
             if self._services.hooks.message_delivered:
@@ -437,6 +450,19 @@ class Outbound:
         else:
             self._window.forget(packet_id)
             self._drop(entry.message, DropReason.TOO_LARGE)
+
+    def _may_get(self, channel: Channel, message: Message) -> bool:
+        allowed = channel.may_read.get(message.topic)
+        return self._services.access.may_read(channel, message.topic) if allowed is None else allowed
+
+    def _withdraw(self, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
+        """It was sent while the client might have it. Now the exchange ends without it."""
+        self._drop(entry.message, DropReason.READ_NOT_AUTHORIZED)
+        if entry.qos == 1:
+            self._window.forget(packet_id)
+        else:  # the client may have it, and would take a later message with this id for the same
+            self._window.pubrec(packet_id, self.now)
+            self.write(Pubrel(packet_id))
 
     def retry(self, interval: float) -> None:
         """Send again what a 3.x client has not acknowledged for that long."""

@@ -46,7 +46,7 @@ def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) ->
             raise ProtocolError(denial.text or "re-authentication failed", denial.reason)
         if decision.username is not None and decision.username != channel.client.username:
             channel.client.username = decision.username
-            channel.forget_decisions()
+            session.forget_decisions()
         session.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
 
     if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):

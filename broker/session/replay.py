@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Replay:
     """Never sends what was stored after the subscription was made: that comes live. So nothing comes twice."""
 
-    __slots__ = ("_allowed", "_filter", "_matches", "_now", "_sent", "_since", "_store", "over", "target")
+    __slots__ = ("_allowed", "_matches", "_now", "_sent", "_since", "_store", "filter", "over", "target")
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Replay:
         #: Was the last message found?
         self.over = False
         self._allowed = allowed
-        self._filter = grant.filter
+        self.filter = grant.filter
         self._since = grant.since
         self._store = store
         self._now = now
@@ -52,7 +52,7 @@ class Replay:
 
     def overtaken_by(self, live: Message) -> Message | None:
         """The retained message that has to come before this live one, if it was not sent yet."""
-        if live.topic in self._sent or not matches(self._filter, live.topic):
+        if live.topic in self._sent or not matches(self.filter, live.topic):
             return None
         self._sent.add(live.topic)
         kept = self._store.find(live.topic, self._now)

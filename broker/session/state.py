@@ -12,12 +12,23 @@ if TYPE_CHECKING:
     from trunkline.broker.session.awaiting_rel import AwaitingRel
     from trunkline.broker.session.inflight import Inflight
     from trunkline.broker.session.mqueue import MessageQueue
+    from trunkline.broker.session.revoked import Revoked
     from trunkline.mqtt.message import Message
     from trunkline.router import Options, Target
 
 
 class Session:
-    __slots__ = ("awaiting_rel", "client_id", "created_at", "expiry_interval", "inflight", "queue", "subscriptions")
+    __slots__ = (
+        "awaiting_rel",
+        "client_id",
+        "created_at",
+        "expiry_interval",
+        "inflight",
+        "queue",
+        "revoked",
+        "subscriptions",
+        "unasked",
+    )
 
     def __init__(
         self,
@@ -33,6 +44,10 @@ class Session:
         #: Seconds that it is kept without a connection; inf is for ever.
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
+        #: Those of them that somebody made on the client's behalf: access rules are not asked about them.
+        self.unasked: set[str] = set()
+        #: Subscriptions that were taken away, as long as messages that came by them may be here.
+        self.revoked: Revoked | None = None
         #: Sent and not yet acknowledged.
         self.inflight = inflight
         #: Not yet sent.

@@ -15,7 +15,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
-from trunkline.mqtt.topics import parse_shared, validate_filter
+from trunkline.mqtt.topics import parse_shared, plain_filter, validate_filter
 from trunkline.router import Options, Target
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Subscribing:
             return requests, False
         return [
             request
-            if type(request) is Deny or await access.ask(client, "subscribe", _plain(request.filter), request.qos)
+            if type(request) is Deny or await access.ask(client, "subscribe", plain_filter(request.filter), request.qos)
             else self._denied(request)
             for request in requests
         ], True
@@ -182,6 +182,7 @@ class Subscribing:
             wanted.append((request.filter, options))
             # known from now on: if the session ends before the routes are made, they must be removed all the same
             known[request.filter] = options
+            self._session.unasked.discard(request.filter)
         self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
@@ -194,6 +195,7 @@ class Subscribing:
             options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling)
             wanted.append((request.filter, options))
         self._session.subscriptions.update(wanted)
+        self._session.unasked.update(answer.filters)
         self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
 
     def _refusal(self, request: SubscriptionRequest, channel: Channel, *, asked: bool) -> Reason | None:
@@ -245,8 +247,16 @@ class Subscribing:
         hooks, retained = self._services.hooks, len(self._services.pubsub.retained)
         answer: Answer = done.context
         self._services.metrics.client_subscribe += len(done.grants)
+        revoked = self._session.revoked
+        for grant in done.grants:
+            # an answer to an earlier wish to have it removed may have come meanwhile
+            self._session.subscriptions[grant.filter] = grant.options
+            if revoked is not None:
+                revoked.keep(grant.filter)
         if answer.channel is not self._outbound.channel:
             return  # the connection that asked is gone
+        if revoked is not None and answer.channel is not None:
+            answer.channel.may_read.clear()
         if answer.packet_id:
             self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
         for grant in done.grants:
@@ -276,6 +286,7 @@ class Subscribing:
         answer: Answer = done.context
         for place, filter, existed in zip(answer.places, answer.filters, done.existed, strict=True):
             self._session.subscriptions.pop(filter, None)
+            self._session.unasked.discard(filter)
             if not existed:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue
@@ -294,9 +305,3 @@ def _check_stays(answers: Sequence[object]) -> None:
     for answer in answers:
         if type(answer) is Deny and answer.disconnect:
             raise ProtocolError(answer.text or "refused", answer.reason)
-
-
-def _plain(filter: str) -> str:
-    """The filter that access rules are about: of a shared one, what is shared."""
-    shared = parse_shared(filter)
-    return filter if shared is None else shared[1]

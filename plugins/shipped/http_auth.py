@@ -211,7 +211,7 @@ class HttpAuth:
 
     def _forget(self, client_id: str) -> None:
         self._decided.pop(client_id, None)
-        self._context.forget_decisions(client_id)
+        self._context.forget_decisions(client_id, subscriptions=False)
 
     # Asking
 

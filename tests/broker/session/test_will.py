@@ -1,5 +1,7 @@
 """When a will is published, and when not."""
 
+from pathlib import Path
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -8,7 +10,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
-from trunkline.hooks import ClientInfo, Deny
+from trunkline.hooks import ALLOW, ClientInfo, Deny, Hooks
 from trunkline.mqtt.message import Message
 
 
@@ -107,3 +109,36 @@ async def test_nobody_leaves_a_will_to_the_brokers_own_topics() -> None:
         leaving = await here.client("a", will=will(topic="$SYS/broker/version"))
         await leaving.abort()
         await watching.expect_nothing()
+
+
+@pytest.mark.parametrize("delay", [0, 10])
+async def test_the_right_that_counts_is_the_one_at_the_publication(
+    delay: int, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("")
+    gone: list[tuple[str, str]] = []
+    async with room(acl={"file": str(rules)}) as here:
+        here.broker.hooks.add("message.dropped", lambda client, message, reason: gone.append((message.topic, reason)))
+        watching = await watcher(here)
+        client = await here.stay("a", will=will(delay))
+        if delay:
+            await client.abort()
+            await watching.ping()
+        rules.write_text('[[rule]]\npermit = "deny"\naction = "publish"\ntopics = ["will"]\n')
+        here.node.reload()
+        await client.abort()
+        await trio.sleep(delay + 1)
+        await watching.expect_nothing()
+        assert gone == [("will", "not_authorized")]
+
+
+async def test_a_will_is_asked_about_under_the_name_that_its_client_had(autojump_clock: MockClock) -> None:
+    hooks = Hooks()
+    hooks.add("client.authenticate", lambda client, password: ALLOW)
+    asked: list[str | None] = []
+    hooks.add("client.check_acl", lambda client, action, *_: asked.append(client.username))
+    async with room(hooks=hooks) as here:
+        await here.stay("a", username="ann", will=will())
+        await here.stay("a", username="bob")
+        assert asked == ["ann"]

@@ -1,0 +1,39 @@
+"""Subscriptions that a client lost because it may no longer read there.
+
+Messages that came by them wait in the queue, in the window or in the mailbox, and are not for the client any more, unless a
+subscription that it still has matches their topic as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.mqtt.topics import plain_filter
+from trunkline.router.table import FilterTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Revoked:
+    __slots__ = ("_denied", "_kept", "filters")
+
+    def __init__(self) -> None:
+        self._denied: FilterTable[bool] = FilterTable()
+        self._kept: FilterTable[bool] = FilterTable()
+        #: What was taken away.
+        self.filters: set[str] = set()
+
+    def deny(self, filter: str) -> None:
+        self.filters.add(filter)
+        self._denied.set(plain_filter(filter), True)
+
+    def keep(self, filter: str) -> None:
+        self._kept.set(plain_filter(filter), True)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.filters)
+
+    def concerns(self, topic: str) -> bool:
+        """Was it only by lost subscriptions that a message of this topic came?"""
+        return bool(self._denied.match(topic)) and not self._kept.match(topic)

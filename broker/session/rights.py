@@ -1,0 +1,172 @@
+"""What a session has subscribed to is asked about again: a right that was given may have been taken away.
+
+That happens when access is decided otherwise than before (rules were read again, a plugin came or went), when a client
+has authenticated again, and when a client resumes the session, which may be another user's by now. Then nothing leaves
+until the answers are there.
+
+A subscription that is no longer allowed is removed, together with what waits because of it. Where whoever decides cannot
+say now, the client keeps what it has; another user than the one that subscribed keeps nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.session import mail
+from trunkline.broker.session.revoked import Revoked
+from trunkline.mqtt.topics import plain_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import trio
+
+    from trunkline.broker.session.actor import SessionActor
+    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Session
+    from trunkline.broker.session.subscribing import Subscribing
+    from trunkline.router import Options
+
+_logger = logging.getLogger("trunkline.session")
+
+#: Subscriptions that are dealt with in one turn.
+SUBSCRIPTIONS_AT_ONCE: Final = 100
+
+
+class Rights:
+    """Of one session."""
+
+    __slots__ = ("_actor", "_asking", "_outbound", "_round", "_services", "_session", "_subscribing", "_username")
+
+    def __init__(self, actor: SessionActor, services: Services, outbound: Outbound, subscribing: Subscribing) -> None:
+        self._actor = actor
+        self._session: Session = actor.session
+        self._services = services
+        self._outbound = outbound
+        self._subscribing = subscribing
+        #: Whose rights the subscriptions were last found to be.
+        self._username = actor.client.username
+        #: Which check is the newest: an older one ends where it stands.
+        self._round = 0
+        #: The task that asks whom it takes time to ask.
+        self._asking: trio.CancelScope | None = None
+
+    def resume(self) -> None:
+        """A client took up the session."""
+        channel = self._actor.channel
+        assert channel is not None
+        if self._outbound.empty:
+            self._session.revoked = None
+        channel.revoked = self._session.revoked
+        self._outbound.held = True
+        self._check(background=False)
+
+    def ask_again(self) -> None:
+        """Access is decided otherwise than before."""
+        if self._actor.channel is not None or not self._services.access.waits:
+            self._check(background=True)
+        # else it is asked when a client comes back
+
+    def stop(self) -> None:
+        """The client is gone."""
+        self._round += 1
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
+
+    def _check(self, *, background: bool) -> None:
+        self.stop()
+        access = self._services.access
+        silenced = self._services.config.mqtt.subscribe_denied == "grant" and not access.waits
+        if silenced or self._actor.client.superuser or not self._session.subscriptions:
+            self._over()
+        elif access.waits:
+            self._asking = self._actor.start_task(self._ask, self._round, background)
+        else:
+            self._work(self._round, self._decide())
+
+    def _work(self, round: int, steps: Iterator[None]) -> None:
+        """Some steps in this turn, the others in later ones."""
+        if round == self._round:
+            for count, _ in enumerate(steps, 1):
+                if count == SUBSCRIPTIONS_AT_ONCE:
+                    self._actor.do_later(lambda: self._work(round, steps))
+                    return
+
+    def _decide(self) -> Iterator[None]:
+        denied: dict[str, Options] = {}
+        for filter, options in self._asked_about():
+            if self._lost(self._services.access.still(self._actor.client, plain_filter(filter), options.qos)):
+                denied[filter] = options
+            yield
+        yield from self._take_away(denied)
+
+    async def _ask(self, round: int, background: bool) -> None:
+        """`_decide`, where somebody has to be waited for. In the background only a few ask at the same time."""
+        access = self._services.access
+        denied: dict[str, Options] = {}
+        for filter, options in self._asked_about():
+            async with access.few if background else nullcontext():
+                allowed = await access.ask_still(self._actor.client, plain_filter(filter), options.qos)
+            if self._lost(allowed):
+                denied[filter] = options
+        self._actor.ref.cast(mail.Timeout(lambda: self._work(round, self._take_away(denied))))
+
+    def _asked_about(self) -> list[tuple[str, Options]]:
+        unasked = self._session.unasked
+        return [item for item in self._session.subscriptions.items() if item[0] not in unasked]
+
+    def _lost(self, allowed: bool | None) -> bool:
+        return self._actor.client.username != self._username if allowed is None else not allowed
+
+    def _take_away(self, denied: dict[str, Options]) -> Iterator[None]:
+        session, known = self._session, self._session.subscriptions
+        # not what the client has ended or subscribed to anew meanwhile
+        gone = {filter for filter, options in denied.items() if known.get(filter) is options}
+        if gone:
+            count = len(known)
+            yield from self._revoke(gone)
+            filters = list(gone)
+            for first in range(0, len(gone), SUBSCRIPTIONS_AT_ONCE):
+                some = filters[first : first + SUBSCRIPTIONS_AT_ONCE]
+                self._subscribing.unsubscribe_for(some, self._actor.client, self._actor.channel)
+                yield from repeat(None, len(some))
+            _logger.info(
+                "%d of %d subscriptions are no longer allowed and were removed",
+                len(gone),
+                count,
+                extra={"client": session.client_id},
+            )
+        self._over()
+
+    def _revoke(self, gone: set[str]) -> Iterator[None]:
+        """From now on nothing is delivered that came by these subscriptions alone."""
+        session, revoked = self._session, Revoked()
+        before = list(session.subscriptions)
+        for filter in before:
+            if filter in gone:
+                revoked.deny(filter)
+            else:
+                revoked.keep(filter)
+            yield
+        for filter in list(session.revoked or ()):
+            revoked.deny(filter)
+            yield
+        for filter in session.subscriptions.keys() - before:
+            revoked.keep(filter)
+        session.revoked = revoked
+        channel = self._actor.channel
+        if channel is not None:
+            channel.revoked = revoked
+            channel.may_read.clear()
+        self._outbound.end_replays(gone)
+
+    def _over(self) -> None:
+        self._username = self._actor.client.username
+        if self._outbound.held:
+            self._outbound.held = False
+            self._actor.fill()
