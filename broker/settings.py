@@ -150,7 +150,13 @@ class SessionSettings(Section):
         le=65_535,
     )
     max_queue_length: Whole = key(10_000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
-    max_queue_bytes: Size = key(16_777_216, "Payload bytes that wait for a client. 0 is no bound.", "bytes", ge=0)
+    max_queue_bytes: Size = key(
+        16_777_216,
+        "Bytes that messages may take that wait for a client: their topics, payloads and properties, and 512 for each. 0 "
+        "is no bound.",
+        "bytes",
+        ge=0,
+    )
     store_qos0: Flag = key(True, "Whether QoS 0 messages wait for a client that is away.")
     priorities: Mapping[TopicFilter, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
         {}, "Topic filters to priorities 1 to 255: what has a higher one leaves the queue first."

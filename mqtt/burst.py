@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from trunkline.mqtt.frames import PACKET_ID, publish_head
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgement, Packet, Publish
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.weight import OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -121,6 +122,11 @@ class Burst:
             name = start + (2 if wire[start + 1] < 128 else 3)
             # gathered are short names alone, whose length is in its second byte
             yield topic, start, name + 2 + wire[name + 1] + behind_name, end
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly, that it costs to keep it, however few of its messages are needed."""
+        return len(self._wire) + OVERHEAD * len(self._starts)
 
     @property
     def sizes(self) -> list[int]:

@@ -7,11 +7,10 @@ from itertools import count, repeat
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from trunkline.broker.session.inflight import Miss
+from trunkline.mqtt.burst import Burst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from trunkline.mqtt.burst import Burst
 
 T = TypeVar("T")
 
@@ -33,12 +32,12 @@ class AwaitingRel(Generic[T]):
     __slots__ = ("_open", "byte_size", "max_bytes", "maximum")
 
     def __init__(self, maximum: int = 0, max_bytes: int = 0) -> None:
-        #: Ids that may be open at once, and the bytes of what they hold; 0 is no bound.
+        #: Ids that may be open at once, and the bytes that they may take; 0 is no bound.
         self.maximum = maximum
         self.max_bytes = max_bytes
         self.byte_size = 0
-        #: Size and what is held; of a burst's message also its number in the burst, else -1.
-        self._open: dict[int, tuple[int, T | Burst, int]] = {}
+        #: What is held; of a burst's message also its number in the burst.
+        self._open: dict[int, tuple[_Held[T], int]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -46,37 +45,38 @@ class AwaitingRel(Generic[T]):
     def __contains__(self, packet_id: int) -> bool:
         return packet_id in self._open
 
-    def receive(self, packet_id: int, held: T, size: int) -> Received:
-        """A QoS 2 PUBLISH came. `held`, of `size` bytes, is kept for its PUBREL: the message is routed only then."""
+    def receive(self, packet_id: int, what: T, weight: int) -> Received:
+        """A QoS 2 PUBLISH came. `what`, of `weight` bytes, is kept for its PUBREL: the message is routed only then."""
         if packet_id in self._open:
             return Received.DUPLICATE
-        if not self._room(1, size):
+        if not self._room(1, weight):
             return Received.FULL
-        self._open[packet_id] = (size, held, -1)
-        self.byte_size += size
+        self._open[packet_id] = (_Held(what, weight, 1), 0)
+        self.byte_size += weight
         return Received.NEW
 
     def receive_burst(self, burst: Burst) -> bool:
         """Keep all messages of a burst, or none if they aren't all new or there isn't room for all."""
-        packet_ids, sizes = burst.packet_ids, burst.sizes
-        if not self._room(len(burst), sum(sizes)):
+        packet_ids, held = burst.packet_ids, _Held[T](burst, burst.weight, len(burst))
+        if not self._room(held.left, held.weight):
             return False
         if not self._open.keys().isdisjoint(packet_ids) or len(set(packet_ids)) < len(packet_ids):
             return False
-        self._open.update(zip(packet_ids, zip(sizes, repeat(burst), count(), strict=False), strict=True))
-        self.byte_size += sum(sizes)
+        self._open.update(zip(packet_ids, zip(repeat(held), count(), strict=False), strict=False))
+        self.byte_size += held.weight
         return True
 
-    def _room(self, number: int, size: int) -> bool:
-        return not (0 < self.maximum < len(self._open) + number or 0 < self.max_bytes < self.byte_size + size)
+    def _room(self, number: int, weight: int) -> bool:
+        return not (0 < self.maximum < len(self._open) + number or 0 < self.max_bytes < self.byte_size + weight)
 
     def release(self, packet_id: int) -> T | Miss:
         """A PUBREL came. Returns what was held."""
         entry = self._open.pop(packet_id, None)
         if entry is None:
             return Miss.NOT_FOUND
-        self.byte_size -= entry[0]
-        return _held(entry)
+        held, number = entry
+        self._let_go(held, 1)
+        return held.one(number)
 
     def release_all(self, packet_ids: Sequence[int]) -> list[T | Burst]:
         """PUBRELs came in a row. Returns what was held, in order, and as bursts what came as such; nothing, and nothing
@@ -85,36 +85,50 @@ class AwaitingRel(Generic[T]):
         released: list[T | Burst] = []
         if not all(map(is_open.__contains__, packet_ids)) or len(set(packet_ids)) < len(packet_ids):
             return released
-        burst: Burst | None = None
-        first = last = 0
-        for packet_id in packet_ids:
-            size, held, number = is_open.pop(packet_id)
-            self.byte_size -= size
-            if held is burst and number == last:
+        held, first = is_open.pop(packet_ids[0])
+        last = first + 1
+        for packet_id in packet_ids[1:]:
+            following, number = is_open.pop(packet_id)
+            if following is held and number == last:
                 last += 1
                 continue
-            if burst is not None:
-                released.append(burst.part(first, last))
-                burst = None
-            if number < 0:
-                released.append(held)
-            else:
-                burst, first, last = cast("Burst", held), number, number + 1
-        if burst is not None:
-            released.append(burst.part(first, last))
+            released.append(self._part(held, first, last))
+            held, first, last = following, number, number + 1
+        released.append(self._part(held, first, last))
         return released
 
+    def _part(self, held: _Held[T], first: int, last: int) -> T | Burst:
+        self._let_go(held, last - first)
+        return held.what.part(first, last) if type(held.what) is Burst else held.what
+
+    def _let_go(self, held: _Held[T], number: int) -> None:
+        held.left -= number
+        if not held.left:
+            self.byte_size -= held.weight
+
     def export(self) -> list[tuple[int, int, T]]:
-        """The ids in order, with the size of what they hold and itself, for a store or another node."""
-        return [(packet_id, entry[0], _held(entry)) for packet_id, entry in self._open.items()]
+        """The ids in order, with the weight of what they hold and itself, for a store or another node."""
+        return [
+            (packet_id, held.weight // held.number, held.one(number))
+            for packet_id, (held, number) in self._open.items()
+        ]
 
     def restore(self, entries: Iterable[tuple[int, int, T]]) -> None:
         """Take up what `export` gave."""
-        self._open = {packet_id: (size, held, -1) for packet_id, size, held in entries}
-        self.byte_size = sum(size for size, _, _ in self._open.values())
+        self._open = {packet_id: (_Held(what, weight, 1), 0) for packet_id, weight, what in entries}
+        self.byte_size = sum(held.weight for held, _ in self._open.values())
 
 
-def _held(entry: tuple[int, T | Burst, int]) -> T:
-    """What is held by itself: of a burst its one message."""
-    _, held, number = entry
-    return cast("T", held if number < 0 else cast("Burst", held).messages[number])
+class _Held(Generic[T]):
+    """What is kept for one id, or for those of a burst: it takes its memory until the last of them is released."""
+
+    __slots__ = ("left", "number", "weight", "what")
+
+    def __init__(self, what: T | Burst, weight: int, number: int) -> None:
+        self.what = what
+        self.weight = weight
+        #: Ids that it was kept for, and those of them that are open.
+        self.number = self.left = number
+
+    def one(self, number: int) -> T:
+        return cast("T", self.what.messages[number] if type(self.what) is Burst else self.what)

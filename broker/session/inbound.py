@@ -19,6 +19,7 @@ from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec,
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
+from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -101,7 +102,7 @@ class Inbound:
                 return
             message = changed
         if qos == 2:
-            if self._awaiting_rel.receive(packet.packet_id, message, len(message.payload)) is Received.FULL:
+            if self._awaiting_rel.receive(packet.packet_id, message, weight(message)) is Received.FULL:
                 self._too_many(packet, channel)
                 return
             found = bool(services.pubsub.router.match(message.topic))

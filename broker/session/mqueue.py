@@ -24,11 +24,9 @@ from sortedcontainers import SortedDict
 
 from trunkline.broker.metrics import DropReason
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.weight import weight
 
 T = TypeVar("T")
-
-#: Counted for each message besides its payload, so that empty payloads fill a queue too.
-MESSAGE_OVERHEAD: Final = 128
 
 #: Below and above the priorities 1 to 255 that a user gives.
 LOWEST: Final = 0
@@ -133,7 +131,7 @@ class MessageQueue(Generic[T]):
         self._number = number = self._number + 1
         (into.rest if qos else into.qos0).append((message, target, qos, number))
         self.length = length = self.length + 1
-        self.byte_size = byte_size = self.byte_size + len(message.payload) + MESSAGE_OVERHEAD
+        self.byte_size = byte_size = self.byte_size + weight(message)
         if message.expires_at < self._earliest:  # noqa: PLR1730 - min() is one call more for every message
             self._earliest = message.expires_at
         if length > self._max_length or byte_size > self._max_bytes:
@@ -166,7 +164,7 @@ class MessageQueue(Generic[T]):
                 return None
             self.length -= 1
             message = entry[0]
-            self.byte_size -= len(message.payload) + MESSAGE_OVERHEAD
+            self.byte_size -= weight(message)
             if self._classes is not None and not rest and not qos0:
                 self._forget(top)
             if message.expires_at > now:
@@ -264,7 +262,7 @@ class MessageQueue(Generic[T]):
         if not too_long and self.byte_size <= self._max_bytes:
             return ()  # long as a whole, but only classes are bounded
         lane = into.rest if qos else into.qos0
-        size = len(lane[-1][0].payload) + MESSAGE_OVERHEAD
+        size = weight(lane[-1][0])
         # what would not even fit alone must not push everything else out
         if self._drop_new or size > self._max_bytes:
             return (self._drop(into, lane.pop()),)
@@ -286,7 +284,7 @@ class MessageQueue(Generic[T]):
 
     def _count_out(self, entry: Queued[T]) -> None:
         self.length -= 1
-        self.byte_size -= len(entry[0].payload) + MESSAGE_OVERHEAD
+        self.byte_size -= weight(entry[0])
 
     def _expire_lane(self, lane: deque[Queued[T]], start: int, look: int, now: float, expired: list[Queued[T]]) -> int:
         """Look at `look` entries from `start` on. Returns the number of the last."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
-from trunkline.broker.session.mqueue import MESSAGE_OVERHEAD
 from trunkline.broker.session.replay import Replay
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import (
@@ -27,6 +26,7 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
 from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -414,7 +414,7 @@ class Outbound:
             entry = queue.pop(self.now, expired, 2 if window.room else 0)
             if entry is None:
                 break
-            room -= len(entry[0].payload) + MESSAGE_OVERHEAD
+            room -= weight(entry[0])
             self._send(*entry[:3])
         for gone in expired:
             self._drop(gone[0], DropReason.EXPIRED)

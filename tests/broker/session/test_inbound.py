@@ -76,12 +76,39 @@ async def test_qos_2_without_pubrel_is_bounded_by_count_and_by_bytes() -> None:
             await old.expect_type(raw.PUBREC)
         await old.send(raw.publish("t", b"", qos=2, packet_id=4, version=4))
         await old.expect_close()
-    async with room(session={"max_queue_bytes": 1000}) as here:
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "properties"),
+    [
+        ("t", bytes(900), b""),
+        ("t" * 900, b"", b""),
+        ("t", b"", raw.user_property("k", "v" * 900)),
+        ("t", b"", raw.correlation_data(bytes(900))),
+    ],
+    ids=["payload", "topic", "user-property", "correlation-data"],
+)
+async def test_qos_2_without_pubrel_is_bounded_by_bytes(topic: str, payload: bytes, properties: bytes) -> None:
+    async with room(session={"max_queue_bytes": 20_000}) as here:
         client = await here.client("a")
-        await client.send(
-            raw.publish("t", bytes(900), qos=2, packet_id=1), raw.publish("t", bytes(200), qos=2, packet_id=2)
-        )
-        assert [(await client.expect_type(raw.PUBREC)).reason for _ in range(2)] == [0x10, 0x97]
+        held = here.session("a").session.awaiting_rel
+        # one by one, then many in a row: these may be taken as one
+        for number in range(1, 100):
+            packet = raw.publish(topic, payload, qos=2, packet_id=number, properties=properties)
+            await client.send(packet)
+            if (await client.expect_type(raw.PUBREC)).reason == 0x97:
+                break
+        assert 10 < number < 20
+        assert 18_000 < held.byte_size <= 20_000
+        await client.send(*[raw.ack(raw.PUBREL, n) for n in range(1, number)])
+        for _ in range(1, number):
+            await client.expect_type(raw.PUBCOMP)
+        assert held.byte_size == 0
+        packets = [raw.publish(topic, payload, qos=2, packet_id=n, properties=properties) for n in range(1, 101)]
+        await client.send(*packets)
+        reasons = [(await client.expect_type(raw.PUBREC)).reason for _ in packets]
+        assert reasons.count(0x97) == 100 - number + 1
+        assert here.node.metrics.messages_dropped_receive_maximum == reasons.count(0x97) + 1
 
 
 @pytest.mark.parametrize(("version", "codes"), [(5, [0x87, 0x87]), (4, [0, 0])])

@@ -11,13 +11,16 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.mqueue import (
     HIGHEST,
     LOWEST,
-    MESSAGE_OVERHEAD,
     Dropped,
     MessageQueue,
     Overflow,
     Queued,
 )
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.weight import weight
+
+#: What an empty message weighs, with a topic of one letter and one of two.
+EMPTY, EMPTY2 = weight(Message("t", b"")), weight(Message("t1", b""))
 
 PRIORITIES = {"t1": 1, "t2": 2, "t3": 3}
 
@@ -197,27 +200,27 @@ def test_what_goes_in_comes_out_or_is_named() -> None:
     assert sorted(gone + drain(queue)) == sorted(pushed)
 
 
-def test_the_byte_gauge_follows_the_payloads() -> None:
+def test_the_byte_gauge_follows_the_messages() -> None:
     queue = MessageQueue[str](max_length=2)
     push(queue, b"12345", 0)
     push(queue, b"1", 1)
-    assert queue.byte_size == 6 + 2 * MESSAGE_OVERHEAD
+    assert queue.byte_size == 6 + 2 * EMPTY
     push(queue, b"123", 1)  # takes the place of the QoS 0 message
-    assert queue.byte_size == 4 + 2 * MESSAGE_OVERHEAD
+    assert queue.byte_size == 4 + 2 * EMPTY
     drain(queue)
     assert queue.byte_size == 0
 
 
 def test_the_bound_in_bytes_drops_as_much_as_it_takes() -> None:
-    queue = MessageQueue[str](max_bytes=4 * (MESSAGE_OVERHEAD + 10))
+    queue = MessageQueue[str](max_bytes=4 * (EMPTY + 10))
     for number in range(4):
         assert push(queue, b"%010d" % number) == []
-    assert push(queue, bytes(20 + MESSAGE_OVERHEAD)) == [b"%010d" % 0, b"%010d" % 1]
-    assert queue.byte_size == 4 * (MESSAGE_OVERHEAD + 10)
+    assert push(queue, bytes(20 + EMPTY)) == [b"%010d" % 0, b"%010d" % 1]
+    assert queue.byte_size == 4 * (EMPTY + 10)
 
 
 def test_the_bound_in_bytes_takes_from_the_lowest_priority() -> None:
-    queue = MessageQueue[str](max_bytes=2 * (MESSAGE_OVERHEAD + 1), priority=PRIORITIES.get)
+    queue = MessageQueue[str](max_bytes=2 * (EMPTY2 + 1), priority=PRIORITIES.get)
     push(queue, b"3", 0, "t3")
     push(queue, b"1", 2, "t1")
     assert push(queue, b"2", 1, "t2") == [b"1"]
@@ -226,15 +229,15 @@ def test_the_bound_in_bytes_takes_from_the_lowest_priority() -> None:
 
 
 def test_what_never_fits_pushes_nothing_out() -> None:
-    queue = MessageQueue[str](max_bytes=2 * MESSAGE_OVERHEAD)
+    queue = MessageQueue[str](max_bytes=2 * EMPTY)
     push(queue, b"1")
-    huge = bytes(MESSAGE_OVERHEAD + 1)
+    huge = bytes(EMPTY + 1)
     assert push(queue, huge) == [huge]
     assert drain(queue) == [b"1"]
 
 
 def test_drop_new_holds_for_the_bound_in_bytes() -> None:
-    queue = MessageQueue[str](max_bytes=2 * (MESSAGE_OVERHEAD + 1), overflow=Overflow.DROP_NEW)
+    queue = MessageQueue[str](max_bytes=2 * (EMPTY + 1), overflow=Overflow.DROP_NEW)
     assert [push(queue, payload) for payload in (b"1", b"2", b"3")] == [[], [], [b"3"]]
     assert drain(queue) == [b"1", b"2"]
 
@@ -398,14 +401,14 @@ class Waiting:
 
     @property
     def size(self) -> int:
-        return len(self.message.payload) + MESSAGE_OVERHEAD
+        return len(self.message.payload) + EMPTY
 
 
 class QueueModel(RuleBasedStateMachine):
     """A queue against a plain list in the order of arrival."""
 
     max_length = 4
-    max_bytes = 12 * (MESSAGE_OVERHEAD + 8)
+    max_bytes = 12 * (EMPTY + 8)
     overflow = Overflow.DROP_OLDEST
     priorities: dict[str, int] | None = None
     store_qos0 = True
@@ -439,7 +442,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule(
         topic=st.sampled_from(["a", "b", "c"]),
         qos=st.integers(0, 2),
-        size=st.one_of(st.integers(0, 9), st.just(700), st.just(12 * (MESSAGE_OVERHEAD + 8))),
+        size=st.one_of(st.integers(0, 9), st.just(700), st.just(12 * (EMPTY + 8))),
         life=st.one_of(st.just(inf), st.integers(0, 5)),
     )
     def push(self, topic: str, qos: int, size: int, life: float) -> None:

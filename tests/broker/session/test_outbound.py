@@ -1,5 +1,7 @@
 """What goes to a client: in order, within its window, and nothing lost on the way."""
 
+import gc
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -223,3 +225,28 @@ async def _play(steps: list[str], data: st.DataObject) -> None:
         assert list(dict.fromkeys(received[1])) == published[1]
         assert len(here.session("a").session.inflight) == 0
         assert here.session("a").session.queue.length == 0
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_what_waits_for_a_client_that_is_away_is_bounded_by_all_that_it_weighs(qos: int) -> None:
+    async with room(session={"max_queue_bytes": "1MiB"}) as here:
+        dropped: list[str] = []
+        here.node.hooks.add("message.dropped", lambda client, message, word: dropped.append(word))
+        away, publisher = await here.stay("away"), await here.client("p")
+        await away.subscribe(("#", qos))
+        await away.disconnect()
+        large = raw.user_property("k", "v" * 60_000)
+        gc.collect()
+        tracemalloc.start()
+        for number in range(1200):  # 72 MB
+            await publisher.publish("t" * 900, b"%d" % number, qos=qos, properties=large)
+        await publisher.ping()
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        queue = here.session("away").session.queue
+        assert 15 <= queue.length <= 17
+        assert dropped == ["queue_full"] * (1200 - queue.length)
+        assert here.node.metrics.delivery_dropped_queue_full == 1200 - queue.length
+        # what a message came as may be kept beside it
+        assert kept < 3 * 1_048_576
