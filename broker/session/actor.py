@@ -357,6 +357,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._left(Reason.SESSION_TAKEN_OVER, text, successor=channel.client)
         self._absence.over()
         self.channel, self.client = channel, channel.client
+        channel.resumed = message.present
         self.session.expiry_interval = channel.expiry_interval
         self.subscriber.online = True
         connack = Connack(message.present, Reason.SUCCESS, channel.connack)

@@ -64,6 +64,8 @@ class Channel:
     rules: int = 0
     #: Mail for the session that this connection has. Set when it gets one.
     session: Callable[[ToSession], None] = field(init=False)
+    #: Did the session exist before? Known when the channel is attached to it.
+    resumed: bool = False
     #: True when each PUBLISH to this client may be the shared encoding as it is.
     plain: bool = True
 

@@ -192,13 +192,12 @@ class Inbound:
     def pubrel(self, packet: Pubrel, channel: Channel) -> None:
         """The message that was taken over is routed now, once.  # [MQTT-4.3.3-12]"""
         message = self._awaiting_rel.release(packet.packet_id)
-        if message is Miss.NOT_FOUND:
-            reply = Pubcomp(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
-        else:
-            reply = Pubcomp(packet.packet_id)  # [MQTT-4.3.3-11]
-            if isinstance(message, Message):
-                self._release(message, channel)
-        self._outbound.write(reply)
+        if isinstance(message, Message):
+            self._release(message, channel)
+        # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection before: there
+        # it is no error  [MQTT-4.3.3-11]
+        lost = message is Miss.NOT_FOUND and not channel.resumed
+        self._outbound.write(Pubcomp(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND if lost else Reason.SUCCESS))
 
     def pubrels(self, packet_ids: Sequence[int], channel: Channel) -> None:
         """As `pubrel`, for each of these packets."""

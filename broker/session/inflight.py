@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ class Miss(Enum):
     """Why an acknowledgement found nothing to acknowledge."""
 
     NOT_FOUND = "not found"
-    #: The packet id is in use by an exchange at another point: the client broke the protocol.
-    WRONG_STATE = "wrong state"
     #: A PUBREC came before for this packet id. PUBREL answers it again.
     REPEATED = "repeated"
 
@@ -48,7 +47,8 @@ _WAIT_PUBACK: Final = State.WAIT_PUBACK
 _WAIT_PUBREC: Final = State.WAIT_PUBREC
 _WAIT_PUBCOMP: Final = State.WAIT_PUBCOMP
 _NOT_FOUND: Final = Miss.NOT_FOUND
-_WRONG_STATE: Final = Miss.WRONG_STATE
+#: Which acknowledgement a message in each state waits for.
+_WAITS_FOR: Final = {_WAIT_PUBACK: "PUBACK", _WAIT_PUBREC: "PUBREC", _WAIT_PUBCOMP: "PUBCOMP"}
 
 
 class Entry(Generic[T]):
@@ -101,7 +101,11 @@ Exported: TypeAlias = tuple[int, int, Message, T]
 
 
 class Inflight(Generic[T]):
-    """The window of one session."""
+    """The window of one session.
+
+    An acknowledgement of a packet id that is not open finds nothing: it may be late. One of another kind than the message
+    waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
+    """
 
     __slots__ = ("_entries", "_last_id", "_shares", "_unsent", "limit")
 
@@ -163,8 +167,8 @@ class Inflight(Generic[T]):
         return cast("dict[int, Entry[T]]", entries)
 
     def waiting(self, packet_ids: Iterable[int], state: State) -> list[Message | Burst]:
-        """The messages that an acknowledgement of each of these packet ids is about, in bursts where they are in a row
-        and were sent so."""
+        """The messages that an acknowledgement of each of these packet ids is about, up to the first one that waits for
+        another, in bursts where they are in a row and were sent so."""
         entries = self._entries
         found: list[Message | Burst] = []
         share: Shared[T] | None = None
@@ -176,8 +180,10 @@ class Inflight(Generic[T]):
 
         for packet_id in dict.fromkeys(packet_ids):
             entry = entries.get(packet_id)
-            if entry is None or entry.state is not state:
+            if entry is None:
                 continue
+            if entry.state is not state:
+                break
             if entry is share and packet_id == row[-1] + 1:
                 row.append(packet_id)
                 continue
@@ -194,24 +200,25 @@ class Inflight(Generic[T]):
         """End a QoS 1 exchange, whatever the reason code of the PUBACK."""
         return self._end(packet_id, _WAIT_PUBACK)
 
-    def pubacks(self, packet_ids: Iterable[int]) -> int:
-        """End many QoS 1 exchanges. Returns how many there were."""
-        return self._end_all(packet_ids, _WAIT_PUBACK)
+    def pubacks(self, packet_ids: Iterable[int]) -> None:
+        """End many QoS 1 exchanges."""
+        self._end_all(packet_ids, _WAIT_PUBACK)
 
-    def pubcomps(self, packet_ids: Iterable[int]) -> int:
-        """End many QoS 2 exchanges. Returns how many there were."""
-        return self._end_all(packet_ids, _WAIT_PUBCOMP)
+    def pubcomps(self, packet_ids: Iterable[int]) -> None:
+        """End many QoS 2 exchanges."""
+        self._end_all(packet_ids, _WAIT_PUBCOMP)
 
-    def _end_all(self, packet_ids: Iterable[int], state: State) -> int:
+    def _end_all(self, packet_ids: Iterable[int], state: State) -> None:
         entries, unsent = self._entries, self._unsent
-        before = len(entries)
         for packet_id in packet_ids:
             entry = entries.get(packet_id)
-            if entry is not None and entry.state is state:
-                del entries[packet_id]
-                if unsent:
-                    unsent.pop(packet_id, None)
-        return before - len(entries)
+            if entry is None:
+                continue
+            if entry.state is not state:
+                raise _wrong_kind(packet_id, state, entry.state)
+            del entries[packet_id]
+            if unsent:
+                unsent.pop(packet_id, None)
 
     def pubrecs(self, packet_ids: Sequence[int], now: float) -> bool:
         """Go on to PUBREL in many QoS 2 exchanges at once; False, and nothing happens, unless all are messages of bursts
@@ -240,8 +247,10 @@ class Inflight(Generic[T]):
         if found is None:
             return _NOT_FOUND
         entry = found.of(packet_id)
+        if entry.state is _WAIT_PUBCOMP:
+            return Miss.REPEATED
         if entry.state is not _WAIT_PUBREC:
-            return Miss.REPEATED if entry.state is _WAIT_PUBCOMP else _WRONG_STATE
+            raise _wrong_kind(packet_id, _WAIT_PUBREC, entry.state)
         if self._unsent:
             self._unsent.pop(packet_id, None)
         message = entry.message
@@ -269,7 +278,7 @@ class Inflight(Generic[T]):
         if entry is None:
             return _NOT_FOUND
         if entry.state is not state:
-            return _WRONG_STATE
+            raise _wrong_kind(packet_id, state, entry.state)
         del self._entries[packet_id]
         if self._unsent:
             self._unsent.pop(packet_id, None)
@@ -330,6 +339,10 @@ class Inflight(Generic[T]):
         self._last_id = last_id
         for packet_id, state, message, target in entries:
             self._entries[packet_id] = Entry(message, target, State(state), now)
+
+
+def _wrong_kind(packet_id: int, came: State, waits_for: State) -> ProtocolError:
+    return ProtocolError(f"{_WAITS_FOR[came]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[waits_for]}")
 
 
 def _without_payload(message: Message) -> Message:

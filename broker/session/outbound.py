@@ -287,9 +287,13 @@ class Outbound:
                 self.puback(Puback(packet_id))
             return
         ended = self._window.waiting(packet_ids, State.WAIT_PUBACK) if acked or completed else ()
-        self._services.metrics.messages_acked += self._window.pubacks(packet_ids)
-        self._tell(MESSAGE_ACKED, acked, ended)
-        self._tell(DELIVERY_COMPLETED, completed, ended)
+        before = len(self._window)
+        try:
+            self._window.pubacks(packet_ids)
+        finally:  # where one is wrong, those before it count
+            self._services.metrics.messages_acked += before - len(self._window)
+            self._tell(MESSAGE_ACKED, acked, ended)
+            self._tell(DELIVERY_COMPLETED, completed, ended)
 
     def pubrecs(self, packet_ids: Sequence[int]) -> None:
         """As `pubrec`, many of them, none of which refuses."""
@@ -311,8 +315,10 @@ class Outbound:
                 self.pubcomp(Pubcomp(packet_id))
         else:
             ended = self._window.waiting(packet_ids, State.WAIT_PUBCOMP) if completed else ()
-            self._window.pubcomps(packet_ids)
-            self._tell(DELIVERY_COMPLETED, completed, ended)
+            try:
+                self._window.pubcomps(packet_ids)
+            finally:
+                self._tell(DELIVERY_COMPLETED, completed, ended)
 
     def _tell(self, point: Notify[ClientInfo, Message], bursts: Chain, messages: Iterable[Message | Burst]) -> None:
         """Let the hooks of a point look at messages, some of which are still together."""
@@ -333,8 +339,6 @@ class Outbound:
         entry = self._window.pubrec(packet.packet_id, self.now, bool(self._services.hooks.delivery_completed))
         if entry is Miss.NOT_FOUND:
             self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
-        elif entry is Miss.WRONG_STATE:
-            self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_IN_USE))
         else:
             self.write(Pubrel(packet.packet_id))  # [MQTT-4.3.3-3]
             if type(entry) is Entry:

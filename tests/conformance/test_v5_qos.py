@@ -7,6 +7,7 @@ from tests.conformance.lab import Client, Lab, laboratory
 from tests.conformance.statements import shows
 
 KEEP = raw.session_expiry(100)
+PROTOCOL_ERROR = 0x82
 
 
 async def _deliver(lab: Lab, client: Client, payload: bytes, *, qos: int) -> raw.Received:
@@ -86,6 +87,24 @@ async def test_a_pubrel_for_nothing_is_answered(lab: Lab) -> None:
     client = await lab.client("a")
     await client.send(raw.ack(raw.PUBREL, 99))
     await client.expect("70 03 00 63 92")
+
+
+@shows("MQTT-4.3.3-11", "MQTT-4.4.0-1", "MQTT-3.7.2-1")
+async def test_a_pubrel_whose_pubcomp_was_lost_with_the_connection_is_answered_once_more(lab: Lab) -> None:
+    """What is open is known at both ends of a resumed session: an identifier that is not has had its PUBREL."""
+    client, other = await lab.client("a", properties=KEEP), await lab.client("b")
+    await other.subscribe((lab.topic("t"), 0))
+    await client.publish(lab.topic("t"), b"x", qos=2, packet_id=5)
+    await other.expect_publish(lab.topic("t"), b"x")
+    await client.abort()
+    client = await lab.client("a", clean=False, properties=KEEP)
+    await client.send(raw.ack(raw.PUBREL, 5), raw.ack(raw.PUBREL, 6))
+    await client.expect("70 02 00 05", "70 02 00 06")
+    await other.expect_nothing(after=client)
+    await client.abort()
+    client = await lab.client("a", clean=True)
+    await client.send(raw.ack(raw.PUBREL, 5))
+    await client.expect("70 03 00 05 92")
 
 
 @shows("MQTT-4.3.3-11", "MQTT-4.4.0-1")
@@ -178,6 +197,34 @@ async def test_acks_for_nothing_do_no_harm(lab: Lab, first: int) -> None:
     client = await lab.client("a")
     await client.send(raw.ack(first, 99))
     await client.ping()
+
+
+@shows("MQTT-4.13.1-1", "MQTT3-4.8.0-1", "MQTT-3.6.2-1", "MQTT-4.3.2-3", "MQTT-4.3.3-3")
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    ("qos", "before", "first", "reason"),
+    [
+        pytest.param(1, [], raw.PUBREC, None, id="PUBREC for QoS 1"),
+        pytest.param(1, [], raw.PUBREC, 0x80, id="PUBREC with an error for QoS 1"),
+        pytest.param(1, [], raw.PUBCOMP, None, id="PUBCOMP for QoS 1"),
+        pytest.param(2, [], raw.PUBACK, None, id="PUBACK for QoS 2"),
+        pytest.param(2, [], raw.PUBCOMP, None, id="PUBCOMP before PUBREL"),
+        pytest.param(2, [raw.PUBREC], raw.PUBACK, None, id="PUBACK after PUBREL"),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "in a row"])
+async def test_an_acknowledgement_of_another_kind_closes(
+    lab: Lab, version: int, qos: int, before: list[int], first: int, reason: int | None, together: bool
+) -> None:
+    client = await lab.client("a", version=version)
+    await client.subscribe((lab.topic("t"), 2))
+    packet = await _deliver(lab, client, b"x", qos=qos)
+    for each in before:
+        await client.send(raw.ack(each, packet.packet_id))
+        await client.expect_type(raw.PUBREL)
+    wrong = raw.ack(first, packet.packet_id, reason if version == 5 else None)
+    await client.send(wrong * 2 if together else wrong)
+    await client.expect_disconnect(PROTOCOL_ERROR)
 
 
 @shows("MQTT-3.4.2-1", "MQTT-3.5.2-1", "MQTT-3.7.2-1")

@@ -273,3 +273,24 @@ async def test_what_is_completed_is_told_of_with_its_payload(together: bool, mon
             await drain(publisher)
             await drain(subscriber)
     assert seen == [payload] * 6
+
+
+@pytest.mark.parametrize("bursts", [False, True])
+async def test_acknowledgements_in_a_row_count_up_to_one_of_another_kind(bursts: bool) -> None:
+    """PUBACKs, the fourth of which is for a message of QoS 2."""
+    async with room() as here:
+        acked: list[bytes] = []
+        here.broker.hooks.add(
+            "message.acked",
+            lambda client, message: acked.append(message.payload),
+            burst=(lambda client, burst: acked.extend(each.payload for each in burst.messages)) if bursts else None,
+        )
+        client = await here.client("a")
+        await client.subscribe(("t", 2))
+        for number, qos in enumerate((1, 1, 1, 2, 1)):
+            here.broker.publish("t", b"%d" % number, qos=qos)
+        packets = [await client.expect_publish("t", b"%d" % n, qos=qos) for n, qos in enumerate((1, 1, 1, 2, 1))]
+        await client.send(*[raw.ack(raw.PUBACK, packet.packet_id) for packet in packets])
+        await client.expect_disconnect(0x82)
+        assert acked == [b"0", b"1", b"2"]
+        assert here.node.metrics.messages_acked == 3

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.conformance import raw
 from trunkline.broker.session.inflight import MAX_PACKET_ID, RELEASED_SIZE, Entry, Inflight, Miss, State
 from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.versions import Version
 
@@ -123,14 +124,29 @@ def test_acknowledgements_of_another_kind_change_nothing() -> None:
     qos1, qos2, released = sent(inflight, 1, 2, 2)
     inflight.pubrec(released, 0.0)
     before = inflight.export()
-    assert inflight.puback(qos2) is Miss.WRONG_STATE
-    assert inflight.puback(released) is Miss.WRONG_STATE
-    assert inflight.pubrec(qos1, 0.0) is Miss.WRONG_STATE
-    assert inflight.refuse(qos1) is Miss.WRONG_STATE
-    assert inflight.refuse(released) is Miss.WRONG_STATE
-    assert inflight.pubcomp(qos1) is Miss.WRONG_STATE
-    assert inflight.pubcomp(qos2) is Miss.WRONG_STATE
+    for wrong in (
+        lambda: inflight.puback(qos2),
+        lambda: inflight.puback(released),
+        lambda: inflight.pubrec(qos1, 0.0),
+        lambda: inflight.refuse(qos1),
+        lambda: inflight.refuse(released),
+        lambda: inflight.pubcomp(qos1),
+        lambda: inflight.pubcomp(qos2),
+    ):
+        with pytest.raises(ProtocolError, match="which waits for PUB"):
+            wrong()
     assert inflight.export() == before
+
+
+def test_acknowledgements_in_a_row_count_up_to_the_one_of_another_kind() -> None:
+    inflight = Inflight[str](5)
+    first, qos2, last = sent(inflight, 1, 2, 1)
+    assert len(inflight.waiting([first, 99, qos2, last], State.WAIT_PUBACK)) == 1
+    with pytest.raises(ProtocolError, match="PUBACK for packet identifier 2, which waits for PUBREC"):
+        inflight.pubacks([first, 99, qos2, last])
+    with pytest.raises(ProtocolError, match="PUBCOMP for packet identifier 3, which waits for PUBACK"):
+        inflight.pubcomps([last])
+    assert [packet_id for packet_id, _ in inflight.items()] == [qos2, last]
 
 
 def test_a_second_pubrec_is_told_apart() -> None:
@@ -344,14 +360,18 @@ class WindowModel(RuleBasedStateMachine):
         known = [o.packet_id for o in self.everything()]
         packet_id = data.draw(st.sampled_from([*known, 30_000]))
         now = {"now": 0.0} if kind == "pubrec" else {}
-        result = getattr(self.window, kind)(packet_id, **now)
         found = self.find(packet_id)
         wanted = {"puback": State.WAIT_PUBACK, "pubcomp": State.WAIT_PUBCOMP}.get(kind, State.WAIT_PUBREC)
+        again = found is not None and kind == "pubrec" and found.state is State.WAIT_PUBCOMP
+        if found is not None and found.state is not wanted and not again:
+            with pytest.raises(ProtocolError):
+                getattr(self.window, kind)(packet_id, **now)
+            return
+        result = getattr(self.window, kind)(packet_id, **now)
         if found is None:
             assert result is Miss.NOT_FOUND
-        elif found.state is not wanted:
-            again = kind == "pubrec" and found.state is State.WAIT_PUBCOMP
-            assert result is (Miss.REPEATED if again else Miss.WRONG_STATE)
+        elif again:
+            assert result is Miss.REPEATED
         else:
             assert result.state is wanted
             self.forget(found)
