@@ -25,6 +25,7 @@ class DropReason(Enum):
 
     READ_NOT_AUTHORIZED = "delivery.dropped.not_authorized"
     TOO_LARGE = "delivery.dropped.too_large"
+    UNWRITABLE = "delivery.dropped.unwritable"
     QOS0_NOT_STORED = "delivery.dropped.qos0_msg"
     QUEUE_FULL = "delivery.dropped.queue_full"
     SLOW_CONSUMER = "delivery.dropped.slow_consumer"
@@ -108,6 +109,9 @@ class Metrics:
     )
     delivery_dropped_too_large: int = counted(
         "delivery.dropped.too_large", "Deliveries larger than their client takes."
+    )
+    delivery_dropped_unwritable: int = counted(
+        "delivery.dropped.unwritable", "Deliveries that could not be put into a packet, by a fault of their message."
     )
     delivery_dropped_qos0_msg: int = counted(
         "delivery.dropped.qos0_msg", "QoS 0 deliveries that would have had to wait where they are not stored."

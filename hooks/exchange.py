@@ -8,6 +8,8 @@ own method and passes (None) on every other one; when all pass, the method is un
 from dataclasses import dataclass
 from typing import final
 
+from trunkline.mqtt.strings import encode_binary
+
 
 @final
 @dataclass(slots=True, eq=False)
@@ -33,6 +35,9 @@ class Continue:
 
     data: bytes = b""
 
+    def __post_init__(self) -> None:
+        _check(self.data)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -43,3 +48,13 @@ class Success:
     #: Who it is; None leaves the user name of the CONNECT as it stands.
     username: str | None = None
     superuser: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.data)
+
+
+def _check(data: object) -> None:
+    """What does not fit into a packet is the authenticator's error, not the connection's."""
+    if not isinstance(data, bytes):
+        raise TypeError(f"authentication data is bytes, not {type(data).__name__}")
+    encode_binary(data)

@@ -91,18 +91,21 @@ def _message(old: Message, new: object) -> Message:
     if new.topic != old.topic:
         validate_name(new.topic)
     check_writable(new)
-    if new.wire3 is old.wire3 and new.wire5 is old.wire5 and new.frames is old.frames:
-        # the same object, changed in place, or a copy.copy of it: what was encoded before the change is not true
-        new.wire3 = new.wire5 = new.frames = None
-    if new is old or _origin(new) == _origin(old):
+    if _origin(new) == _origin(old) and not _shares_encoded(new, old):
         return new
-    # it is the same publication to all who look at it next; a copy, for a callback may return one object for many messages
+    # It is the same publication to all who look at it next. A copy, for a callback may return one object for many messages,
+    # or the old one (or a copy.copy of it) changed in place: what was encoded before the change is not true.
     guid, timestamp, publisher, username = _origin(old)
     return replace(new, guid=guid, timestamp=timestamp, publisher=publisher, username=username)
 
 
 def _origin(message: Message) -> tuple[int, float, str, str | None]:
     return message.guid, message.timestamp, message.publisher, message.username
+
+
+def _shares_encoded(new: Message, old: Message) -> bool:
+    forms = ((new.wire3, old.wire3), (new.wire5, old.wire5), (new.frames, old.frames))
+    return any(form is not None and form is before for form, before in forms)
 
 
 def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:
@@ -257,7 +260,7 @@ MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
     "client message reason",
     "A message reached nobody (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
     "`receive_maximum`, `session_ended`), or not this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, "
-    "`too_large`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
+    "`too_large`, `unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
     "delivery.completed",

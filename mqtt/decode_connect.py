@@ -3,6 +3,7 @@
 from typing import Final
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError, UnsupportedVersion
+from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.packets import Connack, Connect, PacketType, Will
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.property_codec import decode_properties
@@ -41,7 +42,7 @@ def decode_connect(reader: Reader, flags: int) -> Connect:
     levels = _LEVELS.get(name)
     if levels is None:
         # [MQTT-3.1.2-1] [MQTT3-3.1.2-1]
-        raise UnsupportedVersion(f"protocol name {name[:16]!r}")
+        raise UnsupportedVersion(f"protocol name {quoted(name)}")
     version = levels.get(level)
     if version is None:
         # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]: a client of level 6 will know what 5.0 answers, one of level 2 what 3.1 does.

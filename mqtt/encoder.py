@@ -4,6 +4,7 @@ What the packet holds and the version does not know is left out: the same CONNAC
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from trunkline.mqtt.frames import PACKET_ID
@@ -26,13 +27,16 @@ from trunkline.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.property_codec import encode_properties, encode_variable_integer
 from trunkline.mqtt.reasons import CONNACK_V3
 from trunkline.mqtt.strings import encode_binary, encode_string
 from trunkline.mqtt.versions import Version
 
 _BRIDGE: Final = 0x80
+
+#: Packets that say nothing with properties but why.
+_EXPLAINED: Final = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect)
 
 
 def encode(packet: Packet, version: Version) -> bytes:
@@ -42,6 +46,21 @@ def encode(packet: Packet, version: Version) -> bytes:
         ValueError: it cannot be written: a string too long, a packet identifier out of range, AUTH before 5.0.
     """
     return _ENCODERS[type(packet)](packet, version)
+
+
+def encode_within(packet: Packet, version: Version, largest: int) -> bytes:
+    """`encode` for a client that takes packets of `largest` bytes; 0 is no limit. What only explains is left out where it is
+    too much, and nothing is written where the rest is.
+
+    # [MQTT-3.1.2-24] [MQTT-3.2.2-19] [MQTT-3.4.2-2] [MQTT-3.5.2-2] [MQTT-3.9.2-1] [MQTT-3.11.2-1] [MQTT-3.14.2-3]
+    """
+    wire = encode(packet, version)
+    if 0 < largest < len(wire):
+        if isinstance(packet, _EXPLAINED):
+            wire = encode(replace(packet, properties=NO_PROPERTIES), version)
+        if largest < len(wire):
+            return b""
+    return wire
 
 
 def _frame(first: int, *parts: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""What a peer can do wrong. Each error carries the reason code for the DISCONNECT or CONNACK that answers it."""
+"""What a peer can do wrong, each with the reason code for the DISCONNECT or CONNACK that answers it; and what cannot be
+written."""
+
+from typing import Final
 
 from trunkline.mqtt.reasons import Reason
 
@@ -30,3 +33,11 @@ class UnsupportedVersion(ProtocolError):
     """A CONNECT of a protocol or level that is not MQTT 3.1, 3.1.1 or 5.0."""
 
     reason = Reason.UNSUPPORTED_PROTOCOL_VERSION
+
+
+class TooLong(ValueError):
+    """No packet is so long: four bytes of length are all that MQTT has."""
+
+
+#: What an encoder raises when it is given a packet that MQTT has no room for, by its own fields' types and values.
+UNWRITABLE: Final = (ValueError, TypeError, AttributeError, OverflowError)

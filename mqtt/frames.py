@@ -15,6 +15,7 @@ written for each of them by `encode_publish`.
 from collections.abc import Sequence
 from typing import Final
 
+from trunkline.mqtt.errors import UNWRITABLE
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.property_codec import encode_variable_integer, property_bytes
 from trunkline.mqtt.strings import encode_string
@@ -82,7 +83,9 @@ def _property_block(
 ) -> bytes:
     properties = message.properties
     if expiry_interval is not None and "message_expiry_interval" in properties:
-        properties = properties | {"message_expiry_interval": expiry_interval}  # [MQTT-3.3.2-6]
+        # [MQTT-3.3.2-6] never more than the publisher gave, whatever the clock's arithmetic makes of it
+        left = min(expiry_interval, properties["message_expiry_interval"])
+        properties = properties | {"message_expiry_interval": left}
     block = property_bytes(properties, _ONE_HOP) if properties else b""
     if topic_alias:
         block += b"\x23" + PACKET_ID[topic_alias]
@@ -105,7 +108,7 @@ def check_writable(message: Message) -> None:
         raise ValueError(f"a message's QoS is 0, 1 or 2, not {message.qos!r:.80}")
     try:
         block = _property_block(message)
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+    except UNWRITABLE as error:
         raise ValueError(f"a message's properties cannot be written: {error}") from error
     publish_head(message.topic, message.qos, message.retain, len(block) + len(message.payload))
 

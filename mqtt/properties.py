@@ -1,7 +1,7 @@
 """The properties of MQTT 5.0 (section 2.2.2.2): what a packet holds of them."""
 
 from collections.abc import Sequence
-from typing import TypedDict, cast
+from typing import NoReturn, TypedDict, cast
 
 
 class Properties(TypedDict, total=False):
@@ -44,8 +44,11 @@ class _NoProperties(dict[str, object]):
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
-    def __setitem__(self, key: str, value: object) -> None:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("NO_PROPERTIES is shared by all packets that have none")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
 
 #: The one empty block, shared by every packet that has none. Never changed.

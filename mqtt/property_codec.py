@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, cast
 
-from trunkline.mqtt.errors import MalformedPacket, ProtocolError
+from trunkline.mqtt.errors import MalformedPacket, ProtocolError, TooLong
+from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.packets import PacketType
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reader import Reader
@@ -125,7 +126,7 @@ def _nonzero(value: int) -> int:
 def _topic(reader: Reader) -> str:
     text = reader.string()
     if not text or "+" in text or "#" in text:
-        raise ProtocolError(f"{text!r} is no topic name to answer to")  # [MQTT-3.3.2-14] [MQTT-4.7.3-1]
+        raise ProtocolError(f"{quoted(text)} is no topic name to answer to")  # [MQTT-3.3.2-14] [MQTT-4.7.3-1]
     return text
 
 
@@ -142,7 +143,7 @@ _READ: Final[dict[Kind, Callable[[Reader], object]]] = {
     Kind.PAIRS: skip_user_properties,
 }
 
-_NAMES: Final = {row.identifier: row.name for row in PROPERTIES}
+_BY_IDENTIFIER: Final = {row.identifier: row for row in PROPERTIES}
 
 #: Identifier -> name and reader, for each packet and each sender (True: a client).
 _ALLOWED: Final = {
@@ -154,6 +155,11 @@ _ALLOWED: Final = {
     for place in PacketType
     for from_client in (True, False)
 }
+
+
+#: Section 2.2.2.2 calls a property in the wrong packet malformed, sections 4.13 and 3 a protocol error. What brokers
+#: answer, and what is tested for, is the first here and the second in every other packet.
+_MALFORMED_WHERE_MISPLACED: Final = (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
 
 
 def decode_properties(reader: Reader, place: PacketType) -> Properties:
@@ -178,10 +184,7 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
         identifier = reader.byte()  # a variable byte integer, but every one that exists is below 128
         entry = allowed.get(identifier)
         if entry is None:
-            name = _NAMES.get(identifier)
-            if name is None:
-                raise MalformedPacket(f"there is no property 0x{identifier:02X}")
-            raise ProtocolError(f"{name} is not allowed in {place.name}")
+            raise _misplaced(reader, identifier, place)
         name, read = entry
         value = read(reader)
         if identifier == USER_PROPERTY:
@@ -201,11 +204,27 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
     return cast("Properties", found)
 
 
+def _misplaced(reader: Reader, identifier: int, place: PacketType) -> ProtocolError:
+    """Why a property that the packet may not hold is refused. Bytes that cannot be read come first: nothing can be said
+    about a property that is not there."""
+    row = _BY_IDENTIFIER.get(identifier)
+    if row is None:
+        return MalformedPacket(f"there is no property 0x{identifier:02X}")
+    try:
+        _READ[row.kind](reader)
+    except MalformedPacket as error:
+        return error
+    except ProtocolError:
+        pass  # a value without a meaning: it has no place here, whatever it says
+    text = f"{row.name} is not allowed in {place.name}"
+    return MalformedPacket(text) if place in _MALFORMED_WHERE_MISPLACED else ProtocolError(text)
+
+
 def encode_variable_integer(value: int) -> bytes:
     """One to four bytes, as few as it needs: [MQTT-1.5.5-1].
 
     Raises:
-        ValueError: it needs more than four.
+        TooLong: it needs more than four.
     """
     if value < 0x80:
         return value.to_bytes(1, "big")
@@ -215,7 +234,7 @@ def encode_variable_integer(value: int) -> bytes:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     if value < 0x1000_0000:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21))
-    raise ValueError(f"{value} does not fit into four bytes of seven bits")
+    raise TooLong(f"{value} does not fit into four bytes of seven bits")
 
 
 def _numbers(identifier: bytes) -> Callable[[Any], bytes]:

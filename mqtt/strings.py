@@ -16,7 +16,7 @@ _NONCHARACTERS: Final = "\ufdd0-\ufdef" + "".join(
 )
 
 #: What `strict` refuses, NUL apart.
-_DISCOURAGED: Final = re.compile(f"[\x01-\x1f\x7f-\x9f{_NONCHARACTERS}]")
+DISCOURAGED: Final = re.compile(f"[\x01-\x1f\x7f-\x9f{_NONCHARACTERS}]")
 
 #: The same outside of ASCII only, in text that is still encoded (and known to be UTF-8): the controls U+0080 to U+009F,
 #: U+FDD0 to U+FDEF, U+FFFE and U+FFFF, and their like in the planes above.
@@ -42,7 +42,7 @@ def decode_string(raw: bytes, strict: bool = True) -> str:
         return text
     if "\0" in text:
         raise MalformedPacket("a string holds U+0000")  # [MQTT-1.5.4-2]
-    if strict and (found := _DISCOURAGED.search(text)) is not None:
+    if strict and (found := DISCOURAGED.search(text)) is not None:
         raise MalformedPacket(f"a string holds U+{ord(found[0]):04X}")
     return text
 

@@ -6,6 +6,7 @@ Whether the characters are allowed in a string at all is judged in `trunkline.mq
 from typing import Final
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError
+from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.reasons import Reason
 
 #: Nothing on the wire can have more: a string has 65,535 bytes.
@@ -18,13 +19,13 @@ def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
     """Judge a topic name that somebody wants to publish to.
 
     Raises:
-        ProtocolError: with TOPIC_NAME_INVALID.
+        ProtocolError: MALFORMED_PACKET for what is no topic name, TOPIC_NAME_INVALID for one that is not taken here.
     """
     if "+" in topic or "#" in topic:
         # [MQTT-3.3.2-2] [MQTT-4.7.1-1]
-        raise ProtocolError(f"topic name {topic!r} holds a wildcard", Reason.TOPIC_NAME_INVALID)
+        raise MalformedPacket(f"topic name {quoted(topic)} holds a wildcard")
     if not topic:
-        raise ProtocolError("the topic name is empty", Reason.TOPIC_NAME_INVALID)  # [MQTT-4.7.3-1]
+        raise MalformedPacket("the topic name is empty")  # [MQTT-4.7.3-1]
     if topic.count("/") >= max_levels:
         raise ProtocolError(f"the topic name has more than {max_levels} levels", Reason.TOPIC_NAME_INVALID)
     if topic.startswith(SHARE_PREFIX):
@@ -35,16 +36,16 @@ def validate_filter(topic_filter: str, max_levels: int = NO_LEVEL_LIMIT) -> None
     """Judge a topic filter, shared or not. The levels of a shared one are counted without `$share/group/`.
 
     Raises:
-        ProtocolError: MALFORMED_PACKET for an empty one, TOPIC_FILTER_INVALID for any other fault.
+        ProtocolError: MALFORMED_PACKET for what is no topic filter, TOPIC_FILTER_INVALID for one that is not taken here.
     """
     if topic_filter.startswith(SHARE_PREFIX):
         group, _, topic_filter = topic_filter[len(SHARE_PREFIX) :].partition("/")
         if not group or "+" in group or "#" in group:
             # [MQTT-4.8.2-1]: at least one character; [MQTT-4.8.2-2]: no wildcard in it
-            raise ProtocolError(f"{group!r} cannot name a group of subscribers", Reason.TOPIC_FILTER_INVALID)
+            raise MalformedPacket(f"{quoted(group)} cannot name a group of subscribers")
         if not topic_filter:
             # [MQTT-4.8.2-2]: a topic filter follows the name
-            raise ProtocolError(f"group {group!r} shares no topic filter", Reason.TOPIC_FILTER_INVALID)
+            raise MalformedPacket(f"group {quoted(group)} shares no topic filter")
     elif not topic_filter:
         raise MalformedPacket("the topic filter is empty")  # [MQTT-4.7.3-1]
     if topic_filter.count("/") >= max_levels:
@@ -52,10 +53,10 @@ def validate_filter(topic_filter: str, max_levels: int = NO_LEVEL_LIMIT) -> None
     hash_at = topic_filter.find("#")
     if hash_at >= 0 and (hash_at != len(topic_filter) - 1 or topic_filter[-2:-1] not in ("", "/")):
         # [MQTT-4.7.1-1]: a level of its own, and the last
-        raise ProtocolError(f"'#' is not alone at the end of {topic_filter!r}", Reason.TOPIC_FILTER_INVALID)
+        raise MalformedPacket(f"'#' is not alone at the end of {quoted(topic_filter)}")
     if "+" in topic_filter and any("+" in level and level != "+" for level in topic_filter.split("/")):
         # [MQTT-4.7.1-2]
-        raise ProtocolError(f"'+' is not alone in its level of {topic_filter!r}", Reason.TOPIC_FILTER_INVALID)
+        raise MalformedPacket(f"'+' is not alone in its level of {quoted(topic_filter)}")
 
 
 def parse_shared(topic_filter: str) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ One object a connection, gone as soon as the connection has its session.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.connection.handshake import ABSENT_RECEIVE_MAXIMUM, Refused, negotiate
@@ -21,8 +21,8 @@ from trunkline.hooks.points import (
     CLIENT_CONNECT,
     CLIENT_ENHANCED_AUTHENTICATE,
 )
-from trunkline.mqtt.decoder import MAX_PACKET_SIZE
-from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.encoder import encode, encode_within
+from trunkline.mqtt.explanations import fitting, reason_string
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
@@ -195,10 +195,10 @@ class Admission:
                 self._client.username = decision.username
             self._entrance.services.metrics.authentication_success += 1
             self._client.superuser = self._client.superuser or decision.superuser
-            told = self._terms.connack
-            told["authentication_method"] = exchange.method  # [MQTT-4.12.0-5]
+            connack: Properties = {**self._terms.connack, "authentication_method": exchange.method}  # [MQTT-4.12.0-5]
             if decision.data:
-                told["authentication_data"] = decision.data
+                connack["authentication_data"] = decision.data
+            self._terms = replace(self._terms, connack=connack)
             self._admit()
         else:
             self._deny(decision or Deny(Reason.BAD_AUTHENTICATION_METHOD, "the authentication method is not known"))
@@ -245,22 +245,15 @@ class Admission:
         connect, services = self._connect, self._entrance.services
         assert connect is not None
         properties: Properties = {}
-        if connect.version == Version.V5:
-            if text and connect.properties.get("request_problem_information", 1):
-                properties["reason_string"] = text
-            if services.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
-                properties["server_reference"] = services.config.mqtt.server_reference
-        connack = Connack(False, reason, properties)  # [MQTT-3.2.2-6]
-        largest = connect.properties.get("maximum_packet_size", MAX_PACKET_SIZE)
-        farewell = encode(connack, connect.version)
-        if len(farewell) > largest:
-            connack = Connack(False, reason)  # [MQTT-3.2.2-19]
-            farewell = encode(connack, connect.version)
+        if connect.properties.get("request_problem_information", 1):
+            properties = {**reason_string(text)}
+        if services.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
+            properties["server_reference"] = services.config.mqtt.server_reference
+        connack = Connack(False, fitting(reason, PacketType.CONNACK), properties)  # [MQTT-3.2.2-6]
+        farewell = encode_within(connack, connect.version, connect.properties.get("maximum_packet_size", 0))
         services.metrics.sent[PacketType.CONNACK] += 1
         services.metrics.packets_connack_error += 1
         services.hooks.notify(CLIENT_CONNACK, self._client, connack)
-        if len(farewell) > largest:
-            farewell = b""  # [MQTT-3.1.2-24]
         self._close(farewell, text, reason)  # [MQTT-3.2.2-7]
 
     def _close(self, farewell: bytes, text: str, reason: int) -> None:

@@ -31,8 +31,9 @@ from trunkline.hooks.points import (
     SESSION_TERMINATED,
 )
 from trunkline.mqtt.burst import Acknowledgements, Burst
-from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.encoder import encode, encode_within
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.explanations import fitting, reason_string
 from trunkline.mqtt.packets import (
     TYPE_OF,
     Auth,
@@ -49,7 +50,7 @@ from trunkline.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
@@ -368,8 +369,8 @@ class SessionActor(Actor["mail.ToSession"]):
         else:
             services.metrics.session_created += 1
             services.hooks.notify(SESSION_CREATED, self.client)
-        services.hooks.notify(CLIENT_CONNACK, self.client, connack)
         self._outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
+        services.hooks.notify(CLIENT_CONNACK, self.client, connack)
         services.metrics.sent[PacketType.CONNACK] += 1
         self._outbound.attach(channel)
         self._rights.resume()
@@ -449,10 +450,9 @@ class SessionActor(Actor["mail.ToSession"]):
         self._flush()
         farewell = b""
         if channel.version == Version.V5:
-            properties: Properties = {"reason_string": text} if channel.problem_information else NO_PROPERTIES
-            farewell = encode(Disconnect(reason, properties), channel.version)
-            if 0 < channel.max_packet_size < len(farewell):
-                farewell = encode(Disconnect(reason), channel.version)
+            properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
+            packet = Disconnect(fitting(reason, PacketType.DISCONNECT), properties)
+            farewell = encode_within(packet, channel.version, channel.max_packet_size)
             self._services.metrics.sent[PacketType.DISCONNECT] += 1
         channel.cast(mail.Close(farewell))
 

@@ -13,6 +13,7 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.explanations import fitting, quoted, reason_string
 from trunkline.mqtt.frames import PACKET_ID
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -279,12 +280,13 @@ class Inbound:
         if reason:
             self._services.dropped(channel.client, packet, drop)
         if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
-            raise ProtocolError(f"not allowed to publish to {packet.topic!r}", Reason.NOT_AUTHORIZED)
+            raise ProtocolError(f"not allowed to publish to {quoted(packet.topic)}", Reason.NOT_AUTHORIZED)
         if packet.qos:
             if packet.qos == 2 and (channel.version != Version.V5 or reason < Reason.UNSPECIFIED_ERROR):
                 self._awaiting_rel.receive(packet.packet_id, None, 0)
-            properties: Properties = {"reason_string": text} if text and channel.problem_information else NO_PROPERTIES
-            self._acknowledge(channel, packet, reason, properties)
+            kind = PacketType.PUBACK if packet.qos == 1 else PacketType.PUBREC
+            properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
+            self._acknowledge(channel, packet, fitting(reason, kind), properties)
 
     def _too_many(self, packet: Publish, channel: Channel) -> None:
         """More QoS 2 messages are open than `max_awaiting_rel` allows."""

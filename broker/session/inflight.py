@@ -342,7 +342,9 @@ class Inflight(Generic[T]):
 
 
 def _wrong_kind(packet_id: int, came: State, waits_for: State) -> ProtocolError:
-    return ProtocolError(f"{_WAITS_FOR[came]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[waits_for]}")
+    return ProtocolError(
+        f"{_WAITS_FOR[came]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[waits_for]}"
+    )
 
 
 def _without_payload(message: Message) -> Message:

@@ -7,6 +7,7 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 
 from __future__ import annotations
 
+import logging
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, cast
 
@@ -22,7 +23,9 @@ from trunkline.hooks.points import (
     MESSAGE_QUEUED,
 )
 from trunkline.mqtt.burst import Burst, acknowledge_all
-from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.encoder import encode_within
+from trunkline.mqtt.errors import UNWRITABLE, TooLong
+from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
 from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.points import Notify
     from trunkline.mqtt.message import Message
     from trunkline.router import Target
+
+_logger = logging.getLogger("trunkline.session")
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 BURST: Final = 262_144
@@ -196,27 +201,28 @@ class Outbound:
         if message.expires_at <= self.now:
             self._drop(message, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
-        if qos:
-            packet_id = self._window.insert(message, target, qos, self.now)
-            if not packet_id:
-                self._enqueue(original, target, qos)
-                return
-            if channel.plain and not target.identifiers and message.expires_at == inf:
-                head, tail = publish_pieces(
-                    message, channel.version, qos, message.retain and target.retain_as_published
+        packet_id = 0
+        try:
+            if qos:
+                packet_id = self._window.insert(message, target, qos, self.now)
+                if not packet_id:
+                    self._enqueue(original, target, qos)
+                    return
+                if channel.plain and not target.identifiers and message.expires_at == inf:
+                    head, tail = publish_pieces(
+                        message, channel.version, qos, message.retain and target.retain_as_published
+                    )
+                    self.pieces += (head, PACKET_ID[packet_id], tail)
+                else:
+                    self._encode(channel, message, target, qos, packet_id)
+            elif channel.plain and not target.identifiers and message.expires_at == inf:
+                self.pieces.append(
+                    publish_pieces(message, channel.version, 0, message.retain and target.retain_as_published)[0]
                 )
-                self.pieces += (head, PACKET_ID[packet_id], tail)
-            elif not self._encode(channel, message, target, qos, packet_id):
-                # as if it had been sent and acknowledged  [MQTT-3.1.2-25]
-                self._window.forget(packet_id)
-                self._drop(message, DropReason.TOO_LARGE)
-                return
-        elif channel.plain and not target.identifiers and message.expires_at == inf:
-            self.pieces.append(
-                publish_pieces(message, channel.version, 0, message.retain and target.retain_as_published)[0]
-            )
-        elif not self._encode(channel, message, target, 0, 0):
-            self._drop(message, DropReason.TOO_LARGE)
+            else:
+                self._encode(channel, message, target, 0, 0)
+        except UNWRITABLE as error:
+            self._unwritable(message, packet_id, error)
             return
         self._sent[qos] += 1
         hooks = self._services.hooks
@@ -233,8 +239,13 @@ class Outbound:
         qos: int,
         packet_id: int,
         dup: bool = False,
-    ) -> bool:
-        """The uncommon ways to write a PUBLISH: for this client alone. False when the client takes none so large."""
+    ) -> None:
+        """The uncommon ways to write a PUBLISH: for this client alone.
+
+        Raises:
+            TooLong: the client takes none so large.
+            One of `UNWRITABLE`: the message cannot be written at all.
+        """
         alias = 0
         omit_topic = False
         if channel.alias_maximum_out and not dup:
@@ -256,11 +267,25 @@ class Outbound:
             expiry_interval=None if message.expires_at == inf else max(0, ceil(message.expires_at - self.now)),
         )
         if 0 < channel.max_packet_size < len(wire):
-            return False  # [MQTT-3.1.2-24]
+            raise TooLong(f"{len(wire)} bytes, {channel.max_packet_size} are taken")  # [MQTT-3.1.2-24]
         if alias and not omit_topic:
             channel.aliases_out[message.topic] = alias
         self.pieces.append(wire)
-        return True
+
+    def _unwritable(self, message: Message, packet_id: int, error: Exception) -> None:
+        """It costs this message and no more. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
+        if packet_id:
+            self._window.forget(packet_id)
+        if isinstance(error, TooLong):
+            self._drop(message, DropReason.TOO_LARGE)
+            return
+        self._drop(message, DropReason.UNWRITABLE)
+        _logger.error(
+            "a message to %s cannot be written: %s",
+            quoted(message.topic),
+            quoted(str(error)),
+            extra={"client": self._client.client_id},
+        )
 
     # The client answers
 
@@ -353,9 +378,12 @@ class Outbound:
 
     def write(self, packet: Packet) -> None:
         """Put a packet behind what goes out in this turn."""
-        if self.channel is not None:
-            self.pieces.append(encode(packet, self.channel.version))
-            self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
+        channel = self.channel
+        if channel is not None:
+            wire = encode_within(packet, channel.version, channel.max_packet_size)
+            if wire:
+                self.pieces.append(wire)
+                self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
 
     def write_all(self, kind: type[Acknowledgement], packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""
@@ -445,15 +473,18 @@ class Outbound:
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
         if entry.state is State.WAIT_PUBCOMP:
             self.write(Pubrel(packet_id))
-        elif not self._may_get(channel, entry.message):
+            return
+        if not self._may_get(channel, entry.message):
             self._withdraw(packet_id, entry)
-        elif self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True):  # [MQTT-3.3.1-1]
-            self._sent[entry.qos] += 1
-            if self._services.hooks.message_delivered:
-                self._services.hooks.notify(MESSAGE_DELIVERED, self._client, entry.message)
-        else:
-            self._window.forget(packet_id)
-            self._drop(entry.message, DropReason.TOO_LARGE)
+            return
+        try:
+            self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
+        except UNWRITABLE as error:
+            self._unwritable(entry.message, packet_id, error)
+            return
+        self._sent[entry.qos] += 1
+        if self._services.hooks.message_delivered:
+            self._services.hooks.notify(MESSAGE_DELIVERED, self._client, entry.message)
 
     def _may_get(self, channel: Channel, message: Message) -> bool:
         allowed = channel.may_read.get(message.topic)

@@ -12,7 +12,8 @@ from trunkline.broker.pubsub import MakeRoutes, RemoveRoutes
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_SUBSCRIBE, CLIENT_UNSUBSCRIBE, SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
+from trunkline.mqtt.explanations import fitting, reason_string
+from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import parse_shared, plain_filter, validate_filter
@@ -63,8 +64,8 @@ class Answer:
 
     @property
     def properties(self) -> Properties:
-        told = self.text and self.channel is not None and self.channel.problem_information
-        return {"reason_string": self.text} if told else NO_PROPERTIES
+        told = self.channel is not None and self.channel.problem_information
+        return reason_string(self.text) if told else NO_PROPERTIES
 
 
 class Subscribing:
@@ -160,7 +161,7 @@ class Subscribing:
             if type(request) is Deny:
                 metrics.packets_subscribe_error += 1
                 metrics.packets_subscribe_auth_error += request is _DENIED
-                answer.refuse(place, request.reason, request.text)
+                answer.refuse(place, fitting(request.reason, PacketType.SUBACK), request.text)
                 continue
             assert isinstance(request, SubscriptionRequest)
             refusal = self._refusal(request, channel, asked=asked)
@@ -202,8 +203,8 @@ class Subscribing:
         mqtt = self._services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
-        except ProtocolError as error:
-            return error.reason
+        except ProtocolError:
+            return Reason.TOPIC_FILTER_INVALID
         shared = parse_shared(request.filter)
         if shared is not None and not mqtt.shared_subscriptions:
             return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
@@ -228,7 +229,7 @@ class Subscribing:
         answer = Answer(channel.client, channel, packet.packet_id, len(filters))
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
-                answer.refuse(place, filter.reason, filter.text)
+                answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
             else:
                 answer.accept(place, filter)
         self._services.pubsub.ref.cast(RemoveRoutes(self._subscriber, answer.filters, answer))

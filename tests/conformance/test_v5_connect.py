@@ -265,7 +265,7 @@ async def test_will_properties_that_are_wrong(lab: Lab, properties: bytes) -> No
 async def test_a_will_topic_that_is_no_topic_name(lab: Lab, topic: str) -> None:
     client = await lab.wire()
     await client.send(raw.connect(lab.id("a"), will=Will(topic)))
-    await refused(client, 0x90, MALFORMED, PROTOCOL_ERROR)
+    await refused(client, MALFORMED, PROTOCOL_ERROR)
 
 
 BAD_STRINGS = [

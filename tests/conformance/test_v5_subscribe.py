@@ -8,7 +8,6 @@ from tests.conformance.statements import shows
 
 MALFORMED = 0x81
 PROTOCOL_ERROR = 0x82
-FILTER_INVALID = 0x8F
 NAME_INVALID = 0x90
 
 
@@ -51,7 +50,7 @@ async def test_no_filter_at_all(lab: Lab, packet: bytes) -> None:
 async def test_reserved_bits_and_values_in_the_subscription_options(lab: Lab, option: int) -> None:
     client = await lab.client("a")
     await client.send(raw.subscribe(1, (lab.topic("t"), option)))
-    await client.expect_disconnect(MALFORMED, *([PROTOCOL_ERROR] if option in (0x03, 0x30) else []))
+    await client.expect_disconnect(MALFORMED, *([PROTOCOL_ERROR] if option == 0x30 else []))
 
 
 @shows("MQTT-4.13.1-1")
@@ -340,7 +339,7 @@ async def _members(lab: Lab, count: int, filter: str, *, version: int = 5, **set
 async def test_shared_filters_without_a_name_or_a_filter(lab: Lab, filter: str) -> None:
     client = await lab.client("a")
     await client.send(raw.subscribe(1, (filter, 0)))
-    await client.expect_disconnect(MALFORMED, FILTER_INVALID)
+    await client.expect_disconnect(MALFORMED)
 
 
 @shows("MQTT-4.8.2-2")
@@ -348,7 +347,7 @@ async def test_shared_filters_without_a_name_or_a_filter(lab: Lab, filter: str) 
 async def test_share_names_with_wildcards(lab: Lab, filter: str) -> None:
     client = await lab.client("a")
     await client.send(raw.subscribe(1, (filter, 0)))
-    await client.expect_disconnect(MALFORMED, FILTER_INVALID)
+    await client.expect_disconnect(MALFORMED)
 
 
 @shows("MQTT-3.8.3-4")

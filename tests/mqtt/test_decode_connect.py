@@ -37,7 +37,7 @@ REFUSED = [
     ("MQTT-3.1.3-4 client identifier", V5, "10 0e 0004 4d515454 05 02 0000 00 0001 ff", 0x85),
     ("MQTT-3.1.3-4 client identifier with NUL", V311, "10 0d 0004 4d515454 04 02 0000 0001 00", 0x85),
     ("MQTT-3.1.3-11 will topic", V311, "10 13 0004 4d515454 04 06 0000 0001 63 0001 ff 0001 70", MALFORMED),
-    ("will topic with a wildcard", V5, "10 15 0004 4d515454 05 06 0000 00 0001 63 00 0001 23 0001 70", 0x90),
+    ("will topic with a wildcard", V5, "10 15 0004 4d515454 05 06 0000 00 0001 63 00 0001 23 0001 70", 0x81),
     ("MQTT-3.1.3-12 user name", V311, "10 10 0004 4d515454 04 82 0000 0001 63 0001 ff", MALFORMED),
     # Properties
     ("receive maximum 0", V5, "10 11 0004 4d515454 05 02 0000 03 210000 0001 63", VIOLATION),

@@ -17,9 +17,9 @@ REFUSED_3 = [
     ("half a packet identifier", "32 04 0001 61 00", MALFORMED),
     ("MQTT3-2.3.1-1 packet identifier 0", "32 05 0001 61 0000", VIOLATION),
     ("MQTT3-2.3.1-1 packet identifier 0", "34 05 0001 61 0000", VIOLATION),
-    ("MQTT-3.3.2-2 wildcard", "30 04 0002 2b2f", NAME),
-    ("MQTT-3.3.2-2 wildcard", "30 03 0001 23", NAME),
-    ("wildcard within a level", "30 05 0003 612b62", NAME),
+    ("MQTT-3.3.2-2 wildcard", "30 04 0002 2b2f", MALFORMED),
+    ("MQTT-3.3.2-2 wildcard", "30 03 0001 23", MALFORMED),
+    ("wildcard within a level", "30 05 0003 612b62", MALFORMED),
     ("topic of a group", "30 0c 000a 2473686172652f672f61", NAME),
     ("empty topic", "30 02 0000", VIOLATION),
     ("MQTT-1.5.4-2 NUL", "30 04 0002 6100", MALFORMED),
@@ -47,7 +47,7 @@ REFUSED_5 = [
     ("MQTT-3.3.2-19 content type", "30 08 0001 61 04 03 0001 ff", MALFORMED),
     ("will delay", "30 09 0001 61 05 18 00000000", VIOLATION),
     ("unknown property", "30 06 0001 61 02 7f 00", MALFORMED),
-    ("topic with a wildcard, and an alias", "30 07 0001 23 03 23 0001", NAME),
+    ("topic with a wildcard, and an alias", "30 07 0001 23 03 23 0001", MALFORMED),
 ]
 
 

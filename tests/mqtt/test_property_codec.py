@@ -97,7 +97,8 @@ def expected() -> dict[tuple[int, str, bool], bool]:
 
 
 def test_every_property_in_every_packet() -> None:
-    """Also [MQTT-3.3.4-6] and [MQTT-3.14.2-2]. One that has no place there is a protocol error."""
+    """Also [MQTT-3.3.4-6] and [MQTT-3.14.2-2]. One that has no place there is a protocol error, or malformed: see
+    docs/protocol.md."""
     table = expected()
     assert {identifier for identifier, *_ in table} == {row.identifier for row in PROPERTIES}
     for row in PROPERTIES:
@@ -111,11 +112,30 @@ def test_every_property_in_every_packet() -> None:
                 if not allowed:
                     with pytest.raises(ProtocolError, match="not allowed") as caught:
                         decode_properties(source, place)
-                    assert caught.value.reason == Reason.PROTOCOL_ERROR
+                    malformed = place in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
+                    assert caught.value.reason == (Reason.MALFORMED_PACKET if malformed else Reason.PROTOCOL_ERROR)
                     continue
                 found = decode_properties(source, place)
                 assert found[row.name] == EXAMPLES[row.kind]  # type: ignore[literal-required]
                 assert source.position == source.end
+
+
+@pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.name)
+def test_a_value_that_cannot_be_read_is_malformed_wherever_it_stands(row: Any) -> None:
+    whole = bytes.fromhex(f"{row.identifier:02x} {WRITTEN[row.kind]}")
+    for place in PacketType:
+        for from_client in (True, False):
+            for length in range(1, len(whole)):
+                with pytest.raises(MalformedPacket, match="ends|needs"):
+                    decode_properties(reader(whole[:length].hex(), from_client), place)
+
+
+def test_a_value_without_a_meaning_in_the_wrong_packet_is_misplaced_first() -> None:
+    with pytest.raises(MalformedPacket, match="not allowed in SUBSCRIBE"):
+        decode_properties(reader("01 02"), PacketType.SUBSCRIBE)
+    with pytest.raises(ProtocolError, match="not allowed in PUBACK") as caught:
+        decode_properties(reader("21 0000"), PacketType.PUBACK)
+    assert caught.value.reason == Reason.PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.name)

@@ -17,6 +17,7 @@ from tests.conformance import raw
 from trunkline.broker.session import mail
 from trunkline.hooks import DROP, ClientInfo, Deny
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
 
 
 def congest(here: Room, client_id: str, on: bool = True) -> None:
@@ -250,3 +251,112 @@ async def test_what_waits_for_a_client_that_is_away_is_bounded_by_all_that_it_we
         assert here.node.metrics.delivery_dropped_queue_full == 1200 - queue.length
         # what a message came as may be kept beside it
         assert kept < 3 * 1_048_576
+
+
+def route(here: Room, message: Message) -> None:
+    """Past all that checks what hooks and plugins publish."""
+    here.node.services.pubsub.publish(message, trio.current_time())
+
+
+#: A value that no decoder lets through and that only 5.0 writes.
+UNWRITABLE: Any = {"user_property": [(1, 2)]}
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("aliases", [0, 10], ids=["shared form", "form of its own"])
+@pytest.mark.parametrize("way", ["direct", "queued", "retained"])
+async def test_what_cannot_be_written_costs_that_message_alone(
+    qos: int, aliases: int, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with room(session={"max_queue_bytes": 0}) as here:
+        dropped: list[tuple[str, str, str]] = []
+        here.node.hooks.add("message.dropped", lambda c, m, reason: dropped.append((c.client_id, m.topic, reason)))
+        client = await here.client("a", properties=raw.topic_alias_maximum(aliases))
+        if way == "queued":
+            congest(here, "a")
+        if way != "retained":
+            await client.subscribe(("#", 2))
+        for message in (
+            Message("t/bad", b"x", qos, way == "retained", UNWRITABLE),
+            # as 3.1.1 just can have it; 5.0 needs a byte more
+            Message("t/large", bytes(268_435_455 - 9 - 2 * (qos > 0)), qos, False),
+            Message("t/good", b"x", qos, way == "retained"),
+        ):
+            if way != "retained" or len(message.payload) < 10:
+                route(here, message)
+        if way == "queued":
+            await trio.testing.wait_all_tasks_blocked()
+            congest(here, "a", on=False)
+        if way == "retained":
+            await client.subscribe(("#", 2))
+        await client.take_publish("t/good", b"x", qos=qos)
+        await client.ping()
+        expected = [("a", "t/bad", "unwritable"), ("a", "t/large", "too_large")]
+        assert dropped == expected[: 1 if way == "retained" else 2]
+        assert len(here.session("a").session.inflight) == 0
+        assert here.node.metrics.delivery_dropped_unwritable == 1
+    assert [record.levelname for record in caplog.records if "cannot be written" in record.message] == ["ERROR"]
+
+
+async def test_what_cannot_be_written_for_the_version_that_a_client_comes_back_with() -> None:
+    async with room() as here:
+        client = await here.client("a", version=4, clean=False)
+        await client.subscribe(("t", 1))
+        route(here, Message("t", b"bad", 1, properties=UNWRITABLE))
+        route(here, Message("t", b"good", 1))
+        for payload in (b"bad", b"good"):
+            await client.expect_publish("t", payload, qos=1)
+        await client.abort()
+        client = await here.stay("a")
+        assert (await client.take_publish("t", b"good", qos=1)).dup
+        await client.ping()
+        assert len(here.session("a").session.inflight) == 0
+
+
+@pytest.mark.parametrize("start", [0.0, 1 / 3, 1e9 + 0.1])
+@pytest.mark.parametrize("seconds", [0xFFFF_FFFF, 7])
+async def test_a_message_expiry_is_never_written_longer_than_it_was_given(
+    seconds: int, start: float, autojump_clock: MockClock
+) -> None:
+    await trio.sleep(start)
+    async with room() as here:
+        client, publisher = await here.client("a"), await here.client("p")
+        await client.subscribe(("t", 1))
+        for _ in range(10):
+            await trio.sleep(0.1)
+            await publisher.publish("t", b"x", qos=1, properties=raw.message_expiry(seconds))
+            assert (await client.take_publish("t", b"x", qos=1)).get(raw.MESSAGE_EXPIRY) == seconds
+
+
+@pytest.mark.parametrize("text", ["x" * 70_000, "nul \0", "half a pair \ud800", "bell \a"])
+async def test_any_text_of_a_hook_can_be_told(text: str) -> None:
+    reason = Reason.BAD_USER_NAME_OR_PASSWORD  # in CONNACK alone
+    async with room() as here:
+        hooks = here.node.hooks
+        hooks.add("client.authenticate", lambda client, password: Deny(reason, text) if client.username else None)
+        hooks.add("client.subscribe", lambda client, request, properties: Deny(reason, text))
+        hooks.add("client.unsubscribe", lambda client, filter, properties: Deny(reason, text))
+        hooks.add("message.publish", lambda client, message: Deny(reason, text, disconnect=message.payload == b"out"))
+        refused = here.wire()
+        await refused.send(raw.connect("r", username="u"))
+        assert (await refused.expect_type(raw.CONNACK)).reason == reason
+        client = await here.client("a")
+        assert await client.subscribe("t") == [Reason.UNSPECIFIED_ERROR]
+        await client.send(raw.unsubscribe(1, "t"))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [Reason.UNSPECIFIED_ERROR]
+        for qos in (1, 2):
+            answer = await client.publish("t", b"x", qos=qos)
+            assert answer is not None
+            assert answer.reason == Reason.UNSPECIFIED_ERROR
+            assert answer.get(raw.REASON_STRING)
+        await client.send(raw.publish("t", b"out"))
+        await client.expect_disconnect(Reason.UNSPECIFIED_ERROR)
+
+
+async def test_a_reason_string_that_is_too_large_for_the_client_is_left_out() -> None:
+    async with room() as here:
+        here.node.hooks.add("message.publish", lambda client, message: Deny(text="x" * 100))
+        client = await here.client("a", properties=raw.maximum_packet_size(50))
+        answer = await client.publish("t", b"x", qos=1)
+        assert answer is not None
+        assert (answer.reason, answer.properties) == (Reason.NOT_AUTHORIZED, [])
