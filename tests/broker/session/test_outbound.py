@@ -259,7 +259,7 @@ def route(here: Room, message: Message) -> None:
 
 
 #: A value that no decoder lets through and that only 5.0 writes.
-UNWRITABLE: Any = {"user_property": [(1, 2)]}
+UNWRITABLE: Any = {"user_property": [("nul \0", "x")]}
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
