@@ -118,6 +118,7 @@ def _print_coloured(text: str, form: str) -> None:
 def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> None:
     """Set the password of NAME in FILE, a file of user names or of client ids (both have the same form)."""
     # imported here: no other command needs them
+    from trunkline.hooks.credentials import CredentialsError
     from trunkline.management.credential_files import change_credentials
 
     try:
@@ -127,6 +128,8 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
         elif not delete:
             password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
         change_credentials(file, name, password, scram=scram)
+    except CredentialsError as error:
+        fail([*error.problems, f"{file} stays as it is"], BAD_USAGE)
     except ValueError as error:
         fail([error], BAD_USAGE)
     except LookupError as error:

@@ -3,8 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,11 +17,7 @@ from trunkline.management.control_place import (
     make_private_folder,
     write_port,
 )
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from trunkline.management.rewriting import alone
 
 #: Seconds that a living broker has to say its name.
 PATIENCE: Final = 1.0
@@ -56,25 +51,11 @@ def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
         make_private_folder(path.parent)
     check_place(path, "tcp" if tcp else "unix")
     try:
-        with _alone(path.parent):
+        with alone(path.parent):  # two that start together must not both find that a third one is dead
             _clear(path)
             return _listen_tcp(path, backlog) if tcp else _listen_unix(path, backlog)
     except OSError as error:
         raise PlaceError(f"{path}: {error.strerror or error}") from error
-
-
-@contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Two brokers that start together must not both find that a third one is dead."""
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _clear(path: Path) -> None:

@@ -3,8 +3,14 @@
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
@@ -16,6 +22,25 @@ def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
         OSError: the file is as it was.
     """
     file = file.resolve()  # what a link leads to is replaced, not the link
+    with alone(file.parent):
+        _rewrite(file, change, private)
+
+
+@contextmanager
+def alone(folder: Path) -> Generator[None]:
+    """While one process of this machine changes something in the folder, others that ask so wait for their turn."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:
     try:
         former = file.stat()
         with file.open(encoding="utf-8", newline="") as stream:

@@ -241,3 +241,12 @@ def test_passwd_that_cannot_be(run: FakeRun, tmp_path: Path) -> None:
         1,
         f"trunkline: {tmp_path / 'no' / 'users'}: No such file or directory\n",
     )
+
+
+def test_passwd_says_what_is_wrong_with_the_file_and_leaves_it(run: FakeRun, tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text("ann\n")
+    result = invoke(run, "passwd", file, "bob", "--stdin", text="x\n")
+    assert result.exit_code == 2
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [f"{file}:1", f"{file} stays as it is"]
+    assert file.read_text() == "ann\n"

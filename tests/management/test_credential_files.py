@@ -1,8 +1,10 @@
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from trunkline.hooks.credentials import CredentialsError
 from trunkline.hooks.passwords import parse_passwords, verify_password
 from trunkline.hooks.scram import derive_keys, parse_scram
 from trunkline.management.credential_files import change_credentials
@@ -54,3 +56,37 @@ def test_what_cannot_stand_in_a_file(file: Path, name: str, password: str) -> No
     with pytest.raises(ValueError, match="."):
         change_credentials(file, name, password)
     assert not list(file.parent.iterdir())
+
+
+PASSWORDS, SCRAM = False, True
+
+
+@pytest.mark.parametrize(("kind", "words"), [(PASSWORDS, "leave --scram out"), (SCRAM, "it takes --scram")])
+@pytest.mark.parametrize("password", ["two", None])
+def test_a_file_of_the_other_kind_stays_as_it_is(file: Path, kind: bool, words: str, password: str | None) -> None:
+    change_credentials(file, "ann", "one", scram=kind)
+    before = file.read_bytes()
+    for name in ("ann", "bob"):
+        with pytest.raises(CredentialsError, match=words):
+            change_credentials(file, name, password, scram=not kind)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", [PASSWORDS, SCRAM])
+def test_a_file_with_lines_that_no_broker_would_read_stays_as_it_is(file: Path, kind: bool) -> None:
+    change_credentials(file, "ann", "one", scram=kind)
+    with file.open("a") as stream:
+        stream.write("nonsense\ncarl:secret\n")
+    before = file.read_bytes()
+    for password in ("two", None):
+        with pytest.raises(CredentialsError) as caught:
+            change_credentials(file, "ann", password, scram=kind)
+        assert [problem.split(": ")[0] for problem in caught.value.problems] == [f"{file}:2", f"{file}:3"]
+    assert file.read_bytes() == before
+
+
+def test_two_at_a_time_lose_nothing(file: Path) -> None:
+    names = [f"user{number}" for number in range(6)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: change_credentials(file, name, "secret"), names))
+    assert sorted(parse_passwords(file.read_text())) == names
