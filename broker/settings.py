@@ -314,7 +314,7 @@ class ControlSettings(Section):
     path: OptionalPath = key(
         None,
         "Where it is. When it is not set, `trunkline/NODE.sock` in `$XDG_RUNTIME_DIR`, or else `trunkline-UID/NODE.sock` "
-        "in the system's folder for temporary files.",
+        "in the system's folder for temporary files; `NODE-2.sock` when another broker has that.",
     )
     transport: Literal["auto", "unix", "tcp"] = key(
         "auto",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import trio
 
 from trunkline import __version__
-from trunkline.management.control_claim import Claim, claim
+from trunkline.management.control_claim import Claim, PlaceTaken, claim
 from trunkline.management.control_frames import (
     FAILED,
     LARGEST_GREETING,
@@ -45,6 +45,8 @@ _logger = logging.getLogger("trunkline.control")
 
 #: Seconds that a connection has to say what it is.
 GREETING_TIME: Final = 5.0
+#: Brokers of one user with the same name of a node that have a control socket.
+SAME_NAME: Final = 16
 #: Bytes of rows after which a page is full. One row may be more.
 PAGE_BYTES: Final = 1_048_576
 
@@ -72,12 +74,9 @@ class Control:
 
     @property
     def path(self) -> Path:
-        """The socket, or the file with port and token."""
-        return self._settings.path or default_path(self._broker.config.node.name, PORT if self._tcp else SOCKET)
-
-    @property
-    def _tcp(self) -> bool:
-        return takes_port(self._settings.transport)
+        """The socket, or the file with port and token. It is open."""
+        assert self._claim is not None
+        return self._claim.path
 
     async def open(self) -> None:
         """Take the place and listen.
@@ -85,15 +84,34 @@ class Control:
         Raises:
             ControlSocketError: it belongs to another broker, or cannot be trusted.
         """
-
-        def take() -> Claim:
-            return claim(self.path.absolute(), tcp=self._tcp, private=self._settings.path is None)
-
         try:
-            self._claim = await trio.to_thread.run_sync(take)
+            self._claim = await trio.to_thread.run_sync(self._take)
         except PlaceError as error:
-            raise ControlSocketError(f"no control socket: {error}") from error
+            cure = (
+                "" if self._settings.path else ": set control.path to one in a folder that only its owner can write to"
+            )
+            raise ControlSocketError(f"no control socket: {error}{cure}") from error
         _logger.info("control socket %s", self.path)
+
+    def _take(self) -> Claim:
+        tcp = takes_port(self._settings.transport)
+        if self._settings.path is not None:
+            return claim(self._settings.path.absolute(), tcp=tcp, private=False)
+        node, suffix = self._broker.config.node.name, PORT if tcp else SOCKET
+        taken: PlaceTaken | None = None
+        for number in range(1, SAME_NAME + 1):
+            name = node if number == 1 else f"{node}-{number}"
+            try:
+                found = claim(default_path(name, suffix).absolute(), tcp=tcp, private=True)
+            except PlaceTaken as error:
+                taken = taken or error
+            else:
+                if taken is not None:
+                    text = "%s, so `trunkline ctl --node %s` is this one; give it a node.name of its own"
+                    _logger.warning(text, taken, name)
+                return found
+        assert taken is not None
+        raise taken
 
     def close(self) -> None:
         if self._claim is not None:

@@ -23,6 +23,10 @@ from trunkline.management.rewriting import alone
 PATIENCE: Final = 1.0
 
 
+class PlaceTaken(PlaceError):
+    """A broker that runs has it."""
+
+
 @dataclass(slots=True, eq=False)
 class Claim:
     """A place that was taken, with the socket that listens."""
@@ -45,7 +49,8 @@ def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
     """Listen at a place; `private` makes the folder, which is nobody else's. It may wait for as long as `PATIENCE`.
 
     Raises:
-        PlaceError: a living broker has it, or it cannot be trusted or made.
+        PlaceTaken: a living broker has it.
+        PlaceError: it cannot be trusted or made.
     """
     if private:
         make_private_folder(path.parent)
@@ -64,15 +69,15 @@ def _clear(path: Path) -> None:
     unix = is_socket(path)
     try:
         with ControlClient(path, PATIENCE) as other:
-            raise PlaceError(f"{path} belongs to the broker {other.node!r} that runs as process {other.pid}")
+            raise PlaceTaken(f"{path} belongs to the broker {other.node!r} that runs as process {other.pid}")
     except ControlError as error:
-        raise PlaceError(f"{path} belongs to a broker that runs: {error}") from error
+        raise PlaceTaken(f"{path} belongs to a broker that runs: {error}") from error
     except NoBroker as error:
         cause = error.__cause__
         refused = isinstance(cause, ConnectionRefusedError)
         # a port may be a stranger's by now, a socket may not
         if not refused and (unix or isinstance(error.__context__, TimeoutError)):
-            raise PlaceError(f"{path} belongs to a broker that runs and does not answer") from error
+            raise PlaceTaken(f"{path} belongs to a broker that runs and does not answer") from error
     path.unlink()
 
 

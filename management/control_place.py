@@ -69,18 +69,18 @@ def find(node: str) -> Path:
     for path in looked:
         if os.path.lexists(path):
             return path
-    others = sorted(nodes() - {node})
+    others = sorted(sockets().keys() - {node})
     hint = f"; there is {', '.join(others)}: name it with --node" if others else ""
-    sockets = [str(path) for path in looked if path.suffix == SOCKET]
-    missing = f"neither {' nor '.join(sockets)}" if len(sockets) > 1 else f"no {sockets[0]}"
-    raise PlaceError(f"no broker {node!r} runs here: there is {missing}{hint}")
+    missing = [str(path) for path in looked if path.suffix == SOCKET]
+    where = f"neither {' nor '.join(missing)}" if len(missing) > 1 else f"no {missing[0]}"
+    raise PlaceError(f"no broker {node!r} runs here: there is {where}{hint}")
 
 
-def nodes() -> set[str]:
-    """The names of the nodes that have something where their control socket would be."""
+def sockets() -> dict[str, Path]:
+    """What there is where control sockets would be, by the name of its node."""
     return {
-        unquote(path.name.removesuffix(path.suffix))
-        for folder in folders()
+        unquote(path.name.removesuffix(path.suffix)): path
+        for folder in reversed(folders())
         if folder.is_dir()
         for path in folder.iterdir()
         if path.suffix in (SOCKET, PORT)

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import click
 
-from trunkline.broker.settings import NodeSettings
+from trunkline.management.command_line import config_option
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which broker."""
 
-    path: Path | None
-    node: str
+    config: Path | None
+    socket: Path | None
+    node: str | None
 
 
 class _Operations(click.Group):
@@ -31,27 +32,25 @@ class _Operations(click.Group):
 
 
 @click.group(cls=_Operations)
+@config_option
 @click.option(
     "--socket",
-    "path",
     type=click.Path(path_type=Path),
-    envvar="TRUNKLINE_CONTROL__PATH",
     metavar="PATH",
     help="The broker's control socket. [variable: TRUNKLINE_CONTROL__PATH]",
 )
 @click.option(
     "--node",
-    envvar="TRUNKLINE_NODE__NAME",
-    default=NodeSettings().name,
-    show_default=True,
     metavar="NAME",
     help="Name of the broker's node, whose socket is in the usual place. [variable: TRUNKLINE_NODE__NAME]",
 )
 @click.pass_context
-def ctl(context: click.Context, path: Path | None, node: str) -> None:
+def ctl(context: click.Context, path: Path | None, socket: Path | None, node: str | None) -> None:
     """Look at a running broker on this machine, and change it.
+
+    Which one, --socket or --node say, or else the configuration; without either it is the only one that runs.
 
     Lists are tables, or with --json an object a line. The exit code is 1 where something is not there or cannot be done,
     2 where the command is wrong, and 3 where no broker runs.
     """
-    context.obj = Target(path, node)
+    context.obj = Target(path, socket, node)

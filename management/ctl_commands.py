@@ -5,15 +5,16 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 
+from trunkline.broker.config import ConfigError
 from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
+from trunkline.management.control_choice import SeveralBrokers, choose
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_frames import MALFORMED
-from trunkline.management.control_place import PlaceError, find
+from trunkline.management.control_place import PlaceError
 from trunkline.management.ctl import Target
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
@@ -147,7 +148,7 @@ def _run(
     operation: Operation, target: Target, as_json: bool, limit: int | None = None, to: str | None = None, **given: Any
 ) -> None:
     arguments = {name: value for name, value in given.items() if value is not None}
-    with _told(), ControlClient(_path(target)) as broker:
+    with _told(), ControlClient(choose(target.config, target.socket, target.node)) as broker:
         if operation.listing:
             print_rows(operation.name, _pages(broker, operation, arguments, limit), as_json)
             return
@@ -178,10 +179,6 @@ def _pages(
                 return
 
 
-def _path(target: Target) -> Path:
-    return find(target.node) if target.path is None else target.path
-
-
 @contextmanager
 def _told() -> Generator[None]:
     """Ends the command with what is wrong."""
@@ -189,5 +186,9 @@ def _told() -> Generator[None]:
         yield
     except (NoBroker, PlaceError) as error:
         fail([error], NO_BROKER)
+    except SeveralBrokers as error:
+        fail([error], BAD_USAGE)
+    except ConfigError as error:
+        fail(error.problems, BAD_USAGE)
     except ControlError as error:
         fail([error], BAD_USAGE if error.code in (BadRequest.code, MALFORMED) else FAILED)

@@ -150,6 +150,7 @@ def _say_what_became(what: str, changed: bool, now: bool) -> None:
 def _problems_told(path: Path | None) -> Generator[None, None, None]:
     """Ends the command with what is wrong, and keeps what plugins print while they are imported out of the output."""
     from trunkline.broker.config import ConfigError
+    from trunkline.management.control_choice import SeveralBrokers
     from trunkline.management.control_client import ControlError, NoBroker
     from trunkline.plugins.errors import PluginError
 
@@ -160,6 +161,8 @@ def _problems_told(path: Path | None) -> Generator[None, None, None]:
         fail(error.problems, BAD_USAGE)
     except NoBroker as error:
         fail([error], NO_BROKER)
+    except SeveralBrokers as error:
+        fail([error], BAD_USAGE)
     except ControlError as error:
         fail([error], FAILED)
     except ValueError as error:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from trunkline.broker.config import load
+from trunkline.management.control_choice import choose
 from trunkline.management.control_client import ControlClient, NoBroker
-from trunkline.management.control_place import PlaceError, find
+from trunkline.management.control_place import PlaceError
 
 _RUNNING = ("running", "starting")
 
@@ -16,6 +16,7 @@ def start(path: Path | None, name: str) -> str:
     Raises:
         ConfigError: the configuration cannot be used.
         NoBroker: none runs.
+        SeveralBrokers: it does not say which.
         ControlError: it says no.
     """
     with _broker(path) as broker:
@@ -41,9 +42,8 @@ def reload(path: Path | None, name: str) -> str:
 
 
 def _broker(path: Path | None) -> ControlClient:
-    config = load(path)
     try:
-        return ControlClient(config.control.path or find(config.node.name))
+        return ControlClient(choose(path))
     except PlaceError as error:
         raise NoBroker(str(error)) from error
 

@@ -1,5 +1,10 @@
-"""How the tests are dealt out to several workers."""
+"""How the tests are dealt out to several workers, and what of the machine they see: nothing of its user's."""
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,3 +31,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
             return part(nodeid)
 
     return Scheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders that no broker and no file of this user is in, and none of the user's settings. Processes that tests start
+    have them too."""
+    tmp_path_factory.getbasetemp()  # pytest's own folder stays where people look for it
+    folder = Path(tempfile.mkdtemp(prefix="tl"))  # short: the path of a Unix socket may have a hundred bytes
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("TRUNKLINE_")]:
+            patch.delenv(name)
+        # what is cached tells nothing, and takes Spark half a minute to make anew
+        patch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
+        for variable in ("XDG_RUNTIME_DIR", "TMPDIR", "HOME"):
+            own = folder / variable[0].lower()
+            own.mkdir(mode=0o700)
+            patch.setenv(variable, str(own))
+        patch.setattr(tempfile, "tempdir", str(folder / "t"))
+        yield folder
+    shutil.rmtree(folder, ignore_errors=True)

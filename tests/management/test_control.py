@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import socket
 import stat
 from collections.abc import AsyncIterator
@@ -122,16 +123,18 @@ async def test_two_brokers_side_by_side_and_two_of_one_name(
             assert await trio.to_thread.run_sync(ask, name) == name
         words = rf"belongs to the broker 'plant' that runs as process {os.getpid()}"
         with pytest.raises(ControlSocketError, match=words):
-            async with room(control={"enabled": True}, node={"name": "plant"}):
-                raise AssertionError("it must not start")
-        with pytest.raises(ControlSocketError, match=words):
             async with room(control={"path": str(folder / "plant.sock")}):
                 raise AssertionError("it must not start")
-        # who has not asked for one does without it, and says so
-        config = Config.from_mapping({"listeners": [], "node": {"name": "plant"}})
-        async with open_node(config, read=lambda: config) as node:
-            assert node.control is None
-        assert any("process" in record.message for record in caplog.records if record.levelno == logging.ERROR)
+        # without a path of its own the second one has a name with a number
+        for table in ({}, {"control": {"enabled": True}}):
+            config = Config.from_mapping({"listeners": [], "node": {"name": "plant"}, **table})
+            async with open_node(config, read=lambda config=config: config) as node:
+                assert node.control is not None
+                assert node.control.path == folder / "plant-2.sock"
+                assert await trio.to_thread.run_sync(ask, "plant-2") == "plant"
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warnings) == 2
+        assert re.search(rf"{words}, so `trunkline ctl --node plant-2` is this one; give it a node.name", warnings[0])
         assert await trio.to_thread.run_sync(ask, "plant") == "plant"
     assert os.listdir(folder) == []
 

@@ -44,7 +44,7 @@ def test_no_name_of_a_node_leads_out_of_the_folder(node: str, tmp_path: Path) ->
     assert path.parent == own_folder(tmp_path)
     path.parent.mkdir()
     path.touch()
-    assert place.nodes() == {node}
+    assert place.sockets() == {node: path}
 
 
 def test_find_says_where_it_looked_and_who_is_there(tmp_path: Path) -> None:

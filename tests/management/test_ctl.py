@@ -289,11 +289,15 @@ def test_variables_name_the_broker(runtime: Path, ctl: Run, tmp_path: Path) -> N
     third = Broker(runtime, TRUNKLINE_CONTROL__PATH=str(tmp_path / "own.sock"))
     try:
         assert (runtime / "trunkline" / "plant.port").exists()
+        (tmp_path / "plant.toml").write_text('[node]\nname = "plant"\n[mqtt]\nbroken = "meanwhile"\n')
+        (tmp_path / "own.toml").write_text('[control]\npath = "own.sock"\n')
         for arguments, environ, pid in (
             (["--node", "plant"], {}, other.process.pid),
             ([], {"TRUNKLINE_NODE__NAME": "plant"}, other.process.pid),
             (["--socket", str(tmp_path / "own.sock")], {}, third.process.pid),
             ([], {"TRUNKLINE_CONTROL__PATH": str(tmp_path / "own.sock")}, third.process.pid),
+            (["--config", str(tmp_path / "plant.toml")], {}, other.process.pid),
+            ([], {"TRUNKLINE_CONFIG": str(tmp_path / "own.toml")}, third.process.pid),
         ):
             assert json.loads(ctl(*arguments, "status", "--json", **environ).stdout)["pid"] == pid
     finally:
@@ -308,21 +312,22 @@ def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run)
     try:
         pid = json.loads(ctl("status", "--json", XDG_RUNTIME_DIR=str(tmp_path)).stdout)["pid"]
         assert pid == second.process.pid
-        third = Broker(tmp_path)  # it goes without one, and says why
+        third = Broker(tmp_path)  # under another name, and says so
         try:
-            assert any(f"runs as process {pid}" in line for line in third.lines)
+            assert any(f"runs as process {pid}, so `trunkline ctl --node trunkline-2`" in line for line in third.lines)
+            own = {"XDG_RUNTIME_DIR": str(tmp_path)}
+            several = ctl("status", code=2, **own).stderr.decode()
+            assert several == (
+                f"trunkline: several brokers run here: trunkline (process {pid} on 127.0.0.1:{second.port}), trunkline-2 "
+                f"(process {third.process.pid} on 127.0.0.1:{third.port}); name one with --node, or with node.name in "
+                "the configuration\n"
+            )
+            for name, pid in (("trunkline", second.process.pid), ("trunkline-2", third.process.pid)):
+                assert json.loads(ctl("--node", name, "status", "--json", **own).stdout)["pid"] == pid
+            third.end(signal.SIGKILL)  # what it leaves does not count
+            assert json.loads(ctl("status", "--json", **own).stdout)["pid"] == second.process.pid
         finally:
-            third.end()
-        asked = [sys.executable, "-m", "trunkline", "--listen", "tcp://127.0.0.1:0"]
-        fourth = subprocess.run(
-            asked,
-            env=environment(tmp_path, TRUNKLINE_CONTROL__ENABLED="true"),
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-        assert fourth.returncode == 1
-        assert fourth.stderr.decode().splitlines()[-1].endswith(f"that runs as process {pid}")
+            third.end(signal.SIGKILL)
     finally:
         second.end()
 
