@@ -17,6 +17,7 @@ from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
+from trunkline.broker.drop_log import DropLog
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
@@ -93,6 +94,7 @@ class Node:
             config=config,
             hooks=self.hooks,
             metrics=self.metrics,
+            drops=DropLog(lambda delay, call: self.scheduler.call_at(trio.current_time() + delay, call)),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=self._new_pubsub(),
@@ -317,6 +319,7 @@ class Node:
         with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
             for gate in self._gates:
                 await gate.empty()
+        self._services.drops.flush()
 
     async def quiet(self) -> None:
         """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no longer."""

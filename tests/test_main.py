@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import signal
 import socket
@@ -72,6 +73,22 @@ def test_serves_until_a_signal_and_ends_with_0(start: Callable[..., Process], si
         assert client.recv(1) == b"\x20"
         assert broker.end(signum) == 0
     assert any("stopped" in line for line in broker.lines)
+
+
+def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process]) -> None:
+    broker = start("serve", "--listen", "tcp://127.0.0.1:0")
+    broker.wait_for(rf"trunkline \S+, Python {platform.python_version()}, process \d+, ")
+    port = int(broker.wait_for(ADDRESS)[1])
+    broker.wait_for("kept in memory only")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        # 3.1.1, clean session 0, then a subscription at QoS 1 and a retained message to itself, which it leaves open
+        client.sendall(bytes.fromhex("10 0d 0004 4d515454 04 00 003c 0001 61"))
+        client.sendall(bytes.fromhex("82 06 0001 0001 74 01") + bytes.fromhex("33 06 0001 74 0001 78"))
+        received = b""
+        while len(received) < 4 + 5 + 4 + 6:
+            received += client.recv(100)
+        assert broker.end(signal.SIGTERM) == 0
+    assert broker.lines[-1].endswith("gone: 1 sessions, 1 retained messages, 1 messages not delivered\n")
 
 
 def test_one_line_for_an_address_in_use(start: Callable[..., Process]) -> None:

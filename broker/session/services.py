@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trunkline.broker.access import Access
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.config import Config
+    from trunkline.broker.drop_log import DropLog
     from trunkline.broker.guid import Guids
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
@@ -32,6 +33,7 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
+    drops: DropLog
     alarms: Alarms
     access: Access
     pubsub: PubSub
@@ -57,6 +59,7 @@ class Services:
     def dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
         """Count a message that went nowhere, or not to this subscriber, and tell who wants to know."""
         self.metrics.drop(reason)
+        self.drops.note(client.client_id, message.topic, reason)
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
 

@@ -3,10 +3,12 @@
 import gc
 import logging
 import os
+import platform
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 import trio
@@ -16,6 +18,9 @@ from trunkline.broker.config import Config
 from trunkline.management import logs
 from trunkline.management.cli import cli
 from trunkline.management.command_line import BAD_USAGE, FAILED
+
+if TYPE_CHECKING:
+    from trunkline.broker.node import Node
 
 logger = logging.getLogger("trunkline")
 
@@ -46,7 +51,8 @@ def run(read: Callable[[], Config], source: str) -> int:
     config = read()
     try:
         logs.configure(config.log)
-        logger.info("trunkline %s, process %d, %s", __version__, os.getpid(), source)
+        python = platform.python_version()
+        logger.info("trunkline %s, Python %s, process %d, %s", __version__, python, os.getpid(), source)
         gc.freeze()  # what was imported stays
         gc.set_threshold(YOUNG_OBJECTS)
         trio.run(serve, config, read)
@@ -62,11 +68,12 @@ def run(read: Callable[[], Config], source: str) -> int:
 async def serve(config: Config, read: Callable[[], Config]) -> None:
     """Run a node until a signal stops it."""
     from trunkline.actors.system import innermost
-    from trunkline.broker.node import Node, open_node
+    from trunkline.broker.node import open_node
     from trunkline.management.reloading import ReloadError, reload
 
     watched = STOP if RELOAD is None else [*STOP, RELOAD]
     serving: list[Node] = []
+    lost = ""
     stopping = trio.Event()
 
     async def heed(signals: AsyncIterator[int]) -> None:
@@ -92,12 +99,24 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
                 async with open_node(config, read=read) as node:
                     serving.append(node)
                     if not stopping.is_set():
+                        logger.info(
+                            "sessions and retained messages are kept in memory only: they end with this process"
+                        )
                         logger.info("serving")
                     await stopping.wait()
+                    lost = await _at_stake(node)
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise innermost(group) from None
-    logger.info("stopped")
+    logger.info("stopped; kept in memory only, and gone: %s", lost)
+
+
+async def _at_stake(node: "Node") -> str:
+    """What clients count on, and what ends with the process."""
+    figures = await node.figures()
+    sessions = sum(session.session.expiry_interval > 0 for session in node.sessions)
+    waiting = figures["queue.count"] + figures["inflight.count"]
+    return f"{sessions:,} sessions, {node.retained.limited:,} retained messages, {waiting:,} messages not delivered"
 
 
 def _end_within(seconds: float) -> None:
