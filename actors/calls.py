@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import outcome
 import trio
-from trio.lowlevel import Abort, Task, reschedule
+from trio.lowlevel import Abort
 
 from trunkline.actors.exits import Down, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.actors.ref import Ref
 
 
@@ -26,15 +28,16 @@ LATER: Final = _Later.LATER
 class Reply:
     """One call on its way: it lies in the mailbox among the casts, and settles once.
 
-    The caller's task is forgotten as soon as it has its reply, its timeout or its cancellation; what comes after
-    that goes nowhere.
+    The caller is forgotten as soon as it has its reply, its timeout or its cancellation; what comes after that goes
+    nowhere.
     """
 
-    __slots__ = ("_ref", "_task", "request", "taken")
+    __slots__ = ("_answer", "_ref", "request", "taken")
 
-    def __init__(self, ref: Ref[Any], request: object, task: Task) -> None:
+    def __init__(self, ref: Ref[Any], request: object, answer: Callable[[outcome.Outcome[Any]], None]) -> None:
         self._ref = ref
-        self._task: Task | None = task
+        #: Gives the caller what came of it: wakes its task, or calls it back.
+        self._answer: Callable[[outcome.Outcome[Any]], None] | None = answer
         self.request = request
         #: True when the handler keeps it in order to reply later.
         self.taken = False
@@ -42,7 +45,7 @@ class Reply:
     @property
     def waiting(self) -> bool:
         """False when nobody waits any more: replied, timed out, or the caller was cancelled."""
-        return self._task is not None
+        return self._answer is not None
 
     def send(self, value: object) -> None:
         """Give the caller its reply. A second one, or one that comes too late, is dropped."""
@@ -56,16 +59,16 @@ class Reply:
 
     def abandon(self, _raise_cancel: object) -> Abort:
         """The caller was cancelled."""
-        self._task = None
+        self._answer = None
         self._forget()
         return Abort.SUCCEEDED
 
-    def _settle(self, result: outcome.Value[object] | outcome.Error) -> None:
-        task = self._task
-        if task is not None:
-            self._task = None
+    def _settle(self, result: outcome.Outcome[Any]) -> None:
+        answer = self._answer
+        if answer is not None:
+            self._answer = None
             self._forget()
-            reschedule(task, result)
+            answer(result)
 
     def _forget(self) -> None:
         if self.taken:

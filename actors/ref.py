@@ -13,10 +13,11 @@ and awaited, `teardown` runs, monitors and links hear of it, and the supervisor 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import trio
-from trio.lowlevel import current_task, wait_task_rescheduled
+from trio.lowlevel import current_task, reschedule, wait_task_rescheduled
 
 from trunkline.actors.bonds import Bonds, Monitor
 from trunkline.actors.calls import Reply
@@ -24,6 +25,8 @@ from trunkline.actors.exits import Down, Reason, Shutdown, abnormal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from outcome import Outcome
 
     from trunkline.actors.actor import Actor
     from trunkline.actors.child import Child
@@ -156,13 +159,23 @@ class Ref(Generic[M_contra]):
         task = current_task()
         if messages and type(messages[0]) is Hold and messages[0].task is task:
             raise RuntimeError(f"{self._name} calls itself from its own setup")
-        reply = Reply(self, request, task)
+        reply = Reply(self, request, partial(reschedule, task))
         self._put(reply)
         timer = self._scheduler.call_at(trio.current_time() + timeout, reply.expire)
         try:
             return await wait_task_rescheduled(reply.abandon)
         finally:
             timer.cancel()
+
+    def ask(self, request: object, answered: Callable[[Outcome[Any]], None]) -> None:
+        """`call` for handlers, which cannot wait: `answered` is called once, with the reply or with `Down`. The actor's turn
+        comes before that of all others that are ready."""
+        reply = Reply(self, request, answered)
+        if self._messages is VOID:
+            reply.down(self._reason)
+        else:
+            self._put(reply)
+            self._scheduler.advance(self)
 
     def stop(self, reason: Reason = None) -> None:
         """End when everything cast before is handled."""

@@ -132,6 +132,15 @@ class Scheduler:
         while self._ready and perf_counter() < over:
             await checkpoint()
 
+    def advance(self, ref: Ref[Any]) -> None:
+        """Let this actor, if it is ready, step before all others that are."""
+        ready = self._ready
+        if ready and ready[-1] is ref:  # as it was made ready just now
+            ready.rotate()
+        elif ref in ready:
+            ready.remove(ref)
+            ready.appendleft(ref)
+
     def later(self, ref: Ref[Any], message: object) -> None:
         """Cast in a later step: an actor that has much to do on its own account leaves the rest of it, and keeps nobody
         waiting who waits for `drained`."""

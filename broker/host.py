@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.pubsub import BurstTo, MakeRoutes, RemoveRoutes, Subscriber
+from trunkline.broker.pubsub import BurstTo, Subscriber
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny
 from trunkline.management.views import ClientRow, client_row, client_rows
@@ -141,8 +141,9 @@ class NodeHost:
 
         subscriber = Subscriber(f"$plugin/{name}", take)
         subscriber.online = True
-        self._services.pubsub.ref.cast(MakeRoutes(subscriber, [(filter, Options(qos))], None))
-        return lambda: self._services.pubsub.ref.cast(RemoveRoutes(subscriber, [filter], None))
+        pubsub = self._services.pubsub
+        pubsub.make_routes(subscriber, [(filter, Options(qos))], lambda _: None)
+        return lambda: pubsub.remove_routes(subscriber, [filter], lambda _: None)
 
     # Clients
 

@@ -97,7 +97,15 @@ class Node:
             drops=DropLog(lambda delay, call: self.scheduler.call_at(trio.current_time() + delay, call)),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
-            pubsub=self._new_pubsub(),
+            pubsub=PubSub(
+                self.router,
+                self.retained,
+                self.metrics,
+                self.alarms,
+                self.hooks,
+                config.retained,
+                config.limits.max_subscriptions,
+            ),
             guids=Guids(random.getrandbits(16), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),
             open_session=self._open_session,
@@ -122,9 +130,6 @@ class Node:
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self._services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host, self.scheduler)
-
-    def _new_pubsub(self) -> PubSub:
-        return PubSub(self.router, self.retained, self.metrics, self.alarms, self.hooks, self.config.retained)
 
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)
@@ -198,7 +203,7 @@ class Node:
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """Everything that runs. Shielded once it does: the last packets need it all, so `run` says when it is over."""
         root = Supervisor(
-            Child("pubsub", self._start_pubsub),
+            Child("routes", self._services.pubsub.new_writer),
             Child("sessions", lambda: self._sessions),
             Child("connections", lambda: self._connections),
             strategy=Strategy.ONE_FOR_ONE,
@@ -256,12 +261,6 @@ class Node:
         """The run queue outlives everything else: actors that stop still have mail for each other."""
         with scope:
             await self.scheduler.run()
-
-    def _start_pubsub(self) -> PubSub:
-        """After a crash the tables are as they were; only their writer is new."""
-        if hasattr(self._services.pubsub, "ref"):
-            self._services.pubsub = self._new_pubsub()
-        return self._services.pubsub
 
     async def _open_control(self, nursery: trio.Nursery) -> None:
         settings = self.config.control

@@ -1,31 +1,40 @@
 """The pubsub layer: from one message to all who want it.
 
 Reads are direct and writes are messages. A publish looks up the routes in its publisher's own turn; subscribing and
-unsubscribing are mail for the one actor that writes the routes. Retained messages are written in the publisher's turn,
-together with the look-up: a subscription made before gets the message live, one made after finds it in the store.
+unsubscribing are requests to the one actor that writes the routes, whose turn comes next: the routes are there before
+anything that was read from the network after the SUBSCRIBE. A request that a writer had when it crashed is repeated once.
+Retained messages are written in the publisher's turn, together with the look-up: a subscription made before gets the
+message live, one made after finds it in the store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby, repeat
+from functools import partial
+from itertools import count, groupby, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trunkline.actors import Actor
+from outcome import Value
+
 from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.broker.routes import MakeRoutes, RemoveRoutes, Request, RouteWriter
 from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.router import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from outcome import Outcome as Result
+
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
+    from trunkline.broker.routes import Grant
     from trunkline.broker.settings import RetainedSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.burst import Burst
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.reasons import Reason
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
 
@@ -56,34 +65,6 @@ class Own(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class MakeRoutes:
-    subscriber: Subscriber
-    requests: list[tuple[str, Options]]
-    #: Whatever the session wants back with `Subscribed`.
-    context: Any
-
-
-@dataclass(slots=True, eq=False)
-class RemoveRoutes:
-    subscriber: Subscriber
-    filters: list[str]
-    #: Whatever the session wants back with `Unsubscribed`.
-    context: Any
-
-
-@dataclass(slots=True, eq=False)
-class Grant:
-    """A subscription that was made."""
-
-    filter: str
-    options: Options
-    #: It was not there before.
-    fresh: bool
-    #: What the retained store has numbered above was published after it was made, and comes live.
-    since: int
-
-
-@dataclass(slots=True, eq=False)
 class BurstTo:
     """To the session: the messages of a burst, as `(message, target)` is one."""
 
@@ -91,25 +72,8 @@ class BurstTo:
     target: Target[Subscriber]
 
 
-@dataclass(slots=True, eq=False)
-class Subscribed:
-    """To the session: the routes are there."""
-
-    context: Any
-    grants: list[Grant]
-
-
-@dataclass(slots=True, eq=False)
-class Unsubscribed:
-    """To the session: the routes are gone."""
-
-    context: Any
-    #: Was each of them there?
-    existed: list[bool]
-
-
-class PubSub(Actor[MakeRoutes | RemoveRoutes]):
-    """The one writer of the routes, and the way through them."""
+class PubSub:
+    """The way through the routes, and to their writer."""
 
     def __init__(
         self,
@@ -119,6 +83,7 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         alarms: Alarms,
         hooks: Hooks,
         settings: RetainedSettings,
+        max_subscriptions: int = 0,
     ) -> None:
         self.router = router
         self.retained = retained
@@ -126,21 +91,55 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
         self._alarms = alarms
         self._hooks = hooks
         self._settings = settings
+        self._max_subscriptions = max_subscriptions
+        self._writer: RouteWriter | None = None
+        self._numbers = count()
+        #: Requests for the next writer.
+        self._left: list[Request[Any, Any]] = []
 
-    def init(self) -> None:
-        self._sweep_timer = self.call_at(self.retained.next_deadline, self._sweep)
+    # Routes
 
-    def handle(self, message: MakeRoutes | RemoveRoutes) -> None:
-        subscriber = message.subscriber
-        if isinstance(message, MakeRoutes):
-            grants = [
-                Grant(filter, options, self.router.subscribe(subscriber, filter, options), self.retained.sequence)
-                for filter, options in message.requests
-            ]
-            subscriber.cast(Subscribed(message.context, grants))
+    def new_writer(self) -> RouteWriter:
+        """To be started, once at the beginning and again after each crash: the tables are as they were."""
+        return RouteWriter(self.router, self.retained, self._max_subscriptions, self._begin, self._delete_expired)
+
+    def make_routes(
+        self,
+        subscriber: Subscriber,
+        wanted: list[tuple[str, Options]],
+        done: Callable[[list[Grant | Reason]], None],
+    ) -> None:
+        """`done` is called from another actor's turn: let it cast."""
+        self._ask(MakeRoutes(subscriber, wanted, done, next(self._numbers)))
+
+    def remove_routes(
+        self, subscriber: Subscriber, wanted: list[str], done: Callable[[list[bool | Reason]], None]
+    ) -> None:
+        """As `make_routes`."""
+        self._ask(RemoveRoutes(subscriber, wanted, done, next(self._numbers)))
+
+    def _ask(self, request: Request[Any, Any]) -> None:
+        if self._writer is not None and self._writer.ref.alive:
+            self._writer.ref.ask(request, partial(self._answered, request))
         else:
-            existed = [self.router.unsubscribe(subscriber, filter) for filter in message.filters]
-            subscriber.cast(Unsubscribed(message.context, existed))
+            self._left.append(request)
+
+    def _answered(self, request: Request[Any, Any], result: Result[Any]) -> None:
+        if isinstance(result, Value):
+            request.done(request.results)
+        elif request.lost:
+            request.refuse()
+        else:
+            request.lost = True
+            self._left.append(request)
+
+    def _begin(self, writer: RouteWriter) -> None:
+        self._writer = writer
+        left, self._left = self._left, []
+        for request in sorted(left, key=attrgetter("number")):
+            self._ask(request)
+
+    # Messages
 
     def publish(
         self,
@@ -223,7 +222,7 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
     def take_over(self, retained: Iterable[Mapping[str, Any]], now: float) -> None:
         """Go on where another life of this node ended: with its retained messages, as exported at `now`."""
         self.retained.load(retained, now)
-        self._sweep_timer.restart_at(self.retained.next_deadline)
+        self._sweep_in_time()
 
     def delete_retained(self, topics: Iterable[str]) -> None:
         """Subscribers are not told."""
@@ -243,14 +242,15 @@ class PubSub(Actor[MakeRoutes | RemoveRoutes]):
                 self._alarms.deactivate(RETAINED_FULL)
             elif message.payload:
                 self._metrics.messages_retained += 1
-                if self.retained.next_deadline < self._sweep_timer.deadline:
-                    self._sweep_timer.restart_at(self.retained.next_deadline)
+                self._sweep_in_time()
 
-    def _sweep(self) -> None:
-        """Delete what has expired, a part of it in each turn."""
-        if self.retained.sweep(self.scheduler.now):
+    def _sweep_in_time(self) -> None:
+        if self._writer is not None:
+            self._writer.sweep_in_time()
+
+    def _delete_expired(self, now: float) -> None:
+        if self.retained.sweep(now):
             self._alarms.deactivate(RETAINED_FULL)
-        self._sweep_timer.restart_at(self.retained.next_deadline)
 
 
 def _shares(group: Group[Subscriber], burst: Burst) -> list[tuple[Target[Subscriber], Burst]]:

@@ -373,3 +373,9 @@ class LimitSettings(Section):
         "sessions",
         ge=0,
     )
+    max_subscriptions: Whole = key(
+        10_000_000,
+        "Subscriptions of all clients; a SUBSCRIBE that needs one more is refused it. 0 is no bound.",
+        "subscriptions",
+        ge=0,
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.actors import Actor, Shutdown
 from trunkline.broker.access import Undecided
-from trunkline.broker.pubsub import BurstTo, RemoveRoutes, Subscribed, Subscriber, Unsubscribed
+from trunkline.broker.pubsub import BurstTo, Subscriber
 from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.inbound import Inbound
@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.packets import Packet, Will
+    from trunkline.hooks.decisions import Deny
+    from trunkline.mqtt.packets import Packet, SubscriptionRequest, Will
 
 PUBACK: Final = PacketType.PUBACK
 #: Reasons that say no more than that the connection is over.
@@ -267,41 +268,43 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
 
-        def subscribe(requests: Any, asked: bool) -> None:
+        def subscribe(judged: list[SubscriptionRequest | Deny]) -> None:
             self._waiting.on = True  # for the routes
-            subscribing.subscribe(packet, requests, channel, asked=asked)
+            subscribing.subscribe(packet, judged, channel)
 
-        if subscribing.is_async(packet):
-            self.wait_for(lambda: subscribing.requests_async(packet, channel), lambda answer: subscribe(*answer))
+        if subscribing.waits(packet):
+            self.wait_for(lambda: subscribing.judge_async(packet, channel), subscribe)
         else:
-            subscribe(subscribing.requests(packet, channel), asked=False)
+            subscribe(subscribing.judge(packet, channel))
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
 
-        def unsubscribe(filters: Any) -> None:
+        def unsubscribe(judged: list[str | Deny]) -> None:
             self._waiting.on = True  # for the routes
-            subscribing.unsubscribe(packet, filters, channel)
+            subscribing.unsubscribe(packet, judged, channel)
 
-        if subscribing.is_async(packet):
-            self.wait_for(lambda: subscribing.filters_async(packet, channel), unsubscribe)
+        if subscribing.waits(packet):
+            self.wait_for(lambda: subscribing.judge_filters_async(packet, channel), unsubscribe)
         else:
-            unsubscribe(subscribing.filters(packet, channel))
+            unsubscribe(subscribing.judge_filters(packet, channel))
 
     def _on_burst(self, message: BurstTo) -> None:
         self._outbound.deliver_burst(message.burst, message.target)
 
-    def _on_subscribed(self, message: Subscribed) -> None:
-        self._subscribing.subscribed(message)
-        self._routed(message.context)
+    def _on_subscribed(self, message: mail.Subscribed) -> None:
+        self._subscribing.subscribed(message.answer, message.grants)
+        self._routed(message.answer)
 
-    def _on_unsubscribed(self, message: Unsubscribed) -> None:
-        if message.context is None:
-            self._finish()
-            return
-        self._subscribing.unsubscribed(message)
-        self._routed(message.context)
+    def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
+        self._subscribing.unsubscribed(message.answer, message.existed)
+        self._routed(message.answer)
+
+    def _on_unreachable(self, message: mail.Unreachable) -> None:
+        del message
+        self._give_up()
+        self.stop()
 
     def _routed(self, answer: Answer) -> None:
         """The routes are as this connection, or somebody on its behalf, asked for, and it may go on."""
@@ -533,11 +536,10 @@ class SessionActor(Actor["mail.ToSession"]):
         else:
             services.hooks.notify(SESSION_TERMINATED, self.client, word)
         services.metrics.session_terminated += 1
-        services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
-
-    def _finish(self) -> None:
-        self._give_up()
-        self.stop()
+        cast = self.ref.cast
+        services.pubsub.remove_routes(
+            self.subscriber, list(self.session.subscriptions), lambda _: cast(mail.Unreachable())
+        )
 
     def _give_up(self) -> None:
         """What is left of the session goes to others, or is lost."""
@@ -551,7 +553,7 @@ class SessionActor(Actor["mail.ToSession"]):
             if self.channel is not None:
                 self.channel.cast(mail.Close(b""))
             self._on_end(self)
-            self._services.pubsub.ref.cast(RemoveRoutes(self.subscriber, list(self.session.subscriptions), None))
+            self._services.pubsub.remove_routes(self.subscriber, list(self.session.subscriptions), lambda _: None)
         if reason is not None and not isinstance(reason, Shutdown):  # nothing else will tell of what is lost
             self._give_up()
 
@@ -562,8 +564,9 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,
-        Subscribed: _on_subscribed,
-        Unsubscribed: _on_unsubscribed,
+        mail.Subscribed: _on_subscribed,
+        mail.Unsubscribed: _on_unsubscribed,
+        mail.Unreachable: _on_unreachable,
         mail.Answered: _on_answered,
         mail.Timeout: _on_timeout,
         mail.Kick: _on_kick,

@@ -1,7 +1,7 @@
 """What goes through the mailboxes of sessions and connections.
 
-A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, the bursts and
-answers of `trunkline.broker.pubsub`, and the types below. Nothing that was sent is changed afterwards.
+A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, the bursts of
+`trunkline.broker.pubsub`, and the types below. Nothing that was sent is changed afterwards.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.pubsub import BurstTo, Subscribed, Subscriber, Unsubscribed
+    from trunkline.broker.pubsub import BurstTo, Subscriber
+    from trunkline.broker.routes import Grant
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
@@ -62,6 +64,27 @@ class Writable:
     """All that was sent has left."""
 
     channel: Channel
+
+
+@dataclass(slots=True, eq=False)
+class Subscribed:
+    """The routes are there, but for those that were refused."""
+
+    answer: Answer
+    grants: list[Grant | Reason]
+
+
+@dataclass(slots=True, eq=False)
+class Unsubscribed:
+    """The routes are gone. Was each of them there?"""
+
+    answer: Answer
+    existed: list[bool | Reason]
+
+
+@dataclass(slots=True, eq=False)
+class Unreachable:
+    """No route leads to this session any more, which is over."""
 
 
 @dataclass(slots=True, eq=False)
@@ -154,6 +177,7 @@ if TYPE_CHECKING:
         | BurstTo
         | Subscribed
         | Unsubscribed
+        | Unreachable
         | Attach
         | Received
         | Lost

@@ -34,7 +34,8 @@ from trunkline.mqtt.weight import weight
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from trunkline.broker.pubsub import Grant, Subscriber
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Grant
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.mqueue import Queued
     from trunkline.broker.session.pressure import Pressure

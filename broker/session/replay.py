@@ -9,7 +9,8 @@ from trunkline.mqtt.topics import matches
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.pubsub import Grant, Subscriber
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Grant
     from trunkline.mqtt.message import Message
     from trunkline.router import RetainedStore, Target
 

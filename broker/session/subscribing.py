@@ -1,14 +1,18 @@
 """SUBSCRIBE and UNSUBSCRIBE: what is granted, what the routes are asked for, and the answer.
 
 The routes have one writer, so the client waits for its reply before the session goes on with its packets. Hooks at
-these points may be async; then it waits for them too. Nobody else waits.
+these points may be async; then it waits for them too. A packet with many filters is worked off in slices, and its client
+waits until that is done. Nobody else waits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.pubsub import MakeRoutes, RemoveRoutes
+import trio
+
+from trunkline.broker.routes import SLICE
+from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_SUBSCRIBE, CLIENT_UNSUBSCRIBE, SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
 from trunkline.mqtt.errors import ProtocolError
@@ -22,15 +26,13 @@ from trunkline.router import Options, Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.broker.pubsub import Subscribed, Subscriber, Unsubscribed
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Grant
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.points import Transform
-
-T = TypeVar("T")
 
 _DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
 SEND_RETAINED: Final = 0
@@ -77,148 +79,156 @@ class Subscribing:
         self._outbound = outbound
         self._subscriber = subscriber
 
-    # What the hooks make of the packet
+    # What becomes of each filter
 
-    def is_async(self, packet: Subscribe | Unsubscribe) -> bool:
-        """Is there somebody who must be waited for?"""
+    def waits(self, packet: Subscribe | Unsubscribe) -> bool:
+        """Does the answer take longer than a turn: because somebody must be waited for, or because it is long?"""
         hooks, access = self._services.hooks, self._services.access
-        if type(packet) is Subscribe:
-            return hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
-        return hooks.is_async(CLIENT_UNSUBSCRIBE)
+        if isinstance(packet, Subscribe):
+            return len(packet.requests) > SLICE or hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
+        return len(packet.filters) > SLICE or hooks.is_async(CLIENT_UNSUBSCRIBE)
 
-    def requests(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
-        return self._through(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
+    def judge(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
+        """What hooks and access rules make of a SUBSCRIBE."""
+        hooks, client = self._services.hooks, channel.client
+        judged: list[SubscriptionRequest | Deny] = []
+        for asked in packet.requests:
+            changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
+            judged.append(changed)
+        return [self._unfit(each) or self._denied(each, channel) or each for each in judged]
 
-    async def requests_async(
-        self, packet: Subscribe, channel: Channel
-    ) -> tuple[list[SubscriptionRequest | Deny], bool]:
-        """Also, whether the access rules have been asked, because they have to be waited for."""
-        requests = await self._through_async(CLIENT_SUBSCRIBE, packet.requests, packet, channel)
-        access, client = self._services.access, channel.client
-        if not access.waits:
-            return requests, False
-        return [
-            request
-            if type(request) is Deny or await access.ask(client, "subscribe", plain_filter(request.filter), request.qos)
-            else self._denied(request)
-            for request in requests
-        ], True
+    async def judge_async(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
+        """As `judge`, in slices, waiting for whom it takes."""
+        hooks, access, client = self._services.hooks, self._services.access, channel.client
+        judged: list[SubscriptionRequest | Deny] = []
+        for number, asked in enumerate(packet.requests, 1):
+            request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
+            refusal = self._unfit(request)
+            if refusal is None and access.waits:
+                assert isinstance(request, SubscriptionRequest)
+                if not await access.ask(client, "subscribe", plain_filter(request.filter), request.qos):
+                    refusal = self._unheard(request)
+            elif refusal is None:
+                refusal = self._denied(request, channel)
+            judged.append(refusal or request)
+            if number % SLICE == 0:
+                await trio.lowlevel.checkpoint()
+        return judged
 
-    def _denied(self, request: SubscriptionRequest) -> Deny:
+    def _unfit(self, request: SubscriptionRequest | Deny) -> Deny | None:
+        """What is wrong with it, whoever asks."""
+        if isinstance(request, Deny):
+            return request
+        mqtt = self._services.config.mqtt
+        try:
+            validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
+        except ProtocolError:
+            return Deny(Reason.TOPIC_FILTER_INVALID)
+        shared = parse_shared(request.filter)
+        if shared is not None and not mqtt.shared_subscriptions:
+            return Deny(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
+        filter = request.filter if shared is None else shared[1]
+        if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
+            return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
+        return None
+
+    def _denied(self, request: SubscriptionRequest | Deny, channel: Channel) -> Deny | None:
+        if isinstance(request, Deny) or self._services.config.mqtt.subscribe_denied != "refuse":
+            return None  # each delivery is asked about instead
+        allowed = self._services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
+        return None if allowed else _DENIED
+
+    def _unheard(self, request: SubscriptionRequest) -> Deny:
         """Deliveries cannot wait, so a subscription that is to look granted is not made at all."""
         if self._services.config.mqtt.subscribe_denied == "refuse":
             return _DENIED
         return Deny(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
 
-    def filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
-        return self._through(CLIENT_UNSUBSCRIBE, packet.filters, packet, channel)
+    def judge_filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
+        """What hooks make of an UNSUBSCRIBE."""
+        hooks, client = self._services.hooks, channel.client
+        judged: list[str | Deny] = []
+        for filter in packet.filters:
+            changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
+            judged.append(changed)
+        return judged
 
-    async def filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
-        return await self._through_async(CLIENT_UNSUBSCRIBE, packet.filters, packet, channel)
-
-    def _through(
-        self, point: Transform[T, Properties], entries: list[T], packet: Subscribe | Unsubscribe, channel: Channel
-    ) -> list[T | Deny]:
-        left: list[T | Deny] = []
-        for entry in entries:
-            changed = self._services.hooks.transform(point, channel.client, entry, packet.properties)
-            left.append(changed)
-        return left
-
-    async def _through_async(
-        self, point: Transform[T, Properties], entries: list[T], packet: Subscribe | Unsubscribe, channel: Channel
-    ) -> list[T | Deny]:
-        left: list[T | Deny] = []
-        for entry in entries:
-            changed = await self._services.hooks.transform_async(point, channel.client, entry, packet.properties)
-            left.append(changed)
-        return left
+    async def judge_filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
+        hooks, client = self._services.hooks, channel.client
+        judged: list[str | Deny] = []
+        for number, filter in enumerate(packet.filters, 1):
+            changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
+            judged.append(changed)
+            if number % SLICE == 0:
+                await trio.lowlevel.checkpoint()
+        return judged
 
     # What is asked of the routes
 
-    def subscribe(
-        self,
-        packet: Subscribe,
-        requests: Sequence[SubscriptionRequest | Deny],
-        channel: Channel,
-        *,
-        asked: bool = False,
-    ) -> None:
-        """Decide on each request, and have the routes made. `asked`: the access rules agree to what is not a Deny.
-        # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
+    def subscribe(self, packet: Subscribe, judged: Sequence[SubscriptionRequest | Deny], channel: Channel) -> None:
+        """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
 
         Raises:
             ProtocolError: the client must go.
         """
-        _check_stays(requests)
-        answer = Answer(channel.client, channel, packet.packet_id, len(requests))
+        _check_stays(judged)
+        answer = Answer(channel.client, channel, packet.packet_id, len(judged))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
-        known, metrics = self._session.subscriptions, self._services.metrics
-        room = (self._services.config.session.max_subscriptions or len(known) + len(requests)) - len(known)
+        known = self._session.subscriptions
+        room = (self._services.config.session.max_subscriptions or len(known) + len(judged)) - len(known)
         wanted: list[tuple[str, Options]] = []
-        for place, request in enumerate(requests):
-            if type(request) is Deny:
-                metrics.packets_subscribe_error += 1
-                metrics.packets_subscribe_auth_error += request is _DENIED
-                answer.refuse(place, fitting(request.reason, PacketType.SUBACK), request.text)
-                continue
-            assert isinstance(request, SubscriptionRequest)
-            refusal = self._refusal(request, channel, asked=asked)
-            if refusal is not None:
-                metrics.packets_subscribe_error += 1
-                metrics.packets_subscribe_auth_error += refusal is Reason.NOT_AUTHORIZED
-                answer.refuse(place, refusal)
+        for place, request in enumerate(judged):
+            if isinstance(request, Deny):
+                self._refuse(answer, place, fitting(request.reason, PacketType.SUBACK), request.text)
                 continue
             if request.filter not in known:
                 if room <= 0:
-                    metrics.packets_subscribe_error += 1
-                    answer.refuse(place, Reason.QUOTA_EXCEEDED, "too many subscriptions")
+                    self._refuse(answer, place, Reason.QUOTA_EXCEEDED, "too many subscriptions")
                     continue
                 room -= 1
-            qos = min(request.qos, self._services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
-            answer.reasons[place] = qos
-            answer.accept(place, request.filter)
-            options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling, identifier)
-            wanted.append((request.filter, options))
-            # known from now on: if the session ends before the routes are made, they must be removed all the same
-            known[request.filter] = options
-            self._session.unasked.discard(request.filter)
-        self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
+            self._want(request, identifier, answer, place, wanted)
+        self._make_routes(answer, wanted)
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """As `subscribe`, on behalf of the client: neither hooks nor access rules are asked."""
         answer = Answer(channel.client, channel, 0, len(requests))
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(requests):
-            qos = min(request.qos, self._services.config.mqtt.max_qos)
-            answer.accept(place, request.filter)
-            options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling)
-            wanted.append((request.filter, options))
-        self._session.subscriptions.update(wanted)
-        self._session.unasked.update(answer.filters)
-        self._services.pubsub.ref.cast(MakeRoutes(self._subscriber, wanted, answer))
+            self._want(request, None, answer, place, wanted)
+        self._make_routes(answer, wanted)
 
-    def _refusal(self, request: SubscriptionRequest, channel: Channel, *, asked: bool) -> Reason | None:
-        mqtt = self._services.config.mqtt
-        try:
-            validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
-        except ProtocolError:
-            return Reason.TOPIC_FILTER_INVALID
-        shared = parse_shared(request.filter)
-        if shared is not None and not mqtt.shared_subscriptions:
-            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-        filter = request.filter if shared is None else shared[1]
-        if not mqtt.wildcard_subscriptions and ("+" in filter or "#" in filter):
-            return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
-        access = self._services.access
-        if (
-            mqtt.subscribe_denied == "refuse"
-            and not asked
-            and not access.decide(channel.client, "subscribe", filter, request.qos)
-        ):
-            return Reason.NOT_AUTHORIZED
-        return None
+    def _want(
+        self,
+        request: SubscriptionRequest,
+        identifier: int | None,
+        answer: Answer,
+        place: int,
+        wanted: list[tuple[str, Options]],
+    ) -> None:
+        qos = min(request.qos, self._services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+        answer.reasons[place] = qos
+        answer.accept(place, request.filter)
+        options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling, identifier)
+        wanted.append((request.filter, options))
+        # known from now on: if the session ends before the routes are made, they must be removed all the same
+        self._session.subscriptions[request.filter] = options
+        if answer.packet_id:
+            self._session.unasked.discard(request.filter)
+        else:
+            self._session.unasked.add(request.filter)
+
+    def _make_routes(self, answer: Answer, wanted: list[tuple[str, Options]]) -> None:
+        cast = self._subscriber.cast
+        self._services.pubsub.make_routes(
+            self._subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants))
+        )
+
+    def _refuse(self, answer: Answer, place: int, reason: int, text: str = "") -> None:
+        metrics = self._services.metrics
+        metrics.packets_subscribe_error += 1
+        metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
+        answer.refuse(place, reason, text)
 
     def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny], channel: Channel) -> None:
         """
@@ -232,35 +242,46 @@ class Subscribing:
                 answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
             else:
                 answer.accept(place, filter)
-        self._services.pubsub.ref.cast(RemoveRoutes(self._subscriber, answer.filters, answer))
+        self._remove_routes(answer)
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
         """As `unsubscribe`, on behalf of the client, which may be away."""
         answer = Answer(client, channel, 0, len(filters))
         for place, filter in enumerate(filters):
             answer.accept(place, filter)
-        self._services.pubsub.ref.cast(RemoveRoutes(self._subscriber, answer.filters, answer))
+        self._remove_routes(answer)
+
+    def _remove_routes(self, answer: Answer) -> None:
+        cast = self._subscriber.cast
+        self._services.pubsub.remove_routes(
+            self._subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
+        )
 
     # What came of it
 
-    def subscribed(self, done: Subscribed) -> None:
+    def subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
         """The routes are there: SUBACK first, then what was retained."""
         hooks, retained = self._services.hooks, len(self._services.pubsub.retained)
-        answer: Answer = done.context
-        self._services.metrics.client_subscribe += len(done.grants)
+        made: list[Grant] = []
         revoked = self._session.revoked
-        for grant in done.grants:
+        for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
+            if isinstance(grant, Reason):
+                self._not_made(filter)
+                self._refuse(answer, place, grant)
+                continue
+            made.append(grant)
             # an answer to an earlier wish to have it removed may have come meanwhile
             self._session.subscriptions[grant.filter] = grant.options
             if revoked is not None:
                 revoked.keep(grant.filter)
+        self._services.metrics.client_subscribe += len(made)
         if answer.channel is not self._outbound.channel:
             return  # the connection that asked is gone
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
         if answer.packet_id:
             self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
-        for grant in done.grants:
+        for grant in made:
             options = grant.options
             if hooks.session_subscribed:
                 request = SubscriptionRequest(
@@ -278,17 +299,28 @@ class Subscribing:
             if wanted and retained and parse_shared(grant.filter) is None:
                 self._outbound.replay(grant, self._as_retained(options))
 
+    def _not_made(self, filter: str) -> None:
+        """What the session knows of a filter is what there is a route for."""
+        before = self._services.pubsub.router.subscription(self._subscriber, filter)
+        if before is None:
+            self._session.subscriptions.pop(filter, None)
+            self._session.unasked.discard(filter)
+        else:
+            self._session.subscriptions[filter] = before
+
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
         return Target(self._subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
 
-    def unsubscribed(self, done: Unsubscribed) -> None:
+    def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
         hooks = self._services.hooks
-        answer: Answer = done.context
-        for place, filter, existed in zip(answer.places, answer.filters, done.existed, strict=True):
+        for place, filter, was_there in zip(answer.places, answer.filters, existed, strict=True):
+            if isinstance(was_there, Reason):
+                answer.reasons[place] = was_there
+                continue
             self._session.subscriptions.pop(filter, None)
             self._session.unasked.discard(filter)
-            if not existed:
+            if not was_there:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue
             self._services.metrics.client_unsubscribe += 1

@@ -272,3 +272,41 @@ async def test_a_task_may_call_its_own_actor() -> None:
         actors.start(asking)
         await settle()
         assert asking.got == ["hello"]
+
+
+async def test_who_asks_is_called_back_once() -> None:
+    async with system() as actors:
+        ref = actors.start(Probe())
+        replies: list[Any] = []
+        ref.ask("got", replies.append)
+        assert replies == []
+        actors.scheduler.step()
+        assert [reply.unwrap() for reply in replies] == [[]]
+        ref.stop()
+        ref.ask("got", replies.append)
+        actors.scheduler.step()
+        ref.ask("got", replies.append)
+        assert len(replies) == 3
+        for reply in replies[1:]:
+            with pytest.raises(Down):
+                reply.unwrap()
+
+
+async def test_who_is_asked_comes_next() -> None:
+    async with system() as actors:
+        order: list[object] = []
+
+        class Noting(Actor[str]):
+            def handle(self, message: str) -> None:
+                order.append(message)
+
+            def handle_call(self, request: object) -> object:
+                order.append(request)
+                return None
+
+        refs = [actors.start(Noting()) for _ in range(3)]
+        for number, ref in enumerate(refs):
+            ref.cast(f"cast {number}")
+        refs[1].ask("asked", lambda _: None)
+        actors.scheduler.step()
+        assert order == ["cast 1", "asked", "cast 0", "cast 2"]

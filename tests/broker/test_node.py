@@ -184,9 +184,9 @@ async def test_a_refusal_names_who_it_was(caplog: pytest.LogCaptureFixture) -> N
 
 async def crash_pubsub_again_and_again() -> None:
     async with testing.broker() as b:
-        services = b.node._services  # pyright: ignore[reportPrivateUsage]
+        pubsub = b.node.services.pubsub
         while True:
-            services.pubsub.ref.cast("no such message")  # type: ignore[arg-type]
+            pubsub._writer.ref.cast("no such message")  # type: ignore[arg-type,union-attr]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess, reportArgumentType]
             await trio.lowlevel.checkpoint()
 
 

@@ -1,7 +1,9 @@
 """From one message to all who want it."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -10,7 +12,8 @@ from tests.conformance import raw
 from trunkline.actors import system
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.metrics import Metrics
-from trunkline.broker.pubsub import Grant, MakeRoutes, PubSub, RemoveRoutes, Subscribed, Subscriber, Unsubscribed
+from trunkline.broker.pubsub import PubSub, Subscriber
+from trunkline.broker.routes import Grant, RouteWriter
 from trunkline.broker.settings import RetainedSettings
 from trunkline.hooks import Hooks
 from trunkline.mqtt.burst import Burst
@@ -38,18 +41,17 @@ def pubsub(**retained: Any) -> PubSub:
 
 
 async def subscribe(actors: Any, hub: PubSub, member: Member, *filters: str, **options: Any) -> list[Grant]:
-    hub.ref.cast(MakeRoutes(member.subscriber, [(filter, Options(**options)) for filter in filters], "context"))
+    answers: list[list[Any]] = []
+    hub.make_routes(member.subscriber, [(filter, Options(**options)) for filter in filters], answers.append)
     actors.scheduler.step()
-    answer = member.mail.pop()
-    assert isinstance(answer, Subscribed)
-    assert answer.context == "context"
-    return answer.grants
+    (grants,) = answers
+    return grants
 
 
 async def test_routes_are_made_and_removed_by_mail() -> None:
     async with system() as actors:
         hub, member = pubsub(), Member("m")
-        actors.start(hub)
+        actors.start(hub.new_writer())
         message = Message("t", b"x", guid=7)
         assert hub.publish(message, 0.0) == 0
         grants = await subscribe(actors, hub, member, "t", "u", qos=1)
@@ -59,11 +61,10 @@ async def test_routes_are_made_and_removed_by_mail() -> None:
         assert [grant.fresh for grant in await subscribe(actors, hub, member, "t", qos=2)] == [False]
         assert hub.publish(message, 0.0) == 1
         assert member.messages == [message]
-        hub.ref.cast(RemoveRoutes(member.subscriber, ["t", "unknown"], None))
+        answers: list[list[Any]] = []
+        hub.remove_routes(member.subscriber, ["t", "unknown"], answers.append)
         actors.scheduler.step()
-        answer = member.mail.pop()
-        assert isinstance(answer, Unsubscribed)
-        assert answer.existed == [True, False]
+        assert answers == [[True, False]]
         assert hub.publish(message, 0.0) == 0
 
 
@@ -87,7 +88,7 @@ class Back:
 async def test_the_publishers_own_copy_comes_at_once_and_not_by_mail() -> None:
     async with system() as actors:
         hub, own, other = pubsub(), Member("own"), Member("other")
-        actors.start(hub)
+        actors.start(hub.new_writer())
         await subscribe(actors, hub, own, "t")
         await subscribe(actors, hub, other, "t")
         back = Back()
@@ -103,7 +104,7 @@ async def test_the_publishers_own_copy_comes_at_once_and_not_by_mail() -> None:
 async def test_a_group_gets_one_copy() -> None:
     async with system() as actors:
         hub, members = pubsub(), [Member("one"), Member("two")]
-        actors.start(hub)
+        actors.start(hub.new_writer())
         for member in members:
             await subscribe(actors, hub, member, "$share/g/t")
         for _ in range(4):
@@ -119,7 +120,7 @@ async def test_retained_messages_are_kept_as_configured() -> None:
     async with system() as actors:
         hub, off = pubsub(max_messages=1), pubsub(enabled=False)
         for each in (hub, off):
-            actors.start(each)
+            actors.start(each.new_writer())
             each.publish(Message("a", b"1", retain=True), 0.0)
             each.publish(Message("b", b"2", retain=True), 0.0)
         assert [each.message.topic for each in hub.retained.match("#", 0.0) if each] == ["a"]
@@ -138,31 +139,109 @@ async def test_what_has_expired_is_swept_without_being_asked(autojump_clock: Moc
         assert len(here.node.retained) == 0
 
 
-async def test_the_routes_outlive_their_writer() -> None:
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have the writer crash at its next so many requests."""
+    work, left = RouteWriter._work, 0  # pyright: ignore[reportPrivateUsage]
+
+    def crashing(self: RouteWriter, request: Any) -> bool:
+        nonlocal left
+        if left:
+            left -= 1
+            raise RuntimeError("the writer crashes")
+        return work(self, request)
+
+    monkeypatch.setattr(RouteWriter, "_work", crashing)
+
+    def times(number: int) -> None:
+        nonlocal left
+        left = number
+
+    return times
+
+
+async def test_the_routes_outlive_their_writer_and_it_is_asked_again(crash: Callable[[int], None]) -> None:
     async with room() as here:
         client = await here.client("a")
         await client.subscribe(("t", 0))
-        services = here.node._services  # pyright: ignore[reportPrivateUsage]
-        first = services.pubsub
-        first.ref.cast("no such message")  # type: ignore[arg-type]
-        while services.pubsub is first or not hasattr(services.pubsub, "ref"):
-            await trio.lowlevel.checkpoint()
-        await client.subscribe(("u", 0))
+        await client.publish("kept", b"x", qos=1, retain=True)
+        crash(1)
+        assert await client.subscribe(("u", 0), ("kept", 0)) == [0, 0]
+        await client.expect_publish("kept", b"x")
         for topic in ("t", "u"):
             await client.send(raw.publish(topic, b"x"))
             await client.expect_publish(topic, b"x")
+        crash(1)
+        await client.send(raw.unsubscribe(3, "t", "u"))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0, 0]
 
 
-async def test_what_was_retained_is_sent_after_a_crash_of_their_writer() -> None:
+async def test_a_request_that_was_lost_twice_is_refused(crash: Callable[[int], None]) -> None:
     async with room() as here:
         client = await here.client("a")
-        await client.publish("kept", b"x", qos=1, retain=True)
-        first = here.node.services.pubsub
-        first.ref.cast("no such message")  # type: ignore[arg-type]
-        while here.node.services.pubsub is first or not hasattr(here.node.services.pubsub, "ref"):
-            await trio.lowlevel.checkpoint()
-        await client.subscribe(("kept", 0))
-        await client.expect_publish("kept", b"x")
+        await client.subscribe(("old", 1))
+        crash(2)
+        assert await client.subscribe(("t", 0), ("old", 0)) == [0x80, 0x80]
+        assert {filter: options.qos for filter, options in here.session("a").session.subscriptions.items()} == {
+            "old": 1
+        }
+        crash(2)
+        await client.send(raw.unsubscribe(3, "old"))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x80]
+        assert list(here.session("a").session.subscriptions) == ["old"]
+        await client.ping()
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+async def test_a_session_ends_though_the_writer_crashes(crash: Callable[[int], None], crashes: int) -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe("t")
+        ref = here.session("a").ref
+        crash(crashes)
+        await client.disconnect()
+        await ref.join()
+        if crashes == 1:
+            assert here.node.router.subscriptions == 0
+
+
+async def test_a_filter_that_makes_trouble_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with room() as here:
+        subscribe = here.node.router.subscribe
+
+        def troubled(subscriber: Subscriber, filter: str, options: Options) -> bool:
+            if filter == "poison":
+                raise RuntimeError(filter)
+            return subscribe(subscriber, filter, options)
+
+        monkeypatch.setattr(here.node.router, "subscribe", troubled)
+        client = await here.client("a")
+        assert await client.subscribe("t", "poison", "u") == [2, 0x80, 2]
+        await client.ping()
+        assert list(here.session("a").session.subscriptions) == ["t", "u"]
+
+
+async def test_routes_are_there_before_anything_that_was_read_after_the_subscribe() -> None:
+    async with room() as here:
+        reader, writer = await here.client("reader"), await here.client("writer")
+        to_reader, to_writer = list(here.node._connections)  # pyright: ignore[reportPrivateUsage]
+        with here.node.scheduler.turn:  # as the poller does
+            to_reader.hand(raw.subscribe(1, ("t", 0)))
+            to_writer.hand(raw.publish("t", b"x") + raw.PINGREQ)
+        assert (await reader.expect_type(raw.SUBACK)).reasons == [0]
+        await reader.expect_publish("t", b"x")
+        await writer.expect(raw.PINGRESP)
+
+
+async def test_no_more_subscriptions_than_the_node_takes() -> None:
+    async with room(limits={"max_subscriptions": 2}) as here:
+        one, two = await here.client("one"), await here.client("two")
+        assert await one.subscribe("a", "b") == [2, 2]
+        assert await two.subscribe("a", "c") == [0x97, 0x97]
+        assert await one.subscribe(("a", 1)) == [1]
+        await one.disconnect()
+        await two.ping()
+        assert await two.subscribe("a") == [2]
 
 
 async def test_another_life_of_the_node_goes_on_with_its_messages(autojump_clock: MockClock) -> None:

@@ -1,0 +1,164 @@
+"""The one writer of the routes.
+
+Subscribing and unsubscribing are requests to it. A request for many filters is worked off in slices, and between them
+come the requests of others, each in its turn; those of one subscriber keep their order. An error about one filter costs that
+filter alone. What a writer that crashes has left undone is asked of the next one, see `PubSub`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from trunkline.actors import LATER, Actor
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.actors import Reply
+    from trunkline.broker.pubsub import Subscriber
+    from trunkline.router import Options, RetainedStore, Router
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+#: Filters that are dealt with before others have their turn.
+SLICE: Final = 100
+
+_logger = logging.getLogger("trunkline.routes")
+
+
+@dataclass(slots=True, eq=False)
+class Grant:
+    """A subscription that was made."""
+
+    filter: str
+    options: Options
+    #: It was not there before.
+    fresh: bool
+    #: What the retained store has numbered above was published after it was made, and comes live.
+    since: int
+
+
+@dataclass(slots=True, eq=False)
+class Request(Generic[W, R]):
+    """To the writer. `done` is called once, whatever happens, with a result or a refusal for each that is wanted."""
+
+    subscriber: Subscriber
+    wanted: list[W]
+    done: Callable[[list[R | Reason]], None]
+    #: In the order of asking.
+    number: int
+    #: So far.
+    results: list[R | Reason] = field(default_factory=list["R | Reason"], init=False)
+    #: A writer crashed that had it.
+    lost: bool = field(default=False, init=False)
+
+    def refuse(self) -> None:
+        missing = len(self.wanted) - len(self.results)
+        self.done([*self.results, *[Reason.UNSPECIFIED_ERROR] * missing])
+
+
+class MakeRoutes(Request[tuple[str, "Options"], Grant]):
+    __slots__ = ()
+
+
+class RemoveRoutes(Request[str, bool]):
+    """A result is True if there was such a subscription."""
+
+    __slots__ = ()
+
+
+class GoOn:
+    """To the writer itself: there are slices left."""
+
+
+class RouteWriter(Actor[GoOn]):
+    __slots__ = ("_limit", "_on_start", "_open", "_retained", "_router", "_sweep", "_sweep_timer")
+
+    def __init__(
+        self,
+        router: Router[Subscriber],
+        retained: RetainedStore,
+        limit: int,
+        on_start: Callable[[RouteWriter], None],
+        sweep: Callable[[float], None],
+    ) -> None:
+        """`limit` is how many subscriptions there may be, 0 any number. `sweep` deletes retained messages that have
+        expired, a bounded number at a time."""
+        self._router = router
+        self._retained = retained
+        self._limit = limit
+        self._on_start = on_start
+        self._sweep = sweep
+        #: Requests that are under way, and those behind them, by subscriber.
+        self._open: dict[Subscriber, deque[tuple[Request[Any, Any], Reply]]] = {}
+
+    def init(self) -> None:
+        self._sweep_timer = self.call_at(self._retained.next_deadline, self._sweep_expired)
+        self._on_start(self)
+
+    # Requests
+
+    def handle_call(self, request: object) -> object:
+        assert isinstance(request, Request)
+        behind = self._open.get(request.subscriber)
+        if behind is None and self._work(request):
+            return request.results
+        reply = self.reply_later()
+        if behind is not None:
+            behind.append((request, reply))
+            return LATER
+        if not self._open:
+            self.scheduler.later(self.ref, GoOn())
+        self._open[request.subscriber] = deque([(request, reply)])
+        return LATER
+
+    def handle(self, message: GoOn) -> None:
+        del message
+        subscriber, requests = next(iter(self._open.items()))
+        request, reply = requests[0]
+        del self._open[subscriber]
+        if self._work(request):
+            requests.popleft()
+            reply.send(request.results)
+        if requests:
+            self._open[subscriber] = requests  # behind all others
+        if self._open:
+            self.scheduler.later(self.ref, GoOn())
+
+    def _work(self, request: Request[Any, Any]) -> bool:
+        """One slice of it. Returns whether it was the last."""
+        write = self._make if isinstance(request, MakeRoutes) else self._remove
+        first = len(request.results)
+        for wanted in request.wanted[first : first + SLICE]:
+            try:
+                result = write(request.subscriber, wanted)
+            except Exception:
+                _logger.exception("no route for %r of client %s", wanted, request.subscriber.client_id)
+                result = Reason.UNSPECIFIED_ERROR
+            request.results.append(result)
+        return len(request.results) == len(request.wanted)
+
+    def _make(self, subscriber: Subscriber, wanted: tuple[str, Options]) -> Grant | Reason:
+        router, (filter, options) = self._router, wanted
+        if 0 < self._limit <= router.subscriptions and router.subscription(subscriber, filter) is None:
+            return Reason.QUOTA_EXCEEDED
+        return Grant(filter, options, router.subscribe(subscriber, filter, options), self._retained.sequence)
+
+    def _remove(self, subscriber: Subscriber, filter: str) -> bool:
+        return self._router.unsubscribe(subscriber, filter)
+
+    # Retained messages that expire
+
+    def sweep_in_time(self) -> None:
+        """The store has got something that expires."""
+        if self._retained.next_deadline < self._sweep_timer.deadline:
+            self._sweep_timer.restart_at(self._retained.next_deadline)
+
+    def _sweep_expired(self) -> None:
+        self._sweep(self.scheduler.now)
+        self._sweep_timer.restart_at(self._retained.next_deadline)
