@@ -1,5 +1,6 @@
 """The writer of the routes: slices, order, and what becomes of requests when it crashes."""
 
+from itertools import pairwise
 from typing import Any
 
 from tests.broker.test_pubsub import Member, pubsub
@@ -23,7 +24,7 @@ async def test_a_long_request_goes_on_in_later_turns_and_others_come_in_between(
         while len(answers) < 2:
             actors.scheduler.step()
             turns.append(hub.router.subscriptions)
-        assert max(after - before for before, after in zip(turns, turns[1:], strict=False)) <= 2 * SLICE
+        assert max(after - before for before, after in pairwise(turns)) <= 2 * SLICE
         assert answers == [("other", 2 * SLICE), ("greedy", 3 * SLICE + 1)]
 
 
