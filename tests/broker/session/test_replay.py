@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.pubsub import Grant, Subscriber
+from trunkline.broker.pubsub import Subscriber
+from trunkline.broker.routes import Grant
 from trunkline.broker.session.replay import Replay
 from trunkline.mqtt.message import Message
 from trunkline.router import Options, RetainedStore, Target
