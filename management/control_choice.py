@@ -7,9 +7,6 @@ from trunkline.broker.settings import NodeSettings
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import find, sockets
 
-#: Seconds that each broker has to say its name, when there are several.
-PATIENCE = 1.0
-
 
 class SeveralBrokers(Exception):
     """Nobody said which one is meant. The text has those that run."""
@@ -49,7 +46,7 @@ def choose(config: Path | None, socket: Path | None = None, node: str | None = N
 def _described(path: Path) -> str | None:
     """The broker as a person knows it; None when none lives there."""
     try:
-        with ControlClient(path, PATIENCE) as broker:
+        with ControlClient(path) as broker:
             addresses = [f"{each['host']}:{each['port']}" for each in broker.call("status")["listeners"]]
             return f"process {broker.pid} on {', '.join(addresses) or 'no address'}"
     except ControlError as error:

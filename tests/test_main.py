@@ -43,7 +43,7 @@ class Process:
         """Its exit code. What it had still to say goes to `lines`."""
         if signum is not None:
             self.process.send_signal(signum)
-        _, rest = self.process.communicate(timeout=20)
+        _, rest = self.process.communicate(timeout=120)
         self.lines += rest.splitlines(keepends=True)
         return self.process.returncode
 
@@ -68,7 +68,7 @@ def test_serves_until_a_signal_and_ends_with_0(start: Callable[..., Process], si
     broker = start("serve", "--listen", "tcp://127.0.0.1:0")
     port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("serving")
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
         client.sendall(bytes.fromhex("10 0d 0004 4d515454 05 02 003c 00 0000"))
         assert client.recv(1) == b"\x20"
         assert broker.end(signum) == 0

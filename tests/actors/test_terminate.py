@@ -23,7 +23,7 @@ class Closing(Actor[str]):
 
 async def ended(actor: Closing, ref: Ref[str], message: str) -> None:
     ref.cast(message)
-    with trio.fail_after(1):
+    with trio.fail_after(120):
         await ref.join()
 
 

@@ -109,7 +109,7 @@ def test_a_plugin_that_does_not_end_does_not_keep_the_process(started: Started, 
             if "serving" in line:
                 break
         process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=20)
+        _, rest = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()
@@ -159,7 +159,7 @@ def test_too_few_descriptors(started: Started) -> None:
     broker.wait_for("Too many open files|accept")
     for each in crowd:
         each.close()
-    with socket.create_connection(address, timeout=10) as fresh:
+    with socket.create_connection(address, timeout=120) as fresh:
         fresh.sendall(raw.connect("fresh"))
         assert fresh.recv(1) == b"\x20"
     assert broker.end(signal.SIGTERM) == 0

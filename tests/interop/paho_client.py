@@ -23,7 +23,7 @@ from tests.interop.server import Broker
 
 V31, V311, V5 = MQTTv31, MQTTv311, MQTTv5
 VERSIONS: Final = {"v31": V31, "v311": V311, "v5": V5}
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0
 NEVER: Final = 0xFFFFFFFF
 
 

@@ -81,7 +81,7 @@ def running(folder: Path) -> Iterator[Broker]:
     with log.open("wb") as output:
         process = subprocess.Popen(_command(name, port, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not _accepts(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{name} doesn't accept connections:\n{log.read_text(errors='replace')}")
@@ -93,7 +93,7 @@ def running(folder: Path) -> Iterator[Broker]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
-            status = process.wait(10)
+            status = process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -12,7 +12,7 @@ from paho.mqtt.properties import Properties
 
 from tests.interop.server import Broker
 
-PATIENCE = 10
+PATIENCE = 60
 VERSIONS = {"v31": ProtocolVersion.V31, "v311": ProtocolVersion.V311, "v5": ProtocolVersion.V5}
 every_version = pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS.keys())
 

@@ -10,7 +10,7 @@ from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 
 from tests.interop.server import Broker, differs
 
-PATIENCE = 10
+PATIENCE = 60
 VERSIONS = {"v311": MQTTv311, "v5": MQTTv50}
 every_version = pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS.keys())
 

@@ -36,7 +36,7 @@ def play(broker: Broker, scenario: str, name: str, version: int, *numbers: int) 
         ["node", str(NODE / "scenarios.mjs"), scenario, str(broker.port), name, str(version), *map(str, numbers)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -94,13 +94,13 @@ class Here:
         if words[0] == "trunkline" and not {"|", "do"} & set(words):
             return CliRunner().invoke(cli, words[1:], env=self.environ).output
         done = subprocess.run(
-            ["sh", "-c", f"{command} 2>&1"], env=self.environ, capture_output=True, timeout=60, check=False
+            ["sh", "-c", f"{command} 2>&1"], env=self.environ, capture_output=True, timeout=120, check=False
         )
         return done.stdout.decode()
 
     def end(self) -> None:
         self.broker.terminate()
-        self.broker.communicate(timeout=20)
+        self.broker.communicate(timeout=120)
 
 
 @contextmanager
@@ -120,10 +120,10 @@ def client(here: Here, client_id: str, *filters: tuple[str, int]) -> Iterator[mq
 
     thread = threading.Thread(target=loop)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(120)
     yield opened
     opened.disconnect()
-    thread.join(20)
+    thread.join(120)
 
 
 @contextmanager

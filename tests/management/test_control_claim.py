@@ -48,7 +48,7 @@ def answering(taken: Claim, answer: bytes) -> Iterator[None]:
         with connection:
             connection.recv(4096)
             connection.sendall(answer)
-            done.wait(10)
+            done.wait(120)
 
     thread = threading.Thread(target=serve)
     thread.start()

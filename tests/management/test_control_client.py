@@ -32,7 +32,7 @@ def server(path: Path, *answers: bytes, over: threading.Event | None = None) -> 
                         break
                     connection.sendall(answer)
                 if over is not None:
-                    over.wait(10)
+                    over.wait(120)
 
         thread = threading.Thread(target=serve)
         thread.start()

@@ -46,6 +46,6 @@ def test_the_example(tmp_path: Path) -> None:
         command = [sys.executable, str(EXAMPLE)]
         for arguments in ([], [str(here.socket)]):
             done = subprocess.run(
-                [*command, *arguments], env=here.environ, capture_output=True, text=True, check=True, timeout=30
+                [*command, *arguments], env=here.environ, capture_output=True, text=True, check=True, timeout=120
             )
             assert done.stdout == "trunkline has 4 sessions\n"

@@ -52,7 +52,7 @@ class Broker:
 
     def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(signum)
-        self.lines += self.process.communicate(timeout=20)[1].splitlines()
+        self.lines += self.process.communicate(timeout=120)[1].splitlines()
         return self.process.returncode
 
 
@@ -74,7 +74,7 @@ def ctl(runtime: Path) -> Run:
     def run(*arguments: str, text: bytes = b"", code: int = 0, **environ: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-m", "trunkline", "ctl", *arguments]
         done = subprocess.run(
-            command, input=text, capture_output=True, env=environment(runtime, **environ), timeout=60, check=False
+            command, input=text, capture_output=True, env=environment(runtime, **environ), timeout=120, check=False
         )
         assert done.returncode == code, done.stderr.decode()
         assert b"Traceback" not in done.stderr
@@ -101,7 +101,7 @@ def client(broker: Broker) -> Iterator[mqtt.Client]:
     thread.start()
     yield opened
     opened.disconnect()
-    thread.join(30)
+    thread.join(120)
 
 
 # The main line
@@ -194,7 +194,7 @@ def test_a_reader_that_has_enough(broker: Broker, ctl: Run, runtime: Path) -> No
     process.stdout.close()
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
-    process.wait(30)
+    process.wait(120)
 
 
 def test_plugins_bans_and_the_rest(broker: Broker, ctl: Run) -> None:

@@ -44,7 +44,7 @@ def broker(file: Path) -> Iterator[ControlClient]:
             yield client
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
 
 
 def run(*arguments: str, config: Path) -> Result:

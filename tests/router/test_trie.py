@@ -1,7 +1,5 @@
 """`trunkline.router.trie` against the definition of matching."""
 
-import time
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,11 +77,9 @@ def test_a_lookup_is_bounded_by_the_filters_that_match_so_far() -> None:
         trie.set("+/" * depth + "#", depth)
         for other in range(depth):
             trie.set("+/" * other + "a" + "/+" * (depth - other), depth)
-    start = time.perf_counter()
     found = trie.match("/".join("a" * 128))
-    # All 127 with #, and those of 128 levels. It takes 2 ms; without the sets of nodes 2**127 ways would be gone.
+    # All 127 with #, and those of 128 levels. Without the sets of nodes 2**127 ways would be gone, and it would not end.
     assert len(found) == 127 + 127
-    assert time.perf_counter() - start < 1
 
 
 def test_removed_filters_leave_the_others() -> None:

@@ -211,7 +211,7 @@ async def asyncio_sleeps(_: testing.Broker) -> None:
 
 
 async def waits_for_the_broker(broker: testing.Broker) -> None:
-    await broker.wait_until(lambda: False, timeout=60)
+    await broker.wait_until(lambda: False, timeout=120)
 
 
 @pytest.mark.parametrize("wait", [trio_sleeps, waits_for_the_broker])
@@ -352,7 +352,7 @@ from trunkline import testing
 try:
     with testing.broker() as b:
         print(b.port, flush=True)
-        b.wait_until(lambda: False, timeout=60)
+        b.wait_until(lambda: False, timeout=120)
 finally:
     print([thread.name for thread in threading.enumerate()], flush=True)
 """
@@ -371,12 +371,12 @@ def test_interrupted_while_it_waits() -> None:
     assert process.stdout is not None
     assert int(process.stdout.readline())
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=30)
+    out, error = process.communicate(timeout=120)
     assert out == "['MainThread']\n"
     assert error.splitlines()[-1] == "KeyboardInterrupt"
     assert "Warning" not in error
 
 
 def test_a_broker_that_nobody_closes_does_not_hold_up_the_end_of_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=120, check=True)
     assert int(done.stdout)

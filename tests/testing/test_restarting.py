@@ -275,7 +275,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_of_qos_2_comes_twice(qos: int)
     with testing.broker() as b:
         subscriber = Stubborn("subscriber", b)  # type: ignore[arg-type]
         subscriber.client.subscribe("t", qos=qos)
-        assert subscriber.ready.wait(10)
+        assert subscriber.ready.wait(120)
         publisher = Stubborn("publisher", b)  # type: ignore[arg-type]
         try:
             for number in range(count):

@@ -43,7 +43,7 @@ def test_what_is_in_it_and_what_can_be_done_with_it() -> None:
         arrived = threading.Event()
         client.on_message = lambda client, data, message: (got.append(message.payload), arrived.set())
         assert b.publish("x/1", "hello", qos=1, retain=True) == 1
-        assert arrived.wait(5)
+        assert arrived.wait(120)
         assert got == [b"hello"]
         assert [row.client_id for row in b.clients] == [row.client_id for row in b.sessions] == ["a"]
         assert [row.filter for row in b.subscriptions] == ["x/#"]
@@ -55,7 +55,7 @@ def test_what_is_in_it_and_what_can_be_done_with_it() -> None:
         client.on_disconnect = lambda *_: (client.disconnect(), gone.set())  # and not again
         assert b.kick("a")
         assert not b.kick("nobody")
-        assert gone.wait(5)
+        assert gone.wait(120)
 
 
 def test_hooks_run_in_the_brokers_thread_and_may_use_the_broker() -> None:
@@ -193,8 +193,8 @@ def test_who_still_waits_when_it_stops_is_told() -> None:
     with testing.broker() as b:
         thread = threading.Thread(target=wait)
         thread.start()
-        assert waiting.wait(5)
-    thread.join(5)
+        assert waiting.wait(120)
+    thread.join(120)
     assert [str(error) for error in errors] == ["the broker has been stopped"]
 
 

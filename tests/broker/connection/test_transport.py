@@ -40,7 +40,7 @@ class Mailbox:
         self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(5):
+        with trio.fail_after(120):
             while not condition():
                 self.changed = trio.Event()
                 await self.changed.wait()
@@ -83,7 +83,7 @@ async def connected(*, close: bool = True) -> AsyncIterator[tuple[SocketTranspor
 
 async def read_all(peer: trio.abc.Stream, size: int) -> bytes:
     data = bytearray()
-    with trio.fail_after(10):
+    with trio.fail_after(120):
         while len(data) < size:
             data += await peer.receive_some(1_048_576)
     return bytes(data)
@@ -177,7 +177,7 @@ async def test_all_that_is_sent_in_a_turn_leaves_together() -> None:
         transport.send(b"a")
         transport.send(b"b")
         assert transport.pending == 2
-        with trio.fail_after(5):
+        with trio.fail_after(120):
             assert await peer.receive_some() == b"ab"
         assert transport.pending == 0
 
