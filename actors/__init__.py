@@ -10,6 +10,7 @@ from trunkline.actors.registry import Registry
 from trunkline.actors.scheduler import EndOfTurn, Scheduler
 from trunkline.actors.supervisor import Supervisor
 from trunkline.actors.system import System, system
+from trunkline.actors.task import TaskActor
 from trunkline.actors.timers import Timer
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Strategy",
     "Supervisor",
     "System",
+    "TaskActor",
     "Timer",
     "TooManyRestarts",
     "system",

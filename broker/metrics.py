@@ -68,6 +68,10 @@ class Metrics:
     connections_failed: int = counted(
         "connections.failed", "Network connections that an error ended as they were accepted."
     )
+    callbacks_crashed: int = counted(
+        "callbacks.crashed",
+        "Errors in what the broker does for no client in particular, such as accepting connections.",
+    )
     packets_malformed: int = counted(
         "packets.malformed", "Packets that could not be decoded. Each ends its connection."
     )

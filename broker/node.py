@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import random
 import time
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline import __version__
-from trunkline.actors import Child, Scheduler, Strategy, Supervisor
+from trunkline.actors import Child, Restart, Scheduler, Strategy, Supervisor, TaskActor, TooManyRestarts
+from trunkline.actors.exits import abnormal
 from trunkline.actors.system import innermost
 from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
+from trunkline.broker.census import Census
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.drop_log import DropLog
@@ -22,14 +23,14 @@ from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
 from trunkline.broker.listeners import Gate, Listener
-from trunkline.broker.metrics import Gauges, Metrics, Rates
+from trunkline.broker.metrics import Metrics, Rates
 from trunkline.broker.pubsub import PubSub, Subscriber
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.hooks.chain import Hooks
-from trunkline.management.sys_topics import RATED, changed, sys_topics
+from trunkline.management.sys_topics import RATED
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.manager import Plugins
@@ -37,8 +38,9 @@ from trunkline.router import RetainedStore, Router
 from trunkline.router import Strategy as SharedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
+    from trunkline.actors import Ref
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
     from trunkline.management.control import Control
@@ -49,8 +51,6 @@ _logger = logging.getLogger("trunkline.node")
 GRACE: Final = 1.0
 #: Seconds for which actors may go on with what they do, when the node stops.
 LONGEST_BUSY: Final = 10.0
-#: Sessions that are looked at without giving others their turn, when figures are collected.
-SESSIONS_AT_ONCE: Final = 500
 
 
 class Node:
@@ -85,8 +85,17 @@ class Node:
         self.router: Router[Subscriber] = Router(strategy=SharedStrategy(config.shared.strategy))
         self.listeners: list[Listener] = []
         self._security = Security(config, self.hooks)
-        self._gauges = Gauges()
         self.alarms = Alarms(self.hooks, lambda: trio.current_time() + self._services.epoch)
+        #: Whose children all actors are, but for those of plugins.
+        self.supervisor = Supervisor(
+            Child("routes", lambda: self._services.pubsub.new_writer()),
+            Child("sessions", lambda: self._sessions),
+            Child("connections", lambda: self._connections),
+            strategy=Strategy.ONE_FOR_ONE,
+            intensity=5,
+            period=10.0,
+            name="node",
+        )
         self._connections = Supervisor(name="connections")
         self._sessions = Supervisor(name="sessions")
         self._poller = polling.Poller(self.scheduler) if polling.available() else None
@@ -119,8 +128,6 @@ class Node:
         #: Tasks that must be over before the node ends, and the end of one of them.
         self._errands = 0
         self._errand_over = trio.Event()
-        #: Gauges are added up by one task at a time.
-        self._counting = trio.Lock()
         self._inside = self._gate("in-process", config.allows_anonymous())
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
@@ -130,6 +137,7 @@ class Node:
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self._services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host, self.scheduler)
+        self._census = Census(self)
 
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)
@@ -185,6 +193,7 @@ class Node:
         Raises:
             ListenError: an address cannot be listened on.
             SecurityError: a password or access rule file cannot be used.
+            NodeFailed: what everything else rests on has failed.
         """
         self._security.load()
         serving = trio.CancelScope()
@@ -202,15 +211,6 @@ class Node:
 
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """Everything that runs. Shielded once it does: the last packets need it all, so `run` says when it is over."""
-        root = Supervisor(
-            Child("routes", self._services.pubsub.new_writer),
-            Child("sessions", lambda: self._sessions),
-            Child("connections", lambda: self._connections),
-            strategy=Strategy.ONE_FOR_ONE,
-            intensity=5,
-            period=10.0,
-            name="node",
-        )
         if self.config.trace.on:
             self.fates.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with scope:
@@ -220,16 +220,16 @@ class Node:
                 try:
                     async with trio.open_nursery() as nursery:
                         self._nursery = nursery
-                        await nursery.start(root.run, self.scheduler)
+                        await nursery.start(self._supervise)
                         if self._poller is not None:
-                            nursery.start_soon(self._poller.run)
+                            nursery.start_soon(self._poll, self._poller)
                         await nursery.start(self.plugins.run, self.config.plugins)
                         if self._prepare is not None:
                             self._prepare(self)
-                        await self._open_control(nursery)
+                        await self._open_control()
                         await self._open_listeners(nursery)
                         if self.config.sys.interval:
-                            nursery.start_soon(self._publish_figures)
+                            await self._start_beside("sys", self._census.publish)
                         task_status.started()
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
                         scope.shield = True
@@ -242,6 +242,7 @@ class Node:
                         self.control.close()
                     self.fates.stop()
                     stepping.cancel()
+                    scope.shield = False  # if it failed, there is nothing left to say goodbye with
 
     def _start_errand(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
         async def run() -> None:
@@ -257,12 +258,39 @@ class Node:
         self._errands += 1
         self._nursery.start_soon(run)
 
+    # The node's heart. What goes wrong for one client never gets as far as here; what does ends the node.
+
     async def _step(self, scope: trio.CancelScope) -> None:
         """The run queue outlives everything else: actors that stop still have mail for each other."""
-        with scope:
+        with _vital("the run queue"), scope:
             await self.scheduler.run()
 
-    async def _open_control(self, nursery: trio.Nursery) -> None:
+    async def _poll(self, poller: polling.Poller) -> None:
+        with _vital("the poller"):
+            await poller.run()
+
+    async def _supervise(self, *, task_status: trio.TaskStatus[Supervisor]) -> None:
+        with _vital("the supervisor"):
+            await self.supervisor.run(self.scheduler, task_status=task_status)
+
+    # What runs beside it
+
+    async def _start_beside(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
+        """Run a task that is started again when it crashes. When it does so too often, an alarm says that the broker goes
+        on without it."""
+
+        def start() -> Supervisor:
+            return Supervisor(Child(f"{name} task", lambda: TaskActor(async_fn)), intensity=5, period=60.0, name=name)
+
+        ref = await self.supervisor.start_child(Child(name, start, Restart.TEMPORARY))
+        self._nursery.start_soon(self._tell_of_end, ref)
+
+    async def _tell_of_end(self, ref: Ref[Any]) -> None:
+        reason = await ref.join()
+        if abnormal(reason):
+            self.alarms.activate(f"{ref.name}.down", f"it crashed too often, and stays away until a restart: {reason}")
+
+    async def _open_control(self) -> None:
         settings = self.config.control
         asked = settings.enabled or settings.path is not None
         if settings.enabled is False or not (asked or self.read is not None):
@@ -278,7 +306,7 @@ class Node:
             _logger.error("%s", error)
         else:
             self.control = control
-            nursery.start_soon(control.run)
+            await self._start_beside("control", control.run)
 
     async def _open_listeners(self, nursery: trio.Nursery) -> None:
         for settings in self.config.listeners:
@@ -329,42 +357,23 @@ class Node:
     # Figures
 
     async def figures(self) -> dict[str, int]:
-        """All counters and gauges. Sessions are looked at in slices, so that the message flow goes on."""
-        async with self._counting:
-            return await self._count()
+        """All counters and gauges."""
+        return await self._census.take()
 
-    async def _count(self) -> dict[str, int]:
-        gauges, router = self._gauges, self.router
-        gauges.sessions_count = len(self.sessions)
-        gauges.connections_count = gauges.queue_count = gauges.queue_bytes = 0
-        gauges.inflight_count = gauges.awaiting_rel_count = 0
-        for number, session in enumerate(self.sessions, 1):
-            state = session.session
-            gauges.connections_count += session.channel is not None
-            gauges.queue_count += state.queue.length
-            gauges.queue_bytes += state.queue.byte_size
-            gauges.inflight_count += len(state.inflight)
-            gauges.awaiting_rel_count += len(state.awaiting_rel)
-            if number % SESSIONS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
-        gauges.subscriptions_count = router.subscriptions
-        gauges.subscriptions_shared_count = router.shared_subscriptions
-        gauges.topics_count = router.filters
-        gauges.retained_count = len(self.retained)
-        gauges.retained_bytes = self.retained.byte_size
-        gauges.note_maxima()
-        return self.metrics.snapshot() | gauges.snapshot() | dict(self.plugins.figures())
 
-    async def _publish_figures(self) -> None:
-        rates, published = self.rates, dict[str, bytes]()
-        while True:
-            figures = await self.figures()
-            now = trio.current_time()
-            rates.update(figures, now)
-            topics = sys_topics(__version__, now - self.started_at, figures, rates)
-            for topic, payload in changed(topics, published):
-                self.publish(topic, payload, retain=True)
-            await trio.sleep(self.config.sys.interval)
+class NodeFailed(Exception):
+    """Something that everything else rests on has failed: the run queue, the poller, or an actor that there is one of and
+    that crashed too often."""
+
+
+@contextmanager
+def _vital(what: str) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        logged = isinstance(error, TooManyRestarts)
+        _logger.critical("%s has failed, and the node ends: %s", what, error, exc_info=None if logged else error)
+        raise NodeFailed(f"{what} has failed: {error}") from error
 
 
 class ListenError(Exception):
@@ -388,6 +397,7 @@ async def open_node(
         ControlSocketError: there can be no control socket, and one is asked for.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
+        NodeFailed: what everything else rests on has failed; the block was cancelled.
     """
     node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare, read)
     try:
@@ -396,4 +406,5 @@ async def open_node(
             yield node
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise innermost(group) from None
+        error = innermost(group)
+        raise error from error.__cause__

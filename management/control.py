@@ -119,11 +119,20 @@ class Control:
             self._claim = None
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Serve until cancelled. After a crash it may be called again, and takes the place anew.
+
+        Raises:
+            ControlSocketError: it belongs to another broker now.
+        """
+        if self._claim is None:
+            await self.open()
         assert self._claim is not None
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._claim.socket))
-        async with trio.open_nursery() as nursery:
-            await trio.serve_listeners(self._serve, [listener], handler_nursery=nursery)
+        try:
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._claim.socket))
+            async with trio.open_nursery() as nursery:
+                await trio.serve_listeners(self._serve, [listener], handler_nursery=nursery)
+        finally:
+            self.close()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1

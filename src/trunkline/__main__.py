@@ -44,7 +44,7 @@ def main() -> None:
 def run(read: Callable[[], Config], source: str) -> int:
     """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload;
     `source` says where from."""
-    from trunkline.broker.node import ListenError  # the other commands do without it
+    from trunkline.broker.node import ListenError, NodeFailed  # the other commands do without it
     from trunkline.broker.security import SecurityError
     from trunkline.management.control import ControlSocketError
 
@@ -60,7 +60,7 @@ def run(read: Callable[[], Config], source: str) -> int:
         pass  # so early that nothing had started
     except SecurityError as error:
         return _say(*error.problems, code=BAD_USAGE)
-    except (ListenError, ControlSocketError, OSError) as error:
+    except (ListenError, ControlSocketError, NodeFailed, OSError) as error:
         return _say(str(error), code=FAILED)
     return 0
 

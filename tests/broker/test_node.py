@@ -8,14 +8,18 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.actors.probes import tasks_under
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.actors import TooManyRestarts
+from trunkline.actors import Scheduler
+from trunkline.broker import census
 from trunkline.broker.config import Config
-from trunkline.broker.node import open_node
+from trunkline.broker.connection.poller import Poller
+from trunkline.broker.node import NodeFailed, open_node
+from trunkline.management.sys_topics import sys_topics
 
 
 async def test_clients_are_told_and_wills_reach_those_who_are_still_there() -> None:
@@ -190,6 +194,81 @@ async def crash_pubsub_again_and_again() -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_a_part_that_cannot_be_kept_running_ends_the_node() -> None:
-    with pytest.raises(TooManyRestarts):
+async def test_a_part_that_cannot_be_kept_running_ends_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(NodeFailed, match="node gave up: routes ended too often"):
         await crash_pubsub_again_and_again()
+    assert caplog.messages[-1].startswith("the supervisor has failed, and the node ends: node gave up: routes")
+
+
+async def test_the_number_of_tasks_does_not_grow_with_the_clients() -> None:
+    async with testing.broker(sys={"interval": 10}) as b:
+        here = trio.lowlevel.current_task()
+        tasks = tasks_under(here)
+        wires = [await Wire.open(b.host, b.port) for _ in range(50)]
+        for number, wire in enumerate(wires):
+            await wire.connect(f"client {number}")
+        assert len(b.clients) == 50
+        assert tasks_under(here) == tasks
+        for wire in wires:
+            await wire.abort()
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "words"),
+    [
+        (Poller, "_keep_pace", "the poller has failed: a fault"),
+        (Scheduler, "_park", "the run queue has failed: a fault"),
+    ],
+)
+async def test_a_fault_in_the_heart_ends_the_node_by_name(
+    target: Any, name: str, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What belongs to one client does not get there, see `tests/attacks/test_injected_crashes.py`."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("a fault")
+
+    async def break_its_heart() -> None:
+        async with testing.broker() as b, await Wire.open(b.host, b.port) as wire:
+            with monkeypatch.context() as patch:
+                patch.setattr(target, name, fails)
+                b.node.scheduler.call_at(trio.current_time(), b.node.metrics.snapshot)
+                await wire.send(raw.connect("a"))
+                await trio.sleep_forever()
+
+    with trio.fail_after(5), pytest.raises(NodeFailed, match=words):
+        await break_its_heart()
+    assert f"{words.partition(':')[0]}, and the node ends: a fault" in caplog.text
+
+
+async def test_what_runs_beside_the_heart_is_started_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [ValueError("a fault") for _ in range(3)]
+
+    def fails_at_first(*args: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return sys_topics(*args)
+
+    monkeypatch.setattr(census, "sys_topics", fails_at_first)
+    async with room(sys={"interval": 10}) as here:
+        client = await here.client("a")
+        await client.subscribe(("$SYS/broker/version", 0))
+        assert (await client.expect_type(raw.PUBLISH)).topic == "$SYS/broker/version"
+        assert not errors
+        assert here.node.alarms.active == []
+
+
+async def test_the_node_goes_on_without_what_crashes_beside_it_again_and_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(census, "sys_topics", fails)
+    async with room(sys={"interval": 10}) as here:
+        client = await here.client("a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [alarm.name for alarm in here.node.alarms.active] == ["sys.down"]
+        await client.ping()

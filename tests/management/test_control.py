@@ -469,3 +469,19 @@ async def test_the_broker_ends_while_somebody_asks(tmp_path: Path) -> None:
         await connected.wait()
     assert "is gone" in said[0]
     assert os.listdir(tmp_path) == []
+
+
+async def test_a_control_server_that_crashes_is_there_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve, errors = trio.serve_listeners, [ValueError("a fault")]
+
+    async def fails_once(*args: Any, **kwargs: Any) -> None:
+        if errors:
+            raise errors.pop()
+        await serve(*args, **kwargs)
+
+    monkeypatch.setattr(trio, "serve_listeners", fails_once)
+    async with controlled(tmp_path) as here:
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not errors
+        assert await through_socket(tmp_path, lambda client: client.call("status"))
+        assert here.node.alarms.active == []

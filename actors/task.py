@@ -1,0 +1,24 @@
+"""A task under supervision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.actors.actor import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class TaskActor(Actor[None]):
+    """An actor that is nothing but a task: it ends with it, and crashes if that raises."""
+
+    def __init__(self, async_fn: Callable[[], Awaitable[object]]) -> None:
+        self._async_fn = async_fn
+
+    def init(self) -> None:
+        self.start_task(self._run)
+
+    async def _run(self) -> None:
+        await self._async_fn()
+        self.stop()
