@@ -57,53 +57,6 @@ async def test_who_has_not_been_admitted_is_not_waited_for(autojump_clock: MockC
     assert trio.current_time() == began
 
 
-async def test_figures_come_from_what_happened() -> None:
-    async with room() as here:
-        client, asleep = await here.client("a"), await here.stay("b")
-        await asleep.subscribe(("t/+", 1), ("$share/g/t/1", 1))
-        await asleep.disconnect()
-        await client.publish("t/1", b"x", qos=1, retain=True)
-        figures = await here.node.figures()
-        expected = {
-            "sessions.count": 2,
-            "connections.count": 1,
-            "subscriptions.count": 2,
-            "subscriptions.shared.count": 1,
-            "retained.count": 1,
-            "retained.bytes": 4,
-            "queue.count": 2,
-            "messages.received": 1,
-            "messages.qos1.received": 1,
-            "packets.publish.received": 1,
-            "packets.connect.received": 2,
-            "packets.connack.sent": 2,
-            "packets.disconnect.received": 1,
-            "client.subscribe": 2,
-            "session.created": 2,
-            "messages.retained": 1,
-        }
-        assert {name: figures[name] for name in expected} == expected
-
-
-async def test_figures_are_published_to_those_who_may_read_them(autojump_clock: MockClock) -> None:
-    async with room(sys={"interval": 10}) as here:
-        inside = await here.client("a")
-        await inside.subscribe(("$SYS/broker/clients/connected", 0), ("$SYS/broker/version", 0))
-        first = {(packet := await inside.expect_type(raw.PUBLISH)).topic: packet.payload for _ in range(2)}
-        assert first["$SYS/broker/clients/connected"] == b"0"
-        assert first["$SYS/broker/version"].startswith(b"trunkline version ")
-        await here.client("b")
-        changed = await inside.expect_type(raw.PUBLISH)  # only what is different
-        assert (changed.topic, changed.payload) == ("$SYS/broker/clients/connected", b"2")
-
-
-async def test_who_comes_from_elsewhere_reads_no_figures() -> None:
-    async with room(sys={"interval": 10}) as here:
-        here.node.hooks.add("client.connect", lambda client, packet: setattr(client, "peer", ("10.1.2.3", 5)))
-        client = await here.client("a")
-        assert await client.subscribe(("$SYS/#", 0), ("#", 0), ("a/#", 0)) == [0x87, 0x87, 0]
-
-
 async def test_the_node_publishes_and_kicks() -> None:
     async with room() as here:
         client = await here.client("a")
