@@ -8,7 +8,6 @@ number and by bytes: the oldest is forgotten.
 from __future__ import annotations
 
 from bisect import bisect_left
-from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.fate_record import (
@@ -34,6 +33,7 @@ from trunkline.hooks.points import (
     MESSAGE_QUEUED,
     MESSAGE_ROUTED,
 )
+from trunkline.hooks.priorities import TRACE
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import matches, parse_shared, validate_filter
 
@@ -97,7 +97,7 @@ class Fates:
         self._topics_known.clear()
         self.on = True
         for point, callback in self._callbacks():
-            self._hooks.add(point, callback, priority=maxsize)
+            self._hooks.add(point, callback, priority=TRACE)
 
     def stop(self) -> None:
         """End the trace. What it found stays until `start` or `clear`."""

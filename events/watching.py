@@ -11,6 +11,7 @@ from re import compile as compile_pattern
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.events.schema import Flag
+from trunkline.hooks.priorities import RECORD, RECORD_RESULT
 from trunkline.mqtt.packets import Connack
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import matches
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.context import PluginHooks
 
-_FIRST: Final = 1_000_000
 #: Topics and client ids of which is remembered whether they are wanted, and characters of those that are.
 _REMEMBERED: Final = 10_000
 _LONGEST: Final = 256
@@ -102,7 +102,7 @@ class Watching:
     def watch(self, hooks: PluginHooks, points: Sequence[Point]) -> None:
         """Register a callback at each of these points; a point's place is the number of its kind."""
         for kind, point in enumerate(points):
-            priority = -_FIRST if point.kind == "transform" else _FIRST
+            priority = RECORD_RESULT if point.kind == "transform" else RECORD
             if point.arguments == ("client", "message"):
                 one, many = self._messages(kind, at_origin=point.name == "message.publish")
                 hooks.add(point, one, priority=priority, burst=many if point.bursts else None)

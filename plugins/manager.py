@@ -19,6 +19,7 @@ from trunkline.actors import Child, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
+from trunkline.hooks.priorities import GUARD
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
@@ -37,8 +38,6 @@ _logger = logging.getLogger("trunkline.plugins")
 
 #: Seconds after which a plugin that was told to end is given up. Its tasks have five to end, and its `stop` as well.
 LONGEST_END: Final = 15.0
-#: The priority of what must be asked before everybody else.
-_FIRST: Final = 1_000_000
 
 
 class Status(Enum):
@@ -302,7 +301,7 @@ class Plugins:
 
             entry.guard, entry.guarded = deny_without_plugin, settings.guards
             for point in settings.guards:
-                self._hooks.add(point, deny_without_plugin, priority=_FIRST)
+                self._hooks.add(point, deny_without_plugin, priority=GUARD)
             self._forget_decisions(settings.guards)
 
     def _unguard(self, entry: _Entry) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from trunkline.hooks.decisions import Deny
+from trunkline.hooks.priorities import TEST_REFUSAL
 from trunkline.mqtt.reasons import REASONS, Reason
 from trunkline.mqtt.topics import matches, parse_shared
 from trunkline.testing.fault import Fault, Owner
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import PacketType, SubscriptionRequest
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.links import Links
-
-#: The priority of callbacks that refuse: before those of the test, and of plugins.
-_FIRST: Final = 2_000_000
 
 
 class Refusal(Fault):
@@ -48,7 +46,7 @@ class Refusal(Fault):
 
     def begin(self, links: Links, hooks: Hooks) -> None:
         for point, method in self.points:
-            hooks.add(point, getattr(self, method), priority=_FIRST)
+            hooks.add(point, getattr(self, method), priority=TEST_REFUSAL)
 
     def end(self, links: Links, hooks: Hooks) -> None:
         for point, method in self.points:

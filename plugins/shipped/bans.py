@@ -19,12 +19,11 @@ from trunkline.broker.units import Duration, Flag, Text, Whole
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.exchange import Exchange
+from trunkline.hooks.priorities import BANS
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.ban_list import Ban, BanList, Kind, ListFull, normal_form
 
-#: Before any password is looked at.
-FIRST: Final = 10_000
 #: Rows of one listing, when nobody says how many.
 PAGE: Final = 1000
 
@@ -148,11 +147,11 @@ class Bans:
 
     # Who may come in
 
-    @hook("client.authenticate", priority=FIRST)
+    @hook("client.authenticate", priority=BANS)
     def check_client(self, client: ClientInfo, password: bytes | None) -> Deny | None:
         return self._check(client)
 
-    @hook("client.enhanced_authenticate", priority=FIRST)
+    @hook("client.enhanced_authenticate", priority=BANS)
     def check_exchange(self, client: ClientInfo, exchange: Exchange) -> Deny | None:
         return self._check(client)
 
@@ -162,7 +161,7 @@ class Bans:
         self._refused.add()
         return Deny(Reason.BANNED)
 
-    @hook("client.connected", priority=FIRST)
+    @hook("client.connected", priority=BANS)
     def check_name(self, client: ClientInfo) -> None:
         """An authenticator may have found out another user name than the one that the client gave."""
         if self._find(client) is not None:

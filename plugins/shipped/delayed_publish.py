@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from trunkline.broker.units import Flag, Size, Whole, WholeSeconds
 from trunkline.hooks import ALLOW, TAKEN, Allow, ClientInfo, Deny
 from trunkline.hooks.points import Action
+from trunkline.hooks.priorities import TOPIC_SYNTAX
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.frames import encode_publish
 from trunkline.mqtt.message import Message
@@ -19,8 +20,6 @@ from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
 
 PREFIX: Final = "$delayed/"
-#: Behind the rules that rewrite topics, before all that looks at them: that sees the message when it is published.
-PRIORITY: Final = 2000
 #: A greater number is no delay but seconds since the epoch.
 LONGEST: Final = 4_294_967
 #: What a message takes besides its bytes.
@@ -70,7 +69,7 @@ class DelayedPublish:
 
     # A message comes
 
-    @hook("client.check_acl", priority=PRIORITY)
+    @hook("client.check_acl", priority=TOPIC_SYNTAX)
     def check_access(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
     ) -> Allow | Deny | None:
@@ -82,7 +81,7 @@ class DelayedPublish:
             return None
         return ALLOW if self._context.may(client, action, inner[0], qos, retain) else Deny()
 
-    @hook("message.publish", priority=PRIORITY)
+    @hook("message.publish", priority=TOPIC_SYNTAX)
     def hold(self, client: ClientInfo, message: Message) -> Deny | None:
         if not message.topic.startswith(PREFIX):
             return None

@@ -11,6 +11,7 @@ from typing import Final
 
 from trunkline.broker.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny
+from trunkline.hooks.priorities import EXCLUSIVE
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
@@ -18,8 +19,6 @@ from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.plugins import Context, Settings, hook, setting
 
 PREFIX: Final = "$exclusive/"
-#: Behind what rewrites filters and what takes conditions off them.
-PRIORITY: Final = 1000
 #: Seconds between two looks through all of them for what has come to nothing.
 SWEEP_EVERY: Final = 60.0
 
@@ -54,7 +53,7 @@ class Exclusive:
 
     # What clients ask for
 
-    @hook("client.subscribe", priority=PRIORITY)
+    @hook("client.subscribe", priority=EXCLUSIVE)
     def subscribe(
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
     ) -> SubscriptionRequest | Deny | None:
@@ -77,7 +76,7 @@ class Exclusive:
         self._filters_of.setdefault(client.client_id, set()).add(filter)
         return replace(request, filter=filter)
 
-    @hook("client.unsubscribe", priority=PRIORITY)
+    @hook("client.unsubscribe", priority=EXCLUSIVE)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
         if not filter.startswith(PREFIX):
             return None

@@ -10,14 +10,13 @@ from typing import Final
 
 from trunkline.broker.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny
+from trunkline.hooks.priorities import FAULTS
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connect, PacketType, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import REASONS, Reason
 from trunkline.plugins import Context, Settings, hook, setting
 
-#: Before everybody else: what is to go wrong does so whatever others think.
-PRIORITY: Final = 100_000
 PREFIX: Final = "fault:"
 DISCONNECT: Final = "fault:disconnect"
 DELAY: Final = "fault:delay"
@@ -70,27 +69,27 @@ class Faults:
 
     # What clients send
 
-    @hook("client.connect", priority=PRIORITY)
+    @hook("client.connect", priority=FAULTS)
     def connect(self, client: ClientInfo, packet: Connect) -> None:
         denial = self._answer(PacketType.CONNECT, client, packet.properties)
         if denial is not None:
             client.attributes[_CONNECT] = denial
 
-    @hook("client.authenticate", priority=PRIORITY)
-    @hook("client.enhanced_authenticate", priority=PRIORITY)
+    @hook("client.authenticate", priority=FAULTS)
+    @hook("client.enhanced_authenticate", priority=FAULTS)
     def authenticate(self, client: ClientInfo, _: object) -> Deny | None:
         denial = client.attributes.get(_CONNECT)
         return denial if isinstance(denial, Deny) else None
 
-    @hook("message.publish", priority=PRIORITY)
+    @hook("message.publish", priority=FAULTS)
     def publish(self, client: ClientInfo, message: Message) -> Deny | None:
         return self._answer(PacketType.PUBLISH, client, message.properties)
 
-    @hook("client.subscribe", priority=PRIORITY)
+    @hook("client.subscribe", priority=FAULTS)
     def subscribe(self, client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> Deny | None:
         return self._answer_once(PacketType.SUBSCRIBE, client, properties)
 
-    @hook("client.unsubscribe", priority=PRIORITY)
+    @hook("client.unsubscribe", priority=FAULTS)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> Deny | None:
         return self._answer_once(PacketType.UNSUBSCRIBE, client, properties)
 

@@ -14,6 +14,7 @@ from trunkline.broker.units import Duration, Text, Whole
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import Action
+from trunkline.hooks.priorities import LOGIN_RULES
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, Counter, hook, setting
 from trunkline.plugins.shipped.acl_rules import RulesError
@@ -180,7 +181,7 @@ class HttpAuth:
 
     # Who may publish and subscribe
 
-    @hook("client.check_acl", priority=1)
+    @hook("client.check_acl", priority=LOGIN_RULES)
     def check_rules(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
     ) -> Allow | Deny | None:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from trunkline.broker.units import Whole
 from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.hooks.priorities import TOPIC_SYNTAX
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -20,8 +21,6 @@ from trunkline.mqtt.topics import matches, parse_shared
 from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
 
-#: Behind what rewrites filters, before what takes prefixes off them.
-PRIORITY: Final = 2000
 #: Topics for which it is remembered which conditions count, for each client that has some.
 REMEMBERED: Final = 1000
 #: Longer topics are looked up each time.
@@ -125,7 +124,7 @@ class MessageFilter:
 
     # What clients ask for
 
-    @hook("client.subscribe", priority=PRIORITY)
+    @hook("client.subscribe", priority=TOPIC_SYNTAX)
     def subscribe(
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
     ) -> SubscriptionRequest | Deny | None:
@@ -154,7 +153,7 @@ class MessageFilter:
         self._changed(client.client_id)
         return replace(request, filter=filter)
 
-    @hook("client.unsubscribe", priority=PRIORITY)
+    @hook("client.unsubscribe", priority=TOPIC_SYNTAX)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
         """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of it."""
         filter, text = _split(client, filter)
@@ -220,7 +219,7 @@ class MessageFilter:
         if self._looks != bool(self._clients):
             self._looks = not self._looks
             if self._looks:
-                self._context.hooks.add("message.deliver", self.deliver, priority=PRIORITY)
+                self._context.hooks.add("message.deliver", self.deliver, priority=TOPIC_SYNTAX)
             else:
                 self._context.hooks.remove("message.deliver", self.deliver)
 

@@ -13,6 +13,7 @@ from pydantic import field_validator, model_validator
 
 from trunkline.broker.units import Flag, Text, TopicFilter, Whole
 from trunkline.hooks import ClientInfo, Deny
+from trunkline.hooks.priorities import REWRITE
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -22,8 +23,6 @@ from trunkline.mqtt.topics import SHARE_PREFIX, matches, parse_shared, validate_
 from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.placeholders import value_of
 
-#: Before all that looks at topics.
-PRIORITY: Final = 3000
 _WORD: Final = re.compile(r"\$(?P<group>[0-9]+)|%(?P<placeholder>[cuhp])")
 _EXCLUSIVE: Final = "$exclusive/"
 
@@ -92,7 +91,7 @@ class TopicRewrite:
         self._rewritten = context.counter("rewritten", "Topics and topic filters that were rewritten.")
         self._refused = context.counter("refused", "Topics and topic filters whose rule made nothing of use.")
 
-    @hook("message.publish", priority=PRIORITY)
+    @hook("message.publish", priority=REWRITE)
     def publish(self, client: ClientInfo, message: Message) -> Message | Deny | None:
         topic = self._rewrite(self._publish, client, message.topic, validate_name, Reason.TOPIC_NAME_INVALID)
         if topic is None or isinstance(topic, Deny):
@@ -103,7 +102,7 @@ class TopicRewrite:
             return Deny(Reason.NOT_AUTHORIZED)
         return replace(message, topic=topic)
 
-    @hook("client.subscribe", priority=PRIORITY)
+    @hook("client.subscribe", priority=REWRITE)
     def subscribe(
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
     ) -> SubscriptionRequest | Deny | None:
@@ -111,7 +110,7 @@ class TopicRewrite:
         filter = self._filter(client, request.filter)
         return replace(request, filter=filter) if isinstance(filter, str) else filter
 
-    @hook("client.unsubscribe", priority=PRIORITY)
+    @hook("client.unsubscribe", priority=REWRITE)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
         return self._filter(client, filter)
 

@@ -3,13 +3,14 @@ pass and told of."""
 
 import json
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from trunkline.broker.units import OptionalPath, Size, Text, TopicFilter
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import DROP, Deny
+from trunkline.hooks.priorities import VALIDATION
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
@@ -17,9 +18,6 @@ from trunkline.mqtt.topics import matches, validate_name
 from trunkline.plugins import Context, PluginError, Table, hook, setting
 from trunkline.plugins.shipped.extras import NeedsExtra
 from trunkline.plugins.shipped.json_schemas import JsonSchema, SchemaProblem
-
-#: After all that changes messages.
-LATE: Final = -1000
 
 
 class Rule(Table):
@@ -107,7 +105,7 @@ class Validation:
             "pass": context.counter("passed", "Messages that did not hold to a rule and passed."),
         }
 
-    @hook("message.publish", priority=LATE)
+    @hook("message.publish", priority=VALIDATION)
     def check(self, client: ClientInfo, message: Message) -> Deny | None:
         if message.retain and not message.payload:
             return None  # it takes a retained message away

@@ -16,6 +16,7 @@ from pydantic import SecretStr, model_validator
 
 from trunkline.broker.units import Duration, Secret, Size, Text, TopicFilter, Whole
 from trunkline.hooks.points import Point, find_all
+from trunkline.hooks.priorities import RECORD_RESULT, WATCH
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
 from trunkline.plugins import Context, setting
@@ -24,7 +25,7 @@ from trunkline.plugins.shipped.outbox import Outbox
 from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter, PayloadForm
 
 #: Where others change a value, look at what they made of it; where they decide, look before that ends the chain.
-_PRIORITIES: Final = {"transform": -1_000_000, "decide": 1_000}
+_PRIORITIES: Final = {"transform": RECORD_RESULT, "decide": WATCH}
 #: Failures in a row that are an alarm.
 _ALARMING: Final = 3
 #: Statuses of the 400s that may be others next time.
