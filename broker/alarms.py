@@ -24,6 +24,7 @@ HISTORY: Final = 100
 OUT_OF_DESCRIPTORS: Final = "out_of_descriptors"
 RETAINED_FULL: Final = "retained_full"
 SESSIONS_FULL: Final = "sessions_full"
+PASSWORDS_GUESSED: Final = "passwords_guessed"
 
 
 class Alarms:

@@ -43,6 +43,7 @@ class Config(Section):
     retained: settings.RetainedSettings = settings.RetainedSettings()
     shared: settings.SharedSettings = settings.SharedSettings()
     auth: settings.AuthSettings = settings.AuthSettings()
+    passwords: settings.PasswordSettings = settings.PasswordSettings()
     acl: settings.AclSettings = settings.AclSettings()
     flapping: settings.FlappingSettings = settings.FlappingSettings()
     sys: settings.SysSettings = settings.SysSettings()
@@ -59,12 +60,18 @@ class Config(Section):
             return listener.allow_anonymous
         if self.auth.allow_anonymous is not None:
             return self.auth.allow_anonymous
-        return not self.authenticates and (listener is None or listener.loopback)
+        return not self.authenticates(listener) and (listener is None or listener.loopback)
 
-    @property
-    def authenticates(self) -> bool:
-        """Clients can prove who they are."""
-        return self.auth.configured or any(plugin.authenticates for plugin in self.plugins.values())
+    def credentials_at(self, listener: Listener | None) -> settings.CredentialFiles:
+        """The files that say who may connect there; None stands for in-process connections."""
+        if listener is None:
+            return self.auth.files
+        pairs = zip(listener.files, self.auth.files, strict=True)
+        return settings.CredentialFiles(*[general if own is None else own for own, general in pairs])
+
+    def authenticates(self, listener: Listener | None = None) -> bool:
+        """Whether clients can prove there who they are."""
+        return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
 
     @classmethod
     def from_mapping(cls, table: Mapping[str, object]) -> "Config":
@@ -96,11 +103,11 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
                 ("listeners", index),
                 f'listeners[{first}] is called "{listener.label}" too: give one a name of its own',
             )
-        if not (listener.loopback or config.authenticates or config.allows_anonymous(listener)):
+        if not (listener.loopback or config.authenticates(listener) or config.allows_anonymous(listener)):
             text = (
                 f"other machines reach {listener.url}, and nobody has to log in there: set auth.password_file, "
-                "auth.client_id_file or auth.scram_file, or a plugin that authenticates, or let everybody in with allow_anonymous = true "
-                "in [auth] or for this listener"
+                "auth.client_id_file or auth.scram_file, or the same of this listener alone, or a plugin that authenticates, or "
+                "let everybody in with allow_anonymous = true in [auth] or for this listener"
             )
             yield ("listeners", index), text
     for (first, one), (index, other) in combinations(enumerate(config.listeners), 2):
@@ -239,7 +246,7 @@ class _Reader:
             if self._sections is not None and section not in self._sections:
                 continue
             if section == "listeners":
-                self.set((section,), content, source)
+                self.set((section,), _from_folder(content, base), source)
             elif section == "plugins":
                 self.plugins.take_table(content, source, base)
             elif (fields := fields_of(section)) is None:
@@ -353,8 +360,33 @@ class _Reader:
             if path in (("log", "file"), ("control", "path")):
                 if not file.absolute().parent.is_dir():
                     self.complain(self._source(path), path, f"no folder {file.parent}")
-            elif not file.exists() or file.is_dir():
-                self.complain(self._source(path), path, f"no file {file}")
+            else:
+                self._check_file(path, file)
+        for index, listener in enumerate(config.listeners):
+            for key, file in listener.files._asdict().items():
+                if file is not None:
+                    self._check_file(("listeners", index, key), file)
+
+    def _check_file(self, path: KeyPath, file: Path) -> None:
+        if not file.exists() or file.is_dir():
+            self.complain(self._source(path), path, f"no file {file}")
+
+
+def _from_folder(listeners: object, base: Path | None) -> object:
+    """The listeners with their relative paths starting from a folder."""
+    if base is None or not isinstance(listeners, list):
+        return listeners
+    based: list[object] = []
+    for entry in cast("list[object]", listeners):
+        if isinstance(entry, Mapping):
+            files = {
+                key: base / value
+                for key, value in cast("Mapping[str, object]", entry).items()
+                if key in settings.CredentialFiles._fields and isinstance(value, str) and value
+            }
+            entry = {**entry, **files}
+        based.append(entry)
+    return based
 
 
 def key_paths() -> Iterator[tuple[str, ...]]:

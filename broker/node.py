@@ -24,11 +24,13 @@ from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
 from trunkline.broker.listeners import Gate, Listener
 from trunkline.broker.metrics import Metrics, Rates
+from trunkline.broker.password_check import GuessReport
 from trunkline.broker.pubsub import PubSub, Subscriber
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
+from trunkline.broker.settings import IN_PROCESS
 from trunkline.hooks.chain import Hooks
 from trunkline.management.sys_topics import RATED
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -84,8 +86,8 @@ class Node:
         )
         self.router: Router[Subscriber] = Router(strategy=SharedStrategy(config.shared.strategy))
         self.listeners: list[Listener] = []
-        self._security = Security(config, self.hooks)
         self.alarms = Alarms(self.hooks, lambda: trio.current_time() + self._services.epoch)
+        self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
         #: Whose children all actors are, but for those of plugins.
         self.supervisor = Supervisor(
             Child("routes", lambda: self._services.pubsub.new_writer()),
@@ -128,7 +130,7 @@ class Node:
         #: Tasks that must be over before the node ends, and the end of one of them.
         self._errands = 0
         self._errand_over = trio.Event()
-        self._inside = self._gate("in-process", config.allows_anonymous())
+        self._inside = self._gate(IN_PROCESS, config.allows_anonymous())
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
         self.control: Control | None = None

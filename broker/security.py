@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import trio
-
+from trunkline.broker.password_check import PasswordCheck, PasswordQueue
+from trunkline.broker.settings import IN_PROCESS
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
 from trunkline.hooks.credentials import CredentialsError
@@ -18,18 +18,20 @@ from trunkline.hooks.points import (
     Action,
     Point,
 )
+from trunkline.hooks.priorities import CONFIGURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from pathlib import Path
 
     from trunkline.broker.config import Config
+    from trunkline.broker.password_check import GuessReport
+    from trunkline.broker.settings import CredentialFiles
+    from trunkline.hooks.acl import Rule
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
-
-
-#: The priority of what the configuration says: hooks and plugins are asked before.
-LAST: Final = -1_000_000
+    from trunkline.hooks.exchange import Continue, Exchange, Success
+    from trunkline.hooks.scram import ScramAuthenticator
 
 
 class SecurityError(Exception):
@@ -41,12 +43,12 @@ class SecurityError(Exception):
 
 
 class Security:
-    def __init__(self, config: Config, hooks: Hooks) -> None:
+    def __init__(self, config: Config, hooks: Hooks, report: GuessReport | None = None) -> None:
         self._config = config
         self._hooks = hooks
+        self._report = report
+        self._queue = PasswordQueue(config.passwords)
         self._registered: list[tuple[Point, Callable[..., Any]]] = []
-        #: Verifying a password takes a processor for a few hundredths of a second, so few at a time.
-        self._workers = trio.CapacityLimiter(2)
 
     def load(self) -> None:
         """Read all files, and let what they say hold from now on. If anything is wrong with them, nothing changes.
@@ -54,22 +56,28 @@ class Security:
         Raises:
             SecurityError: with all problems at once.
         """
-        auth, problems = self._config.auth, list[str]()
-        users = _read(auth.password_file, parse_passwords, problems)
-        client_ids = _read(auth.client_id_file, parse_passwords, problems)
-        scram = _read(auth.scram_file, _parse_scram, problems)
-        rules = _read(self._config.acl.file, lambda text, _: parse_rules(text), problems)
-        if problems:
-            raise SecurityError(problems)
+        config, files = self._config, _Files()
+        listeners = {listener.label: config.credentials_at(listener) for listener in config.listeners}
+        passwords = {label: files.passwords(each) for label, each in listeners.items()}
+        scrams = {label: files.scram(each) for label, each in listeners.items()}
+        default_passwords, default_scram = files.passwords(config.auth.files), files.scram(config.auth.files)
+        rules = files.rules(config.acl.file, {*listeners, IN_PROCESS})
+        if files.problems:
+            raise SecurityError(files.problems)
         self.unload()
-        if users is not None or client_ids is not None:
-            authenticator = PasswordAuthenticator(users, client_ids)
-            self._register(CLIENT_AUTHENTICATE, self._in_thread(authenticator), authenticator.concerns)
-        if scram is not None:
-            self._register(CLIENT_ENHANCED_AUTHENTICATE, scram)
+        if default_passwords is not None or any(passwords.values()):
+            check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
+            self._register(CLIENT_AUTHENTICATE, check, check.concerns)
+        if default_scram is not None or any(scrams.values()):
+
+            def challenge(client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
+                scram = scrams.get(client.listener, default_scram)
+                return None if scram is None else scram(client, exchange)
+
+            self._register(CLIENT_ENHANCED_AUTHENTICATE, challenge)
         if rules is None:
             rules = parse_rules(DEFAULT_RULES)
-        self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=self._config.acl.no_match)))
+        self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=config.acl.no_match)))
 
     def unload(self) -> None:
         """Nothing that the files say holds any more."""
@@ -80,19 +88,56 @@ class Security:
     def _register(
         self, point: Point, callback: Callable[..., Any], filter: Callable[..., object] | None = None
     ) -> None:
-        self._hooks.add(point, callback, filter=filter, priority=LAST)
+        self._hooks.add(point, callback, filter=filter, priority=CONFIGURATION)
         self._registered.append((point, callback))
 
-    def _in_thread(self, authenticator: PasswordAuthenticator) -> Callable[..., Any]:
-        async def check_password(client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
-            return await trio.to_thread.run_sync(
-                authenticator, client, password, limiter=self._workers, abandon_on_cancel=True
-            )
 
-        return check_password
+class _Files:
+    """Each is read once, and so are those that listeners share."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._read: dict[tuple[Path, object], Any] = {}
+        self._authenticators: dict[tuple[Path | None, Path | None], PasswordAuthenticator | None] = {}
+
+    def passwords(self, files: CredentialFiles) -> PasswordAuthenticator | None:
+        paths = files.password_file, files.client_id_file
+        if paths not in self._authenticators:
+            users, client_ids = (self.read(path, parse_passwords) for path in paths)
+            none = users is None and client_ids is None
+            self._authenticators[paths] = None if none else PasswordAuthenticator(users, client_ids)
+        return self._authenticators[paths]
+
+    def scram(self, files: CredentialFiles) -> ScramAuthenticator | None:
+        found: ScramAuthenticator | None = self.read(files.scram_file, _parse_scram)
+        return found
+
+    def rules(self, path: Path | None, listeners: Container[str]) -> list[Rule] | None:
+        rules: list[Rule] | None = self.read(path, parse_rules)
+        named = sorted({name for rule in rules or () for name in rule.listeners or ()})
+        self.problems += [f"{path}: listener: none is called {name!r}" for name in named if name not in listeners]
+        return rules
+
+    def read(self, path: Path | None, parse: Callable[[str, str], Any]) -> Any:
+        if path is None:
+            return None
+        if (path, parse) not in self._read:
+            self._read[path, parse] = self._parsed(path, parse)
+        return self._read[path, parse]
+
+    def _parsed(self, path: Path, parse: Callable[[str, str], Any]) -> Any:
+        try:
+            return parse(path.read_text(encoding="utf-8"), str(path))
+        except OSError as error:
+            self.problems.append(f"{path}: {error.strerror or error}")
+        except UnicodeDecodeError as error:
+            self.problems.append(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}")
+        except (CredentialsError, AclError) as error:
+            self.problems += error.problems
+        return None
 
 
-def _parse_scram(text: str, source: str) -> Callable[..., Any]:
+def _parse_scram(text: str, source: str) -> ScramAuthenticator:
     from trunkline.hooks.scram import ScramAuthenticator, parse_scram  # few use it, and it takes long to load
 
     return ScramAuthenticator(parse_scram(text, source))
@@ -105,19 +150,3 @@ def _acl_callback(acl: Acl) -> Callable[..., Any]:
         return ALLOW if acl.compile_for(client).check(action, topic, qos, retain) else denied
 
     return check_rules
-
-
-def _read(path: Path | None, parse: Callable[[str, str], Any], problems: list[str]) -> Any:
-    if path is None:
-        return None
-    try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        problems.append(f"{path}: {error.strerror or error}")
-    except UnicodeDecodeError as error:
-        problems.append(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}")
-    except CredentialsError as error:
-        problems += error.problems
-    except AclError as error:
-        problems += [f"{path}: {problem}" for problem in error.problems]
-    return None

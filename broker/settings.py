@@ -5,7 +5,8 @@ docs/configuration.md is written from them (`python -m trunkline.management.conf
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -37,6 +38,16 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+#: What connections without a socket come in by, in place of a listener.
+IN_PROCESS: Final = "in-process"
+
+
+class CredentialFiles(NamedTuple):
+    password_file: Path | None
+    client_id_file: Path | None
+    scram_file: Path | None
+
+
 class NodeSettings(Section):
     """The broker process itself."""
 
@@ -57,6 +68,15 @@ class Listener(Section):
     allow_anonymous: OptionalFlag = key(
         None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
     )
+    password_file: OptionalPath = key(
+        None, "User names and hashed passwords of clients that connect here, in place of `auth.password_file`."
+    )
+    client_id_file: OptionalPath = key(
+        None, "Client ids and hashed passwords of clients that connect here, in place of `auth.client_id_file`."
+    )
+    scram_file: OptionalPath = key(
+        None, "SCRAM credentials of clients that connect here, in place of `auth.scram_file`."
+    )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
 
     @model_validator(mode="before")
@@ -75,6 +95,10 @@ class Listener(Section):
     @property
     def label(self) -> str:
         return self.name or self.url
+
+    @property
+    def files(self) -> CredentialFiles:
+        return CredentialFiles(self.password_file, self.client_id_file, self.scram_file)
 
     @property
     def loopback(self) -> bool:
@@ -241,7 +265,7 @@ class SharedSettings(Section):
 
 
 class AuthSettings(Section):
-    """Who may connect. Password files are written by `trunkline passwd`."""
+    """Who may connect. Password files are written by `trunkline passwd`; a listener may have files of its own."""
 
     allow_anonymous: OptionalFlag = key(
         None,
@@ -253,9 +277,40 @@ class AuthSettings(Section):
     scram_file: OptionalPath = key(None, "SCRAM credentials for 5.0 enhanced authentication.")
 
     @property
-    def configured(self) -> bool:
-        """Clients can prove who they are."""
-        return not (self.password_file is None and self.client_id_file is None and self.scram_file is None)
+    def files(self) -> CredentialFiles:
+        return CredentialFiles(self.password_file, self.client_id_file, self.scram_file)
+
+
+class PasswordSettings(Section):
+    """How the passwords of these files are verified, so that who guesses them holds up nobody else."""
+
+    threads: Whole = key(
+        2, "Threads that verify passwords. Each takes a processor while it does.", "threads", ge=1, le=64
+    )
+    max_waiting: Whole = key(
+        1000,
+        "Logins that wait for them, in turns of the addresses that they come from; further ones are refused (0x89), "
+        "those first whose address has most.",
+        "logins",
+        ge=1,
+    )
+    max_failures: Whole = key(
+        5,
+        "Different wrong passwords for one name from one address within `window`, after which a login is refused "
+        "(0x9F) without a look at the password, unless it was right before. 0: any number.",
+        "passwords",
+        ge=0,
+    )
+    max_failures_by_address: Whole = key(
+        100,
+        "The same for all names together. This machine, behind which a proxy may hide everybody, is not counted. 0: any "
+        "number.",
+        "passwords",
+        ge=0,
+    )
+    window: Duration = key(60.0, "The time in which wrong passwords are counted.", "seconds", gt=0)
+    pause: Duration = key(60.0, "How long logins are refused after that.", "seconds", gt=0)
+    max_tracked: Whole = key(10_000, "Logins, names and addresses that are remembered; those seen last are kept.", ge=1)
 
 
 class AclSettings(Section):

@@ -55,8 +55,12 @@ class Rule:
     permit: Permit
     action: RuleAction = "all"
     users: tuple[str, ...] | None = None
+    #: True: clients without a user name alone; False: those that have one.
+    anonymous: bool | None = None
     clients: tuple[str, ...] | None = None
     addresses: tuple[Network | Literal["loopback"], ...] | None = None
+    #: Names of listeners.
+    listeners: tuple[str, ...] | None = None
     topics: tuple[Topic, ...] | None = None
     qos: tuple[int, ...] | None = None
     retain: bool | None = None
@@ -64,7 +68,11 @@ class Rule:
     def concerns(self, client: ClientInfo, address: IPv4Address | IPv6Address | None) -> bool:
         if self.users is not None and client.username not in self.users:
             return False
+        if self.anonymous is not None and self.anonymous is not (client.username is None):
+            return False
         if self.clients is not None and client.client_id not in self.clients:
+            return False
+        if self.listeners is not None and client.listener not in self.listeners:
             return False
         if self.addresses is None:
             return True
@@ -158,14 +166,14 @@ class Acl:
         # most clients are concerned by the same few rules
         self._shared: dict[tuple[int, ...], ClientAcl] = {}
         self._everything = ClientAcl([], no_match=True)
-        # a client asks again and again: by user name, client id and address, on which its rules depend
-        self._remembered: dict[tuple[str | None, str, str | None], ClientAcl] = {}
+        # a client asks again and again: by user name, client id, address and listener, on which its rules depend
+        self._remembered: dict[tuple[str | None, str, str | None, str], ClientAcl] = {}
 
     def compile_for(self, client: ClientInfo) -> ClientAcl:
         """The rules that concern this client, with its names put into their topics."""
         if client.superuser:
             return self._everything
-        who = (client.username, client.client_id, client.peer and client.peer[0])
+        who = (client.username, client.client_id, client.peer and client.peer[0], client.listener)
         compiled = self._remembered.get(who)
         if compiled is None:
             if len(self._remembered) >= REMEMBERED_CLIENTS:

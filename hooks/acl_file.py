@@ -2,7 +2,8 @@
 
 [[rule]]
 permit = "allow"                 # or "deny"
-user = "ada"                     # user, client, address: one or a list; what is left out is not asked
+user = "ada"                     # user, client, address, listener: one or a list; what is left out is not asked
+anonymous = true                 # in place of user: clients without a user name
 address = ["10.0.0.0/8", "loopback"]
 action = "publish"               # subscribe, receive, all (publish and subscribe; so it is when left out)
 topics = ["home/%u/#", { eq = "#" }]
@@ -10,6 +11,7 @@ qos = [0, 1]
 retain = false                   # for publish only
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_network
@@ -21,7 +23,9 @@ from trunkline.mqtt.topics import validate_filter
 
 T = TypeVar("T")
 
-_KEYS: Final = ("permit", "user", "client", "address", "action", "topics", "qos", "retain")
+_KEYS: Final = ("permit", "user", "anonymous", "client", "address", "listener", "action", "topics", "qos", "retain")
+#: Where a rule begins in the file.
+_HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 
 #: What counts when no file is given: this machine may read what the broker says of itself and everything at once,
 #: others may not; everything else is allowed to everybody.
@@ -59,8 +63,8 @@ class _NotAccepted(Exception):
     """A value is not one of those that its key takes."""
 
 
-def parse_rules(text: str) -> list[Rule]:
-    """The rules in a file's text.
+def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
+    """The rules in a file's text; `source` is its name, for the errors.
 
     Raises:
         AclError: with all problems at once.
@@ -68,18 +72,24 @@ def parse_rules(text: str) -> list[Rule]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise AclError([f"not TOML: {error}"]) from None
-    problems = [f"{key}: unknown; a rules file holds [[rule]] tables only" for key in document if key != "rule"]
+        raise AclError([f"{source}: not TOML: {error}"]) from None
+    problems = [
+        f"{source}: {key}: unknown; a rules file holds [[rule]] tables only" for key in document if key != "rule"
+    ]
     tables = document.get("rule", [])
     rules = list[Rule]()
     if not isinstance(tables, list):
-        problems.append("rule: found one table; write [[rule]], with two brackets, for each rule")
+        problems.append(f"{source}: rule: found one table; write [[rule]], with two brackets, for each rule")
     else:
-        for number, table in enumerate(cast("list[object]", tables), 1):
+        entries = cast("list[object]", tables)
+        lines = [text.count("\n", 0, header.start()) + 1 for header in _HEADER.finditer(text)]
+        for number, table in enumerate(entries, 1):
+            # rules may be written in other ways, which have no headers to be found by
+            place = f"{source}:{lines[number - 1]}" if len(lines) == len(entries) else f"{source}: rule {number}"
             if isinstance(table, dict):
-                rules.append(_RuleReader(number, cast("dict[str, Any]", table), problems).read())
+                rules.append(_RuleReader(place, cast("dict[str, Any]", table), problems).read())
             else:
-                problems.append(f"rule {number}: found {table!r}; accepted: a [[rule]] table")
+                problems.append(f"{place}: found {table!r}; accepted: a [[rule]] table")
     if problems:
         raise AclError(problems)
     return rules
@@ -97,28 +107,32 @@ def serialise_rules(rules: Iterable[Rule]) -> str:
 class _RuleReader:
     """Reads one table and notes every mistake in it. What is wrong is read as if it were not there."""
 
-    def __init__(self, number: int, table: Mapping[str, Any], problems: list[str]) -> None:
-        self._number = number
+    def __init__(self, place: str, table: Mapping[str, Any], problems: list[str]) -> None:
+        self._place = place
         self._table = table
         self._problems = problems
 
     def read(self) -> Rule:
         for key in self._table:
             if key not in _KEYS:
-                self._problems.append(f"rule {self._number}: {key}: unknown; accepted: {', '.join(_KEYS)}")
+                self._problems.append(f"{self._place}: {key}: unknown; accepted: {', '.join(_KEYS)}")
         if "permit" not in self._table:
             self._wrong("permit", "nothing", '"allow" or "deny"')
         action: RuleAction = (
             self._one("action", _choice(RuleAction), '"publish", "subscribe", "receive" or "all"') or "all"
         )
         if "retain" in self._table and action != "publish":
-            self._problems.append(f'rule {self._number}: retain: only a rule with action = "publish" can ask for it')
+            self._problems.append(f'{self._place}: retain: only a rule with action = "publish" can ask for it')
+        if "user" in self._table and "anonymous" in self._table:
+            self._problems.append(f"{self._place}: anonymous: a rule names users or has this, not both")
         return Rule(
             permit=self._one("permit", _choice(Permit), '"allow" or "deny"') or "deny",
             action=action,
             users=self._many("user", _name, "a user name or a list of them"),
+            anonymous=self._one("anonymous", _flag, "true or false"),
             clients=self._many("client", _name, "a client id or a list of them"),
             addresses=self._many("address", _network, '"10.0.0.0/8", "::1", "loopback", or a list of such'),
+            listeners=self._many("listener", _name, "a listener's name or a list of them"),
             topics=self._many("topics", _topic, 'a list of topic filters and { eq = "…" }', listed=True),
             qos=self._many("qos", _qos, "0, 1, 2 or a list of them"),
             retain=self._one("retain", _flag, "true or false"),
@@ -156,7 +170,7 @@ class _RuleReader:
         return tuple(values)
 
     def _wrong(self, key: str, found: str, accepted: str) -> None:
-        self._problems.append(f"rule {self._number}: {key}: found {found}; accepted: {accepted}")
+        self._problems.append(f"{self._place}: {key}: found {found}; accepted: {accepted}")
 
 
 def _show(found: object, error: Exception) -> str:
@@ -218,9 +232,11 @@ def _topic(found: object) -> Topic:
 
 def _table(rule: Rule) -> str:
     lines = ["[[rule]]", f'permit = "{rule.permit}"']
-    for key, names in (("user", rule.users), ("client", rule.clients)):
+    for key, names in (("user", rule.users), ("client", rule.clients), ("listener", rule.listeners)):
         if names is not None:
             lines.append(f"{key} = [{', '.join(map(_quote, names))}]")
+    if rule.anonymous is not None:
+        lines.append(f"anonymous = {str(rule.anonymous).lower()}")
     if rule.addresses is not None:
         lines.append(f"address = [{', '.join(_quote(str(network)) for network in rule.addresses)}]")
     lines.append(f'action = "{rule.action}"')

@@ -97,6 +97,12 @@ class PasswordAuthenticator:
             or (client.username is not None and self._users is not None)
         )
 
+    def whose(self, client: ClientInfo) -> str:
+        """What tells one password that is asked for from another."""
+        by_id = client.client_id if client.client_id in self._client_ids else ""
+        by_name = client.username or "" if self._users is not None else ""
+        return f"{by_id}\0{by_name}"
+
     def __call__(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
         if not self.concerns(client, password):
             return None

@@ -255,3 +255,24 @@ def test_a_section_that_is_near_none_is_told_which_there_are() -> None:
     (problem,) = problems_of({"persistence": {}})
     assert problem.startswith("persistence: unknown section; known are node, listeners, mqtt, ")
     assert problems_of({"sesion": {}}) == ["sesion: unknown section; did you mean session?"]
+
+
+def test_files_of_a_listener_stand_in_the_folder_of_the_configuration(file: Path) -> None:
+    text = '[[listeners]]\nurl = "tcp://0.0.0.0:1"\npassword_file = "users"\n'
+    file.write_text(text)
+    (problem,) = problems(file)
+    assert problem == f"{file}: listeners[0].password_file: no file {file.parent / 'users'}"
+    (file.parent / "users").write_text("")
+    config = load(file, {})
+    assert config.listeners[0].password_file == file.parent / "users"
+    assert config.authenticates(config.listeners[0])
+    assert not config.authenticates()
+    assert config.allows_anonymous()
+    assert not config.allows_anonymous(config.listeners[0])
+
+
+def test_what_a_listener_does_not_say_the_general_section_says() -> None:
+    listener = {"url": "tcp://127.0.0.1:1", "password_file": __file__}
+    config = Config.from_mapping({"listeners": [listener], "auth": {"scram_file": __file__}})
+    assert config.credentials_at(config.listeners[0]) == (Path(__file__), None, Path(__file__))
+    assert config.credentials_at(None) == (None, None, Path(__file__))

@@ -184,7 +184,7 @@ def test_one_that_authenticates_lets_a_listener_be_reached_and_nobody_in_without
     assert "nobody has to log in" in problems(file)[0]
     file.write_text(listener + "[plugins.greeting]\n")
     config = load(file, {})
-    assert config.authenticates
+    assert config.authenticates()
     assert not config.allows_anonymous()
     file.write_text(listener + "[plugins.greeting]\nenabled = false\n")
     assert "nobody has to log in" in problems(file)[0]

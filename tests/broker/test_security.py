@@ -7,6 +7,7 @@ import pytest
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.security import SecurityError
 from trunkline.hooks import Hooks
@@ -111,3 +112,71 @@ async def test_scram_users_are_challenged(tmp_path: Path) -> None:
         assert b"r=abc" in challenge.data
         await wire.send(raw.auth(0x18, raw.authentication_method("SCRAM-SHA-256") + raw.authentication_data(b"x")))
         assert (await wire.expect_type(raw.CONNACK)).reason == 0x87
+
+
+async def login_at(here: Room, listener: str, username: str | None, password: str | None) -> int:
+    (address,) = [each.address for each in here.node.listeners if each.settings.label == listener]
+    async with await Wire.open(*address) as wire:
+        await wire.send(raw.connect("c", username=username, password=password))
+        return (await wire.expect_type(raw.CONNACK)).reason
+
+
+async def test_a_listener_has_files_of_its_own(tmp_path: Path) -> None:
+    for name in ("ann", "bob"):
+        (tmp_path / name).write_text(set_password("", name, "secret"))
+    (tmp_path / "bobscram").write_text(set_scram("", "bob", "secret"))
+    listeners = [
+        {"url": "tcp://127.0.0.1:0", "name": "general"},
+        {
+            "url": "tcp://127.0.0.1:0",
+            "name": "own",
+            "password_file": str(tmp_path / "bob"),
+            "scram_file": str(tmp_path / "bobscram"),
+        },
+    ]
+    async with room(listeners=listeners, auth={"password_file": str(tmp_path / "ann")}) as here:
+        for listener, username, reason in (
+            ("general", "ann", 0),
+            ("general", "bob", 0x86),
+            ("own", "bob", 0),
+            ("own", "ann", 0x86),
+        ):
+            assert await login_at(here, listener, username, "secret") == reason
+        assert await login(here, "ann", "secret") == 0  # without a socket: the general file
+        (tmp_path / "bob").write_text(set_password("", "eve", "secret"))
+        here.node.reload()
+        assert await login_at(here, "own", "bob", "secret") == 0x86
+        assert await login_at(here, "own", "eve", "secret") == 0
+        (tmp_path / "bob").write_text("\nbob\n")
+        with pytest.raises(SecurityError) as error:
+            here.node.reload()
+        assert error.value.problems == [f"{tmp_path / 'bob'}:2: no name; accepted: name:…"]
+
+
+async def test_a_listener_with_files_of_its_own_takes_no_anonymous_clients(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text(set_password("", "ann", "secret"))
+    listeners = [
+        {"url": "tcp://127.0.0.1:0", "name": "own", "password_file": str(tmp_path / "users")},
+        {"url": "tcp://127.0.0.1:0", "name": "open"},
+    ]
+    async with room(listeners=listeners) as here:
+        assert await login_at(here, "own", None, None) == 0x87
+        assert await login_at(here, "open", None, None) == 0
+        await here.client("inside")
+
+
+async def test_rules_that_name_a_listener_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text('[[rule]]\npermit = "deny"\nlistener = ["in-process", "publik"]\n')
+    with pytest.raises(SecurityError) as error:
+        async with testing.broker(acl={"file": str(tmp_path / "rules")}):
+            raise AssertionError("it started")
+    assert error.value.problems == [f"{tmp_path / 'rules'}: listener: none is called 'publik'"]
+
+
+async def test_passwords_are_guessed_in_vain(files: dict[str, Any]) -> None:
+    async with room(passwords={"max_failures": 2}, **files) as here:
+        answers = [await login(here, "ann", password) for password in ("1", "1", "2", "3", "secret")]
+        assert answers == [0x86, 0x86, 0x86, 0x9F, 0x9F]
+        assert [alarm.name for alarm in here.node.alarms.active] == ["passwords_guessed"]
+        here.node.reload()
+        assert await login(here, "ann", "secret") == 0

@@ -269,3 +269,18 @@ class TestBruteForce:
         expected = (decisions or [default])[0] == "allow"
         compiled = Acl(rules, no_match=no_match).compile_for(client)
         assert compiled.check(action, topic, qos) is expected  # type: ignore[arg-type]
+
+
+class TestWhoIsConcerned:
+    @pytest.mark.parametrize(("username", "allowed"), [(None, False), ("", True), ("ann", True)])
+    def test_clients_without_a_user_name(self, username: str | None, allowed: bool) -> None:
+        text = '[[rule]]\npermit = "deny"\nanonymous = true\n[[rule]]\npermit = "allow"\n'
+        assert acl(text, ClientInfo("c", username)).check("publish", "t") is allowed
+        text = '[[rule]]\npermit = "deny"\nanonymous = false\n[[rule]]\npermit = "allow"\n'
+        assert acl(text, ClientInfo("c", username)).check("publish", "t") is not allowed
+
+    def test_one_client_by_two_listeners(self) -> None:
+        rules = Acl(parse_rules('[[rule]]\npermit = "allow"\nlistener = "inside"\n'), no_match="deny")
+        for listener, allowed in (("inside", True), ("outside", False), ("inside", True)):
+            client = ClientInfo("c", "ann", listener=listener)
+            assert rules.compile_for(client).check("publish", "t") is allowed

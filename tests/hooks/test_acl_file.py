@@ -62,26 +62,26 @@ def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(AclError) as caught:
         parse_rules(text)
     expected = [
-        "title: unknown; a rules file holds [[rule]] tables only",
-        "rule 1: usr: unknown; accepted: permit, user,",
-        'rule 1: permit: found \'maybe\'; accepted: "allow" or "deny"',
-        'rule 2: action: found \'read\'; accepted: "publish", "subscribe", "receive" or "all"',
-        'rule 2: retain: only a rule with action = "publish" can ask for it',
-        "rule 2: user: found 7; accepted: a user name or a list of them",
-        "rule 2: address: found '10.0.0.1/8' (10.0.0.1/8 has host bits set); accepted: \"10.0.0.0/8\"",
-        "rule 2: address: found 'nowhere'",
-        "rule 2: topics: found 'a/#/b' (",
-        "rule 2: topics: found 'a+' (",
-        "rule 2: topics: found '' (",
-        "rule 2: topics: found {'eq': 5}; accepted",
-        "rule 2: topics: found {'like': 'x'}; accepted",
-        "rule 2: topics: found '$share/g/a' (shared subscriptions are judged by",
-        "rule 2: qos: found 3; accepted: 0, 1, 2",
-        "rule 2: qos: found True; accepted",
-        "rule 2: retain: found 'yes'; accepted: true or false",
-        "rule 3: permit: found nothing; accepted",
-        "rule 3: client: found an empty list, so that the rule would never match",
-        "rule 3: topics: found 'a'; accepted: a list",
+        "rules file: title: unknown; a rules file holds [[rule]] tables only",
+        "rules file:3: usr: unknown; accepted: permit, user,",
+        'rules file:3: permit: found \'maybe\'; accepted: "allow" or "deny"',
+        'rules file:6: action: found \'read\'; accepted: "publish", "subscribe", "receive" or "all"',
+        'rules file:6: retain: only a rule with action = "publish" can ask for it',
+        "rules file:6: user: found 7; accepted: a user name or a list of them",
+        "rules file:6: address: found '10.0.0.1/8' (10.0.0.1/8 has host bits set); accepted: \"10.0.0.0/8\"",
+        "rules file:6: address: found 'nowhere'",
+        "rules file:6: topics: found 'a/#/b' (",
+        "rules file:6: topics: found 'a+' (",
+        "rules file:6: topics: found '' (",
+        "rules file:6: topics: found {'eq': 5}; accepted",
+        "rules file:6: topics: found {'like': 'x'}; accepted",
+        "rules file:6: topics: found '$share/g/a' (shared subscriptions are judged by",
+        "rules file:6: qos: found 3; accepted: 0, 1, 2",
+        "rules file:6: qos: found True; accepted",
+        "rules file:6: retain: found 'yes'; accepted: true or false",
+        "rules file:14: permit: found nothing; accepted",
+        "rules file:14: client: found an empty list, so that the rule would never match",
+        "rules file:14: topics: found 'a'; accepted: a list",
     ]
     assert len(caught.value.problems) == len(expected)
     for problem, start in zip(caught.value.problems, expected, strict=True):
@@ -118,3 +118,36 @@ def test_what_is_written_is_read_back(rules: list[Rule]) -> None:
 def test_any_name_is_read_back(name: str) -> None:
     rule = Rule("deny", users=(name,), clients=(name, "x"))
     assert parse_rules(serialise_rules([rule])) == [rule]
+
+
+def test_rules_for_clients_without_a_user_name_and_for_listeners() -> None:
+    text = """
+    [[rule]]
+    permit = "deny"
+    anonymous = true
+    action = "publish"
+    [[rule]]
+    permit = "deny"
+    listener = ["public", "guests"]
+    topics = ["private/#"]
+    [[rule]]
+    permit = "allow"
+    anonymous = false
+    """
+    rules = parse_rules(text)
+    assert [rule.anonymous for rule in rules] == [True, None, False]
+    assert rules[1].listeners == ("public", "guests")
+    assert parse_rules(serialise_rules(rules)) == rules
+
+
+def test_a_rule_for_users_and_for_clients_that_are_none_would_never_match() -> None:
+    with pytest.raises(AclError) as caught:
+        parse_rules("\n[[rule]]\npermit = 'allow'\nuser = 'ann'\nanonymous = true\n", "acl.toml")
+    assert caught.value.problems == ["acl.toml:2: anonymous: a rule names users or has this, not both"]
+
+
+def test_rules_that_are_written_without_headers_are_counted() -> None:
+    with pytest.raises(AclError) as caught:
+        parse_rules("rule = [{permit = 'allow'}, {permit = 'maybe'}]", "acl.toml")
+    (problem,) = caught.value.problems
+    assert problem.startswith("acl.toml: rule 2: permit: found")

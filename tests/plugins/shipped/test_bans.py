@@ -295,4 +295,4 @@ async def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -
 
 async def test_that_somebody_is_not_banned_proves_nothing() -> None:
     async with room(plugins={"bans": {}}) as here:
-        assert not here.node.config.authenticates
+        assert not here.node.config.authenticates()

@@ -1,0 +1,125 @@
+"""Passwords are verified by few threads, in turns of the clients' addresses, and only until too many were wrong."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.broker.alarms import PASSWORDS_GUESSED
+from trunkline.broker.turns import Crowded, Turns
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.tries import TOO_MANY, Tries, address_of
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trunkline.broker.alarms import Alarms
+    from trunkline.broker.settings import PasswordSettings
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.decisions import Allow
+    from trunkline.hooks.passwords import PasswordAuthenticator
+
+_logger = logging.getLogger("trunkline.authentication")
+
+_BUSY: Final = Deny(Reason.SERVER_BUSY, "too many logins wait")
+#: Seconds between two lines of the log about passwords that are guessed.
+REPORTED_EVERY: Final = 60.0
+
+
+class GuessReport:
+    """Tells operators that somebody guesses: an alarm for as long as it lasts, and a line with the number each minute."""
+
+    def __init__(self, alarms: Alarms, call_at: Callable[[float, Callable[[], None]], object]) -> None:
+        self._alarms = alarms
+        self._call_at = call_at
+        self._refused = 0
+        self._lasts = False
+
+    def refused(self, client: ClientInfo) -> None:
+        self._refused += 1
+        if not self._lasts:
+            self._lasts = True
+            where = "this machine" if client.peer is None else client.peer[0]
+            self._alarms.activate(PASSWORDS_GUESSED, f"too many wrong passwords from {where}, last for {_name(client)}")
+            self._call_at(trio.current_time() + REPORTED_EVERY, self._report)
+
+    def _report(self) -> None:
+        if not self._refused:
+            self._lasts = False
+            self._alarms.deactivate(PASSWORDS_GUESSED)
+            return
+        _logger.warning(
+            "%d logins were refused within %g s, as too many passwords had been wrong", self._refused, REPORTED_EVERY
+        )
+        self._refused = 0
+        self._call_at(trio.current_time() + REPORTED_EVERY, self._report)
+
+
+class PasswordCheck:
+    """A callback for `client.authenticate`: the files of the listener that a client came in by decide."""
+
+    def __init__(
+        self,
+        by_listener: Mapping[str, PasswordAuthenticator | None],
+        default: PasswordAuthenticator | None,
+        settings: PasswordSettings,
+        queue: PasswordQueue,
+        report: GuessReport | None,
+    ) -> None:
+        """`by_listener` has the listeners that have files of their own."""
+        self._by_listener = by_listener
+        self._default = default
+        self._queue = queue
+        self._report = report
+        self._tries = Tries(
+            max_failures=settings.max_failures,
+            max_failures_by_address=settings.max_failures_by_address,
+            window=settings.window,
+            pause=settings.pause,
+            max_tracked=settings.max_tracked,
+        )
+
+    def concerns(self, client: ClientInfo, password: bytes | None) -> bool:
+        authenticator = self._by_listener.get(client.listener, self._default)
+        return authenticator is not None and authenticator.concerns(client, password)
+
+    async def __call__(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
+        authenticator = self._by_listener.get(client.listener, self._default)
+        assert authenticator is not None
+        address, whose = address_of(client), f"{id(authenticator)}\0{authenticator.whose(client)}"
+        given = password or b""
+        refusal = self._tries.refusal(address, whose, given, trio.current_time())
+        if refusal is None:
+            try:
+                async with self._queue.turns.turn(address):
+                    # somebody else may have tried meanwhile
+                    refusal = self._tries.refusal(address, whose, given, trio.current_time())
+                    if refusal is None:
+                        answer = await self._queue.run(lambda: authenticator(client, password))
+                        right = not isinstance(answer, Deny)
+                        self._tries.note(address, whose, given, trio.current_time(), right=right)
+                        return answer
+            except Crowded:
+                return _BUSY
+        if refusal is TOO_MANY and self._report is not None:
+            self._report.refused(client)
+        return refusal
+
+
+class PasswordQueue:
+    """The threads of a node that verify passwords, and who waits for them. It outlives the files."""
+
+    def __init__(self, settings: PasswordSettings) -> None:
+        self.turns = Turns(settings.threads, settings.max_waiting)
+        self._threads = trio.CapacityLimiter(settings.threads)
+
+    async def run(self, verify: Callable[[], Allow | Deny | None]) -> Allow | Deny | None:
+        """Awaited to the end even when the client is gone: a thread that is left alone would be one more."""
+        return await trio.to_thread.run_sync(verify, limiter=self._threads)
+
+
+def _name(client: ClientInfo) -> str:
+    return f"the client id {client.client_id!r}" if client.username is None else f"the user {client.username!r}"

@@ -1,0 +1,92 @@
+"""A row in which some go at a time and groups take turns: who comes with many waits behind its own, not others behind it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+class Crowded(Exception):
+    """Too many wait, and most of them are of one's own group."""
+
+
+class _Place:
+    __slots__ = ("called", "free")
+
+    def __init__(self) -> None:
+        #: Set when the wait is over.
+        self.called = trio.Event()
+        #: Is it one's turn? Otherwise there is no room to wait.
+        self.free = False
+
+
+class Turns:
+    def __init__(self, at_once: int, max_waiting: int) -> None:
+        self._free = at_once
+        self._max_waiting = max_waiting
+        #: Those who wait, by group; the first group is next.
+        self._rows: OrderedDict[str, deque[_Place]] = OrderedDict()
+        self.waiting = 0
+
+    @asynccontextmanager
+    async def turn(self, group: str) -> AsyncGenerator[None]:
+        """
+        Raises:
+            Crowded: there is no room to wait.
+        """
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(group)
+        try:
+            yield
+        finally:
+            self._next()
+
+    async def _wait(self, group: str) -> None:
+        if self.waiting >= self._max_waiting:
+            self._send_away_for(group)
+        place = _Place()
+        self._rows.setdefault(group, deque()).append(place)
+        self.waiting += 1
+        try:
+            await place.called.wait()
+        except trio.Cancelled:
+            self._remove(group, place)
+            raise
+        if not place.free:
+            raise Crowded
+
+    def _send_away_for(self, group: str) -> None:
+        """Of the group with the longest row the last one goes; the newcomer, if that is its own."""
+        longest = max(self._rows, key=lambda name: len(self._rows[name]))
+        if len(self._rows[longest]) <= len(self._rows.get(group, ())) + 1:
+            raise Crowded
+        last = self._rows[longest][-1]
+        self._remove(longest, last)
+        last.called.set()
+
+    def _remove(self, group: str, place: _Place) -> None:
+        row = self._rows[group]
+        row.remove(place)
+        self.waiting -= 1
+        if not row:
+            del self._rows[group]
+
+    def _next(self) -> None:
+        if not self._rows:
+            self._free += 1
+            return
+        group, row = self._rows.popitem(last=False)
+        place = row.popleft()
+        self.waiting -= 1
+        if row:
+            self._rows[group] = row  # behind the others
+        place.free = True
+        place.called.set()

@@ -1,0 +1,122 @@
+"""Logins that went wrong, and who is to wait before trying again. A hash is slow to verify on purpose, so who guesses is
+told no without a look.
+
+A login is a user, or whatever the password belongs to, and a password. The same wrong one again counts once: a device
+that was set up wrongly shuts out nobody. One that was right before is always looked at, so that others at the same address,
+and other devices of the same user, come in while somebody guesses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from ipaddress import IPv6Address, ip_address, ip_network
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from trunkline.hooks.decisions import Deny
+from trunkline.hooks.passwords import REFUSED
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from trunkline.hooks.client import ClientInfo
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+TOO_MANY: Final = Deny(Reason.CONNECTION_RATE_EXCEEDED, "too many wrong passwords")
+#: Leading bits of an IPv6 address that one customer of a provider has.
+_IPV6_PREFIX: Final = 64
+
+
+def address_of(client: ClientInfo) -> str:
+    """What stands for whoever sits at one address; empty for this machine, behind which a proxy may hide everybody."""
+    if client.peer is None:
+        return ""
+    try:
+        address = ip_address(client.peer[0].partition("%")[0])
+    except ValueError:
+        return client.peer[0]
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return "" if address.is_loopback else str(ip_network((address, _IPV6_PREFIX), strict=False))
+        address = address.ipv4_mapped
+    return "" if address.is_loopback else str(address)
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int
+    #: The end of the window in which they are counted, or of the pause.
+    until: float
+    paused: bool = False
+
+
+class Tries:
+    """All tables are bounded; what was seen longest ago is forgotten first."""
+
+    def __init__(
+        self, *, max_failures: int, max_failures_by_address: int, window: float, pause: float, max_tracked: int
+    ) -> None:
+        """0 failures are any number of them."""
+        self._max_failures = max_failures
+        self._max_by_address = max_failures_by_address
+        self._window = window
+        self._pause = pause
+        self._max_tracked = max_tracked
+        self._secret = token_bytes(32)
+        #: Until when each wrong login is remembered.
+        self._wrong: OrderedDict[bytes, float] = OrderedDict()
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._failures: OrderedDict[tuple[str, str | None], _Failures] = OrderedDict()
+
+    def refusal(self, address: str, whose: str, password: bytes, now: float) -> Deny | None:
+        """The no that needs no look at the password, if it is one."""
+        login = self._login(whose, password)
+        if login in self._right:
+            return None
+        if self._wrong.get(login, now) > now:
+            return REFUSED
+        return TOO_MANY if self._is_paused(address, whose, now) or self._is_paused(address, None, now) else None
+
+    def note(self, address: str, whose: str, password: bytes, now: float, *, right: bool) -> None:
+        """A password was looked at."""
+        login = self._login(whose, password)
+        if right:
+            self._wrong.pop(login, None)
+            self._failures.pop((address, whose), None)
+            self._keep(self._right, login, None)
+            return
+        self._right.pop(login, None)
+        self._keep(self._wrong, login, now + self._pause)
+        self._count(address, whose, now, self._max_failures)
+        if address:
+            self._count(address, None, now, self._max_by_address)
+
+    def _login(self, whose: str, password: bytes) -> bytes:
+        digest = blake2b(key=self._secret, digest_size=16)
+        digest.update(len(whose).to_bytes(4, "big") + whose.encode() + password)
+        return digest.digest()
+
+    def _is_paused(self, address: str, whose: str | None, now: float) -> bool:
+        failures = self._failures.get((address, whose))
+        return failures is not None and failures.paused and failures.until > now
+
+    def _count(self, address: str, whose: str | None, now: float, most: int) -> None:
+        """`whose` is None for all at the address."""
+        failures = self._failures.get((address, whose))
+        if failures is None or failures.until <= now:
+            failures = _Failures(0, now + self._window)
+        failures.count += 1
+        if 0 < most <= failures.count:
+            failures.paused, failures.until = True, now + self._pause
+        self._keep(self._failures, (address, whose), failures)
+
+    def _keep(self, table: OrderedDict[K, V], key: K, value: V) -> None:
+        table[key] = value
+        table.move_to_end(key)
+        if len(table) > self._max_tracked:
+            table.popitem(last=False)

@@ -1,0 +1,103 @@
+"""Who goes next, and who is sent away."""
+
+import pytest
+import trio
+import trio.lowlevel
+from trio.testing import wait_all_tasks_blocked
+
+from trunkline.broker.turns import Crowded, Turns
+
+
+class Lab:
+    def __init__(self, nursery: trio.Nursery, at_once: int = 1, max_waiting: int = 100) -> None:
+        self.turns = Turns(at_once, max_waiting)
+        self.went: list[str] = []
+        self.sent_away: list[str] = []
+        self._nursery = nursery
+        self._done: list[trio.Event] = []
+
+    async def come(self, *names: str) -> None:
+        """The first letter is the group. One after the other."""
+        for name in names:
+            self._nursery.start_soon(self._go, name)
+            await wait_all_tasks_blocked()
+
+    async def _go(self, name: str) -> None:
+        try:
+            async with self.turns.turn(name[0]):
+                self.went.append(name)
+                done = trio.Event()
+                self._done.append(done)
+                await done.wait()
+        except Crowded:
+            self.sent_away.append(name)
+
+    async def finish(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._done.pop(0).set()
+            await wait_all_tasks_blocked()
+
+
+async def test_groups_take_turns() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery)
+        await lab.come("a1", "a2", "a3", "a4", "b1", "c1", "b2")
+        assert lab.went == ["a1"]
+        await lab.finish(7)
+        assert lab.went == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
+        assert lab.turns.waiting == 0
+
+
+async def test_as_many_go_as_may() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery, at_once=2)
+        await lab.come("a1", "a2", "a3")
+        assert lab.went == ["a1", "a2"]
+        await lab.finish(2)
+        await lab.come("a4")
+        assert lab.went == ["a1", "a2", "a3", "a4"]
+        await lab.finish(2)
+
+
+async def test_where_there_is_no_room_the_longest_row_gives_way() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery, max_waiting=3)
+        await lab.come("a0", "a1", "a2", "a3")
+        await lab.come("a4")  # of the longest row itself
+        assert lab.sent_away == ["a4"]
+        await lab.come("b1")
+        assert lab.sent_away == ["a4", "a3"]
+        await lab.come("b2")  # that would make their rows change places
+        assert lab.sent_away == ["a4", "a3", "b2"]
+        await lab.finish(4)
+        assert lab.went == ["a0", "a1", "b1", "a2"]
+
+
+async def test_who_gives_up_leaves_no_gap() -> None:
+    async with trio.open_nursery() as nursery:
+        lab = Lab(nursery)
+        await lab.come("a1")
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as impatient:
+
+                async def wait() -> None:
+                    async with lab.turns.turn("b"):
+                        pytest.fail("it was its turn")
+
+                impatient.start_soon(wait)
+                await wait_all_tasks_blocked()
+                scope.cancel()
+        assert lab.turns.waiting == 0
+        await lab.come("c1")
+        await lab.finish(2)
+        assert lab.went == ["a1", "c1"]
+        await lab.come("d1")
+        await lab.finish()
+
+
+async def test_an_error_ends_a_turn() -> None:
+    turns = Turns(1, 1)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="x"):
+            async with turns.turn("a"):
+                raise ValueError("x")
