@@ -179,6 +179,21 @@ class NodeHost:
         found.ref.cast(mail.Kick(reason, text))
         return True
 
+    @property
+    def logged_clients(self) -> list[str]:
+        """Client ids whose packets are in the log."""
+        return sorted(self._services.logged_clients)
+
+    def log_packets(self, client_id: str, on: bool) -> None:
+        """Have the packets of a client in the log, of this connection and of later ones, or no longer."""
+        logged, found = self._services.logged_clients, self._sessions.get(client_id)
+        if on:
+            logged.add(client_id)
+        else:
+            logged.discard(client_id)
+        if found is not None and found.channel is not None:
+            found.channel.cast(mail.LogPackets(found.channel.client, on))
+
     # Access
 
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
-from trunkline.management.journal_view import Conversation, fields, line
+from trunkline.management.journal_view import Conversation
+from trunkline.mqtt.describing import fields, line
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.testing.clock import advance

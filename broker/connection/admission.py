@@ -295,5 +295,7 @@ class Admission:
             alias_maximum_out=aliases,
             plain=not aliases and not largest,
         )
+        if self._client.client_id in services.logged_clients:
+            self._connection.log_packets(self._client, logging.INFO)
         self._entrance.directory.open(channel)
         self._connection.open(channel, self._terms.keep_alive, self._early, self._error)

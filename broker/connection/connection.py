@@ -6,14 +6,17 @@ leaves in one write. After the end it lingers: the peer must be able to read the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import trio
 
 from trunkline.actors import Actor
 from trunkline.broker.connection.admission import Admission, Entrance
+from trunkline.broker.connection.packet_log import LoggedDecoder, LoggedTransport, PacketLog, logs_all
 from trunkline.broker.connection.transport import Congested, Drained, Ended
 from trunkline.broker.session import mail
+from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.reasons import Reason
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 OUTPUT_LIMIT: Final = 1_048_576
 
 #: Bytes that came in, or an event.
-Mail: TypeAlias = "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume"
+Mail: TypeAlias = "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume | mail.LogPackets"
 
 
 class Connection(Actor[Any]):
@@ -51,7 +54,7 @@ class Connection(Actor[Any]):
         self._entrance = entrance
         self.peer = transport.peer
         mqtt = entrance.services.config.mqtt
-        self._decoder = Decoder(
+        self._decoder: Decoder | LoggedDecoder = Decoder(
             max_packet_size=mqtt.max_packet_size,
             max_levels=mqtt.max_topic_levels,
             strict_utf8=mqtt.strict_utf8,
@@ -67,6 +70,8 @@ class Connection(Actor[Any]):
         #: When the last bytes came, and how long there may be none, in node time.
         self._heard = 0.0
         self._silence = mqtt.connect_timeout
+        if logs_all():
+            self.log_packets(ClientInfo("", peer=self.peer, listener=entrance.name), logging.DEBUG)
 
     def init(self) -> None:
         self._heard = trio.current_time()  # a start may be outside of the scheduler's turns
@@ -93,6 +98,8 @@ class Connection(Actor[Any]):
             self.pause(message.holder)
         elif isinstance(message, mail.Resume):
             self.resume(message.holder)
+        elif isinstance(message, mail.LogPackets):
+            self.log_packets(message.client if message.on else None, logging.INFO)
 
     # Bytes
 
@@ -140,6 +147,17 @@ class Connection(Actor[Any]):
                 # it could not be heard. Who has it wait may be a task, and then the scheduler's time is of its last step
                 self._heard = trio.current_time()
                 self._transport.resume()
+
+    def log_packets(self, client: ClientInfo | None, level: int) -> None:
+        """Have the packets of this client in the log from now on; None has none there."""
+        if isinstance(self._decoder, LoggedDecoder):
+            self._decoder = self._decoder.inner
+            self._decoder.gathers = True
+            self._transport = cast("LoggedTransport", self._transport).inner
+        if client is not None:
+            log = PacketLog(client, level)
+            self._transport = cast("Transport", LoggedTransport(self._transport, self._decoder, log))
+            self._decoder = LoggedDecoder(self._decoder, log)
 
     # Its life
 

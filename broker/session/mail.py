@@ -171,6 +171,14 @@ class Resume:
     holder: object
 
 
+@dataclass(slots=True, eq=False)
+class LogPackets:
+    """Have the packets of this connection in the log, or no longer."""
+
+    client: ClientInfo
+    on: bool
+
+
 if TYPE_CHECKING:
     ToSession: TypeAlias = (
         tuple[Message, Target[Subscriber]]
@@ -192,4 +200,4 @@ if TYPE_CHECKING:
         | RulesChanged
         | Timeout
     )
-    ToConnection: TypeAlias = Close | Pause | Resume
+    ToConnection: TypeAlias = Close | Pause | Resume | LogPackets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +47,8 @@ class Services:
     release_publisher: Callable[[str, object], None]
     #: Runs what takes time and belongs to no session that may end meanwhile.
     start_task: Callable[..., None]
+    #: Client ids whose packets are to be in the log.
+    logged_clients: set[str] = field(default_factory=set[str])
 
     def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny:
         """The message as the hooks at `message.publish` leave it."""

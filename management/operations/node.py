@@ -109,6 +109,19 @@ def log_level(broker: Administered, level: Level = None) -> dict[str, object]:
     return {"level": logs.level()}
 
 
+@operation("log.packets")
+def log_packets(
+    broker: Administered,
+    client_id: Annotated[str, "The client id; it need not be connected."],
+    off: Annotated[bool, "No longer."] = False,
+) -> dict[str, object]:
+    """Have the packets of one client in the log, both ways, as `log level debug` has those of all new connections: what
+    they are and how large, without payloads and passwords. It holds for its later connections too, until the broker
+    stops."""
+    broker.host.log_packets(client_id, not off)
+    return {"packets_logged_of": broker.host.logged_clients}
+
+
 # Alarms
 
 

@@ -1,0 +1,80 @@
+"""The packets of a connection in the log, both ways: what they are, for whom and how large, never what they carry.
+
+A connection whose packets are logged has these two in place of its decoder and its transport. So a connection whose
+packets are not logged, as nearly all, has nothing to ask on a message's way.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.describing import describe_without_content
+from trunkline.mqtt.packets import Connect
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from trunkline.broker.connection.transport import Transport
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.burst import Decoded
+    from trunkline.mqtt.packets import Packet
+
+_logger = logging.getLogger("trunkline.packets")
+
+
+def logs_all() -> bool:
+    """Are the packets of each new connection to be logged?"""
+    return _logger.isEnabledFor(logging.DEBUG)
+
+
+class PacketLog:
+    """The log of one connection."""
+
+    __slots__ = ("_fields", "_level")
+
+    def __init__(self, client: ClientInfo, level: int) -> None:
+        self._fields = client.log_fields
+        self._level = level
+
+    def write(self, direction: str, packet: Packet) -> None:
+        if isinstance(packet, Connect):
+            self._fields |= {"client": packet.client_id, "username": packet.username}
+        if _logger.isEnabledFor(self._level):
+            _logger.log(self._level, "%s %s", direction, describe_without_content(packet), extra=self._fields)
+
+
+class LoggedDecoder:
+    """A decoder whose packets are logged. It gathers none: each is a record of its own."""
+
+    def __init__(self, decoder: Decoder, log: PacketLog) -> None:
+        self.inner = decoder
+        self._log = log
+        decoder.gathers = False
+
+    def feed(self, data: bytes) -> list[Decoded]:
+        packets = self.inner.feed(data)
+        for packet in packets:
+            self._log.write("received", cast("Packet", packet))
+        return packets
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class LoggedTransport:
+    """A transport that logs what is sent: whole packets, of the version that the client speaks."""
+
+    def __init__(self, transport: Transport, decoder: Decoder, log: PacketLog) -> None:
+        self.inner = transport
+        self._client = decoder
+        self._log = log
+
+    def send(self, data: bytes) -> None:
+        decoder = Decoder(server=False, version=self._client.version or Version.V311)
+        for packet in decoder.feed(data):
+            self._log.write("sent", cast("Packet", packet))
+        self.inner.send(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

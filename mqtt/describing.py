@@ -1,0 +1,162 @@
+"""A packet in words: by names, and in a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from trunkline.mqtt.packets import TYPE_OF, Connect, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trunkline.mqtt.packets import Packet
+    from trunkline.mqtt.properties import Properties
+
+#: Bytes of a payload that are shown.
+PREVIEW: Final = 60
+#: Reasons that have other names where they answer a subscription.
+_GRANTED: Final = {0: "GRANTED_QOS_0", 1: "GRANTED_QOS_1", 2: "GRANTED_QOS_2"}
+
+
+def fields(packet: Packet) -> dict[str, Any]:
+    """A packet by names; what is at its default is left out. Reasons are shown by their names, bytes as they are."""
+    found: dict[str, Any] = {}
+    match packet:
+        case Connect():
+            found = {"version": str(packet.version), "client_id": packet.client_id, "clean_start": packet.clean_start}
+            found |= {"keep_alive": packet.keep_alive, "username": packet.username, "password": packet.password}
+            if packet.will is not None:
+                will = packet.will
+                found["will"] = {"topic": will.topic, "payload": will.payload, "qos": will.qos, "retain": will.retain}
+                found["will"] |= {"properties": _plain(will.properties)} if will.properties else {}
+        case Publish():
+            found = {"topic": packet.topic, "id": packet.packet_id, "qos": packet.qos, "retain": packet.retain}
+            found |= {"dup": packet.dup}
+        case Subscribe():
+            found = {"id": packet.packet_id, "requests": [_left(_request(each)) for each in packet.requests]}
+        case Unsubscribe():
+            found = {"id": packet.packet_id, "filters": packet.filters}
+        case Suback():
+            granted = [_GRANTED.get(each) or reason_name(each) for each in packet.reasons]
+            found = {"id": packet.packet_id, "reasons": granted}
+        case Unsuback():
+            found = {"id": packet.packet_id, "reasons": [reason_name(each) for each in packet.reasons]}
+        case _:
+            found = {
+                "id": getattr(packet, "packet_id", 0),
+                "session_present": getattr(packet, "session_present", False),
+            }
+            reason: int = getattr(packet, "reason", 0)
+            found["reason"] = reason_name(reason) if reason else ""
+    found["properties"] = _plain(getattr(packet, "properties", {}))
+    if isinstance(packet, Publish):
+        found["payload"] = packet.payload
+    return {"type": TYPE_OF[type(packet)].name, **_left(found)}
+
+
+def reason_name(code: int) -> str:
+    try:
+        return Reason(code).name
+    except ValueError:
+        return f"0x{code:02X}"
+
+
+def describe(packet: Packet) -> str:
+    """A packet in a line."""
+    return line(fields(packet))
+
+
+def describe_without_content(packet: Packet) -> str:
+    """A packet in a line that has no payloads, passwords or user properties: of bytes there is their number alone."""
+    return line(_without_content(fields(packet)))
+
+
+def _without_content(found: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in found.items():
+        if name == "password":
+            shown[name] = True
+        elif isinstance(value, bytes):
+            shown[f"{name}_bytes"] = len(value)
+        elif name == "user_property":
+            shown["user_properties"] = len(value)
+        elif isinstance(value, dict):
+            shown[name] = _without_content(cast("dict[str, Any]", value))
+        else:
+            shown[name] = value
+    return shown
+
+
+def line(found: dict[str, Any]) -> str:
+    """What `fields` gave, in a line."""
+    found = dict(found)
+    return " ".join([found.pop("type"), *(word for name, value in found.items() for word in _words(name, value))])
+
+
+def _words(name: str, value: Any) -> Iterator[str]:
+    match name, value:
+        case _, True:
+            yield name
+        case "topic" | "reason", str():
+            yield quoted(value)
+        case "reasons" | "filters", list():
+            yield ", ".join(quoted(each) for each in cast("list[str]", value))
+        case "requests", list():
+            yield ", ".join(
+                " ".join(word for pair in each.items() for word in _words(*pair))
+                for each in cast("list[dict[str, Any]]", value)
+            )
+        case "filter", str():
+            yield quoted(value)
+        case "properties", dict():
+            yield "{" + ", ".join(f"{key}: {_value(one)}" for key, one in cast("dict[str, Any]", value).items()) + "}"
+        case "will", dict():
+            inner = cast("dict[str, Any]", value)
+            yield "will=(" + " ".join(word for pair in inner.items() for word in _words(*pair)) + ")"
+        case "payload", bytes():
+            yield _value(value)
+        case _:
+            yield f"{name}={_value(value)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bytes):
+        shown = repr(value[:PREVIEW])[1:]
+        return shown if len(value) <= PREVIEW else f"{shown}… ({len(value)} bytes)"
+    if isinstance(value, str):
+        return quoted(value)
+    return str(value)
+
+
+def quoted(text: str) -> str:
+    """As it is, where it cannot be taken for something else."""
+    return text if text and text.isprintable() and not any(each in text for each in " ,=\"'(){}") else repr(text)
+
+
+def _request(request: Any) -> dict[str, Any]:
+    return {
+        "filter": request.filter,
+        "qos": request.qos,
+        "no_local": request.no_local,
+        "retain_as_published": request.retain_as_published,
+        "retain_handling": request.retain_handling,
+    }
+
+
+def _plain(properties: Properties | Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _listed(value) for name, value in properties.items()}
+
+
+def _listed(value: Any) -> Any:
+    """With lists in place of tuples."""
+    return [_listed(each) for each in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
+
+
+def _left(found: dict[str, Any]) -> dict[str, Any]:
+    """Without what says nothing. (An empty payload says something.)"""
+    return {
+        name: value
+        for name, value in found.items()
+        if name == "payload" or not (value is None or value is False or value in (0, "", b"", [], {}))
+    }

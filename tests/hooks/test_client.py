@@ -1,0 +1,16 @@
+import pytest
+
+from trunkline.hooks.client import ClientInfo
+
+
+@pytest.mark.parametrize(
+    ("peer", "text"),
+    [(("10.0.0.1", 1883), "10.0.0.1:1883"), (("::1", 1883), "[::1]:1883"), (None, "this process")],
+)
+def test_the_address_is_for_people(peer: tuple[str, int] | None, text: str) -> None:
+    assert ClientInfo("c", peer=peer).address == text
+
+
+def test_log_records_about_a_client_name_it() -> None:
+    client = ClientInfo("c", "ann", ("10.0.0.1", 5), "tcp")
+    assert client.log_fields == {"client": "c", "username": "ann", "peer": "10.0.0.1:5", "listener": "tcp"}
