@@ -251,7 +251,7 @@ async def test_takeovers_and_refusals_are_the_same_again(tmp_path: Path) -> None
         await refused.send(raw.packet(0x10, b"nonsense"))
         await refused.rest()
         await client.send(raw.publish("a/#"))
-        await client.expect_disconnect(0x90)
+        await client.expect_disconnect(0x81)
         old = await here.client("old", 3)
         await old.send(raw.subscribe(1, ("t", 1), version=3))
         await old.expect_type(raw.SUBACK)
