@@ -8,6 +8,7 @@ import trio
 
 from trunkline import __version__
 from trunkline.broker.metrics import Gauges
+from trunkline.broker.process_memory import memory
 from trunkline.management.sys_topics import changed, sys_topics
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Census:
             gauges.awaiting_rel_count += len(state.awaiting_rel)
             if number % SESSIONS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
+        gauges.output_bytes = sum(connection.pending for connection in node.connections)
+        gauges.process_memory, gauges.process_memory_max = memory()
         gauges.subscriptions_count = node.router.subscriptions
         gauges.subscriptions_shared_count = node.router.shared_subscriptions
         gauges.topics_count = node.router.filters

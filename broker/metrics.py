@@ -207,6 +207,11 @@ class Gauges:
     queue_bytes: int = counted("queue.bytes", "Bytes of the messages that wait in the queues of sessions.")
     inflight_count: int = counted("inflight.count", "Messages sent and not yet acknowledged.")
     awaiting_rel_count: int = counted("awaiting_rel.count", "QoS 2 messages received whose PUBREL is still to come.")
+    output_bytes: int = counted("output.bytes", "Bytes for clients that do not take them yet.")
+    process_memory: int = counted(
+        "process.memory", "Bytes of memory that the process takes; 0 where the system does not say."
+    )
+    process_memory_max: int = counted("process.memory.max", "The most bytes of memory that the process ever took.")
 
     def note_maxima(self) -> None:
         """Raise the maxima to what was written; the ones seen are those of the moments when this is called."""

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from contextlib import asynccontextmanager, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -40,9 +41,10 @@ from trunkline.router import RetainedStore, Router
 from trunkline.router import Strategy as SharedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 
     from trunkline.actors import Ref
+    from trunkline.broker.connection.connection import Connection
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
     from trunkline.management.control import Control
@@ -150,6 +152,11 @@ class Node:
         )
         self._gates.append(gate)
         return gate
+
+    @property
+    def connections(self) -> Iterator[Connection]:
+        """All that are open, admitted or not."""
+        return chain.from_iterable(gate.connections for gate in self._gates)
 
     @property
     def services(self) -> Services:

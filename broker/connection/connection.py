@@ -159,6 +159,11 @@ class Connection(Actor[Any]):
             self._transport = cast("Transport", LoggedTransport(self._transport, self._decoder, log))
             self._decoder = LoggedDecoder(self._decoder, log)
 
+    @property
+    def pending(self) -> int:
+        """Bytes that the client does not take yet."""
+        return self._transport.pending
+
     # Its life
 
     @property

@@ -4,6 +4,8 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
+from tests.wire import Wire
+from trunkline import testing
 
 
 async def test_figures_come_from_what_happened() -> None:
@@ -32,6 +34,23 @@ async def test_figures_come_from_what_happened() -> None:
             "messages.retained": 1,
         }
         assert {name: figures[name] for name in expected} == expected
+
+
+async def test_figures_count_what_clients_do_not_take() -> None:
+    async with testing.broker(history=0) as b:
+        figures = await b.node.figures()
+        assert figures["output.bytes"] == 0
+        assert figures["process.memory.max"] >= figures["process.memory"] >= 0
+        asleep = await Wire.open(b.host, b.port)
+        await asleep.connect("asleep")
+        await asleep.subscribe(("t", 1))
+        for _ in range(100):  # more than any system keeps for a socket
+            b.publish("t", bytes(1_000_000), qos=1)
+            await b.node.quiet()
+            if (await b.node.figures())["output.bytes"]:
+                break
+        assert (await b.node.figures())["output.bytes"] > 0
+        await asleep.abort()
 
 
 async def test_figures_are_published_to_those_who_may_read_them(autojump_clock: MockClock) -> None:
