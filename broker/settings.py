@@ -111,6 +111,12 @@ class MqttSettings(Section):
 
     max_packet_size: Size = key(1_048_576, "Largest packet taken from a client.", "bytes", ge=128, le=268_435_460)
     max_topic_levels: Whole = key(128, "Levels of a topic name or filter.", "levels", ge=1, le=65_535)
+    max_filters: Whole = key(
+        5000,
+        "Topic filters in one SUBSCRIBE or UNSUBSCRIBE. A client that sends more is disconnected (0x97). 0 is no bound.",
+        "filters",
+        ge=0,
+    )
     max_topic_alias: Whole = key(100, "Topic aliases a client may use towards the broker.", "aliases", ge=0, le=65_535)
     max_topic_alias_out: Whole = key(
         100,

@@ -5,8 +5,8 @@ from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRe
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.property_codec import decode_properties
 from trunkline.mqtt.reader import Reader
-from trunkline.mqtt.reasons import REASONS
-from trunkline.mqtt.topics import SHARE_PREFIX, validate_filter
+from trunkline.mqtt.reasons import REASONS, Reason
+from trunkline.mqtt.topics import QUEUE_PREFIX, SHARE_PREFIX, validate_filter
 from trunkline.mqtt.versions import Version
 
 
@@ -20,6 +20,8 @@ def _head(reader: Reader, place: PacketType) -> tuple[int, Properties]:
 def _filter(reader: Reader) -> str:
     """What follows a question mark may be conditions, which a hook takes off: the session judges what is left."""
     topic_filter = reader.string()  # [MQTT-3.8.3-1] [MQTT-3.10.3-1]
+    if topic_filter.startswith(QUEUE_PREFIX):
+        topic_filter = SHARE_PREFIX + topic_filter
     plain, _, conditions = topic_filter.partition("?")
     if reader.version is Version.V5 and plain and conditions:
         validate_filter(plain, reader.max_levels)
@@ -28,11 +30,19 @@ def _filter(reader: Reader) -> str:
     return topic_filter
 
 
+def _too_many(limit: int | None) -> ProtocolError:
+    """No SUBACK has a reason for each of what was never looked at, so the client must go."""
+    return ProtocolError(f"more than {limit} topic filters in one packet", Reason.QUOTA_EXCEEDED)
+
+
 def decode_subscribe(reader: Reader, flags: int) -> Subscribe:
     packet_id, properties = _head(reader, PacketType.SUBSCRIBE)
     requests: list[SubscriptionRequest] = []
+    limit = reader.max_filters or None
     v5 = reader.version is Version.V5
     while reader.more():
+        if len(requests) == limit:
+            raise _too_many(limit)
         topic_filter = _filter(reader)
         options = reader.byte()
         qos = options & 0x03
@@ -56,7 +66,10 @@ def decode_subscribe(reader: Reader, flags: int) -> Subscribe:
 def decode_unsubscribe(reader: Reader, flags: int) -> Unsubscribe:
     packet_id, properties = _head(reader, PacketType.UNSUBSCRIBE)
     filters: list[str] = []
+    limit = reader.max_filters or None
     while reader.more():
+        if len(filters) == limit:
+            raise _too_many(limit)
         filters.append(_filter(reader))
     if not filters:
         raise ProtocolError("an UNSUBSCRIBE from nothing")  # [MQTT-3.10.3-2] [MQTT3-3.10.3-2]

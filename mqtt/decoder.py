@@ -70,6 +70,7 @@ class Decoder:
         "error",
         "gathers",
         "max_connect_size",
+        "max_filters",
         "max_levels",
         "max_packet_size",
         "server",
@@ -83,18 +84,20 @@ class Decoder:
         max_packet_size: int = MAX_PACKET_SIZE,
         max_connect_size: int | None = None,
         max_levels: int = MAX_LEVELS,
+        max_filters: int = 0,
         server: bool = True,
         version: Version | None = None,
         strict_utf8: bool = True,
         gathers: bool = False,
     ) -> None:
-        """`gathers`: packets in a row that are alike may come as one `Burst` or `Acknowledgements`."""
+        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are alike may come as one `Burst` or `Acknowledgements`."""
         if version is None and not server:
             raise ValueError("a client knows which version it asked for")
         self.max_packet_size = max_packet_size
         #: For the first packet of a client, from whom nothing is known yet.
         self.max_connect_size = max_packet_size if max_connect_size is None else min(max_connect_size, max_packet_size)
         self.max_levels = max_levels
+        self.max_filters = max_filters
         self.server = server
         self.strict_utf8 = strict_utf8
         self.gathers = gathers
@@ -259,6 +262,7 @@ class Decoder:
             from_client=self.server,
             strict=self.strict_utf8,
             max_levels=self.max_levels,
+            max_filters=self.max_filters,
         )
         if self.version is None:
             try:

@@ -15,7 +15,7 @@ class Reader:
     `version` is None until CONNECT tells it. `from_client` says which side sent the packet: some properties and reason codes depend on it.
     """
 
-    __slots__ = ("data", "end", "from_client", "max_levels", "position", "strict", "version")
+    __slots__ = ("data", "end", "from_client", "max_filters", "max_levels", "position", "strict", "version")
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class Reader:
         from_client: bool = True,
         strict: bool = True,
         max_levels: int = 65_536,
+        max_filters: int = 0,
     ) -> None:
         self.data = data
         self.position = position
@@ -35,6 +36,7 @@ class Reader:
         self.from_client = from_client
         self.strict = strict
         self.max_levels = max_levels
+        self.max_filters = max_filters
 
     def more(self) -> bool:
         return self.position < self.end

@@ -13,6 +13,8 @@ from trunkline.mqtt.reasons import Reason
 NO_LEVEL_LIMIT: Final = 65_536
 
 SHARE_PREFIX: Final = "$share/"
+#: How clients shared a filter before 5.0: `$queue/a` is read as `$share/$queue/a`, and nobody but the decoder knows it.
+QUEUE_PREFIX: Final = "$queue/"
 
 
 def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:

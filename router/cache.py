@@ -5,10 +5,15 @@ from itertools import islice
 from typing import Generic
 
 from trunkline.router.target import Route, S
-from trunkline.router.topictree import TopicTree
+from trunkline.router.topictree import PATIENCE, TopicTree
 
 #: So many routes are dropped at a time when the cache is full.
 _BATCH = 256
+#: A change of a filter drops no more routes one by one; beyond that all of them go, which is quick.
+_DROPS = 512
+#: Branches of the index that changes of filters may look at in vain, before the same happens: one for each route that was
+#: remembered since, and so many at most. So changes never cost more than what they make void.
+_CREDIT = 4096
 #: So many topics that were asked for once are kept in mind when the cache is full.
 _ASKED = 65_536
 
@@ -22,17 +27,19 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
     """A dict that finds out what it does not have: `cache[topic]` always answers, and a hit runs no Python code.
 
     It is bounded by what its topics weigh, so that long and deep topic names cannot fill the memory. When it is full, a
-    topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the topics that match it, which an index finds
-    without looking at the others: a client that subscribes to `devices/17/+` leaves the routes of all other devices alone.
+    topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the topics that
+    match it, which an index finds: a client that subscribes to `devices/17/+` leaves the routes of all other devices alone.
+    Where finding them would take long, everything goes.
     """
 
-    __slots__ = ("_asked", "_index", "_resolve", "capacity", "cost")
+    __slots__ = ("_asked", "_credit", "_index", "_resolve", "capacity", "cost")
 
     def __init__(self, resolve: Callable[[str], Route[S]], capacity: int) -> None:
         super().__init__()
         self._resolve = resolve
         self._index = TopicTree()
         self._asked: set[int] = set()
+        self._credit = _CREDIT
         self.capacity = capacity
         self.cost = 0
 
@@ -61,6 +68,8 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
         self.cost += cost
         self[topic] = route
         self._index.add(topic)
+        if self._credit < _CREDIT:
+            self._credit += 1
         return route
 
     def drop(self, topic: str) -> None:
@@ -72,16 +81,22 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
         """Drop the routes of all topics that match a filter with wildcards."""
         if not self:
             return
-        # One by one is dear where it is most of them anyway.
-        most = max(64, len(self) >> 3)
-        touched = [topic for topic in islice(self._index.match(filter), most + 1) if topic is not None]
-        if len(touched) > most:
-            self.clear()
-            return
+        touched: list[str] = []
+        looked = 0
+        for topic in self._index.match(filter):
+            if topic is not None:
+                touched.append(topic)
+            else:
+                looked += PATIENCE
+            if len(touched) > _DROPS or looked > self._credit + len(touched):
+                self.clear()
+                return
+        self._credit -= max(0, looked - len(touched))
         for topic in touched:
             self.drop(topic)
 
     def clear(self) -> None:
         super().clear()
         self._index = TopicTree()
+        self._credit = _CREDIT
         self.cost = 0

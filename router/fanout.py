@@ -58,12 +58,24 @@ def _size(entry: Entry[S]) -> int:
     return 1 if isinstance(entry, Target) else len(entry.targets)
 
 
+class _Merged(Generic[S]):
+    """The targets of one combination. It is known by identity: a combination may be of thousands of filters, and looking at
+    them once for each filter would be too often."""
+
+    __slots__ = ("combination", "cost", "targets")
+
+    def __init__(self, combination: tuple[Entry[S], ...], targets: tuple[Target[S], ...]) -> None:
+        self.combination = combination
+        self.targets = targets
+        self.cost = len(targets) + 8 * len(combination)
+
+
 class Merges(Generic[S]):
     """The merged targets of combinations of filters."""
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
-        self._merged: dict[tuple[Entry[S], ...], tuple[Target[S], ...]] = {}
-        self._combinations: dict[Entry[S], set[tuple[Entry[S], ...]]] = {}
+        self._merged: dict[tuple[Entry[S], ...], _Merged[S]] = {}
+        self._with: dict[Entry[S], set[_Merged[S]]] = {}
         self.capacity = capacity
         self.cost = 0
 
@@ -73,31 +85,30 @@ class Merges(Generic[S]):
         if len(entries) <= _FEW and all(isinstance(entry, Target) for entry in entries):
             return _merge(entries)
         combination = tuple(entries)
-        targets = self._merged.get(combination)
-        if targets is None:
-            targets = _merge(entries)
-            cost = len(targets) + 8 * len(entries)
-            if self.cost + cost > self.capacity:
+        known = self._merged.get(combination)
+        if known is None:
+            known = _Merged(combination, _merge(entries))
+            if self.cost + known.cost > self.capacity:
                 self.clear()
-            self.cost += cost
-            self._merged[combination] = targets
+            self.cost += known.cost
+            self._merged[combination] = known
             for entry in entries:
-                self._combinations.setdefault(entry, set()).add(combination)
-        return targets
+                self._with.setdefault(entry, set()).add(known)
+        return known.targets
 
     def forget(self, entry: Entry[S]) -> None:
         """The filter's subscribers have changed: forget every combination with it."""
-        for combination in self._combinations.pop(entry, ()):
-            targets = self._merged.pop(combination)
-            self.cost -= len(targets) + 8 * len(combination)
-            for other in combination:
-                others = self._combinations.get(other)
+        for known in self._with.pop(entry, ()):
+            del self._merged[known.combination]
+            self.cost -= known.cost
+            for other in known.combination:
+                others = self._with.get(other)
                 if others is not None:
-                    others.discard(combination)
+                    others.discard(known)
                     if not others:
-                        del self._combinations[other]
+                        del self._with[other]
 
     def clear(self) -> None:
         self._merged.clear()
-        self._combinations.clear()
+        self._with.clear()
         self.cost = 0

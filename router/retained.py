@@ -158,8 +158,8 @@ class RetainedStore:
         return inf if kept is None else kept.deadline
 
     def match(self, filter: str, now: float) -> Iterator[Retained | None]:
-        """What is kept for the topics that match, found while it is asked for; None wherever a while of looking has found
-        nothing, so that whoever asks can go on later.
+        """What is kept for the topics that match, found while it is asked for, and None now and then, so that whoever asks
+        can go on later where there is little to find.
 
         The store may change in between: each message is the newest of its topic when it comes, those deleted meanwhile
         do not come, those of new topics may or may not. `now` is the time of the start; a caller that waits in between

@@ -27,7 +27,7 @@ _Branch: TypeAlias = _Node | str
 
 #: In place of a number of levels: the filter's `#` has been reached.
 _ALL = -1
-#: Branches that a match looks at in vain before it lets its caller do something else.
+#: Branches that a match looks at before it lets its caller do something else.
 PATIENCE: Final = 64
 
 
@@ -132,7 +132,7 @@ class TopicTree:
                 node.children[level] = only
 
     def match(self, filter: str) -> Iterator[str | None]:
-        """The topics that match, found while they are asked for; None after each `PATIENCE` branches that led nowhere.
+        """The topics that match, found while they are asked for; None after each `PATIENCE` branches, which may lead nowhere.
 
         The tree may change between two of them: topics that were taken out meanwhile may still come, those added
         meanwhile may or may not.
@@ -156,22 +156,20 @@ class TopicTree:
             node = branch
         # What is left to visit: branches, and how many levels of the filter led to them.
         pending: list[tuple[Iterator[_Branch], int]] = [(iter((node,)), depth)]
-        vain = 0
+        looked = 0
         while pending:
             branches, depth = pending[-1]
             for branch in branches:
-                vain += 1
-                if vain == PATIENCE:
-                    vain = 0
+                looked += 1
+                if looked == PATIENCE:
+                    looked = 0
                     yield None
                 if isinstance(branch, str):
                     if depth == _ALL or _leaf_matches(branch, levels, depth):
-                        vain = 0
                         yield branch
                     continue
                 level = "#" if depth == _ALL else levels[depth] if depth < count else ""
                 if branch.topic is not None and (depth == count or level == "#"):
-                    vain = 0
                     yield branch.topic  # `a/#` matches `a` as well
                 if level == "#":
                     pending.append((iter(list(branch.children.values())), _ALL))

@@ -57,6 +57,7 @@ class Connection(Actor[Any]):
         self._decoder: Decoder | LoggedDecoder = Decoder(
             max_packet_size=mqtt.max_packet_size,
             max_levels=mqtt.max_topic_levels,
+            max_filters=mqtt.max_filters,
             strict_utf8=mqtt.strict_utf8,
             gathers=True,
         )

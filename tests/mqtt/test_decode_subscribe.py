@@ -1,5 +1,6 @@
 import pytest
 
+from tests.conformance import raw
 from tests.mqtt.exchange import V5, V31, V311, accepted, refusal, wire
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.packets import Subscribe, SubscriptionRequest, Unsubscribe
@@ -112,3 +113,32 @@ def test_what_follows_a_question_mark_is_left_to_hooks() -> None:
     for text in ("612f233f", "3f2361 3f"):  # "a/#?" and "?#a?"
         size = len(wire(text))
         assert refusal(f"82 {size + 6:02x} 0001 00 {size:04x} {text} 00", V5).reason == MALFORMED
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_no_more_filters_than_allowed(version: Version) -> None:
+    decoder = Decoder(version=version, max_filters=2)
+    two, three = ([(filter, 0) for filter in "abc"[:count]] for count in (2, 3))
+    (subscribe,) = decoder.feed(raw.subscribe(1, *two, version=version))
+    assert isinstance(subscribe, Subscribe)
+    assert len(subscribe.requests) == 2
+    assert decoder.feed(raw.unsubscribe(1, "a", "b", version=version))
+    for packet in (raw.subscribe(1, *three, version=version), raw.unsubscribe(1, "a", "b", "c", version=version)):
+        decoder = Decoder(version=version, max_filters=2)
+        assert not decoder.feed(packet)
+        assert decoder.error is not None
+        assert decoder.error.reason == Reason.QUOTA_EXCEEDED
+
+
+def test_a_queue_is_a_shared_subscription() -> None:
+    subscribe, unsubscribe = Decoder(version=V311).feed(
+        raw.subscribe(1, ("$queue/a/+", 1), ("$queue", 0), version=V311)
+        + raw.unsubscribe(1, "$queue/a/+", version=V311)
+    )
+    assert isinstance(subscribe, Subscribe)
+    assert isinstance(unsubscribe, Unsubscribe)
+    assert [request.filter for request in subscribe.requests] == ["$share/$queue/a/+", "$queue"]
+    assert unsubscribe.filters == ["$share/$queue/a/+"]
+    decoder = Decoder(version=V311)
+    assert not decoder.feed(raw.subscribe(1, ("$queue/", 0), version=V311))
+    assert decoder.error is not None

@@ -1,10 +1,13 @@
 """`trunkline.router.cache`: what is dropped when, and that it is bounded."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.router.subscribers import Client
 from trunkline.router import Options, Route, Router
 from trunkline.router.cache import RouteCache
+from trunkline.router.topictree import PATIENCE
 
 
 class Counting:
@@ -72,6 +75,32 @@ def test_everything_goes_where_most_would(resolve: Counting) -> None:
     cache["a/1"]
     cache.drop_matching("a/#")
     assert not cache
+
+
+def test_changes_cost_no_more_than_what_they_make_void(resolve: Counting) -> None:
+    cache: RouteCache[Client] = RouteCache(resolve, 1_000_000)
+    for number in range(20_000):
+        cache[f"{number}/{'ab'[number % 2]}/{'xy'[number % 2]}"]
+    looked = 0
+    match = cache._index.match  # pyright: ignore[reportPrivateUsage]
+
+    def counting(filter: str) -> Iterator[str | None]:
+        nonlocal looked
+        for topic in match(filter):
+            looked += PATIENCE if topic is None else 1
+            yield topic
+
+    cache._index.match = counting  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+    for _ in range(1000):
+        cache.drop_matching("+/a/y")  # each level stands somewhere, but not together
+        cache.drop_matching("+/+/nothing")
+    assert looked <= 2 * 4096
+    assert not cache  # looking on would have cost more
+    for number in range(100):
+        cache[f"devices/{number}/on"]
+        cache.drop_matching(f"devices/{number}/+")
+        cache[f"devices/{number}/on"]
+    assert len(cache) == 100
 
 
 def test_it_is_bounded(resolve: Counting) -> None:

@@ -6,7 +6,7 @@ import weakref
 from tests.router.subscribers import Client
 from trunkline.router import Options, Router
 from trunkline.router.fanout import Entry, Fanout, Merges
-from trunkline.router.target import make_target
+from trunkline.router.target import Target, make_target
 
 
 def fanout(count: int) -> Fanout[Client]:
@@ -72,3 +72,24 @@ def test_a_subscriber_that_has_gone_is_not_held() -> None:
     del client
     gc.collect()
     assert remembered() is None
+
+
+def test_many_filters_are_looked_at_once_for_each_combination() -> None:
+    looked = 0
+
+    class Noted(Target[Client]):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal looked
+            looked += 1
+            return id(self)
+
+    one = Client("one")
+    entries: list[Entry[Client]] = [Noted(one, Options()) for _ in range(500)]
+    merges: Merges[Client] = Merges()
+    first = merges.merge(entries)
+    assert merges.merge(entries) is first
+    merges.forget(entries[7])
+    assert merges.merge(entries) is not first
+    assert looked < 50 * len(entries)

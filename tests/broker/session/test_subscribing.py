@@ -133,3 +133,51 @@ async def test_a_filter_with_a_question_mark_that_no_hook_takes_is_judged_as_a_w
         assert await client.subscribe(("a/#?x=1", 0), ("a?b", 0), ("a/+?b", 0)) == [0x8F, 0, 0x8F]
         await client.send(raw.unsubscribe(1, "a/#?x=1", "a?b", "a/+?b/+c"))
         assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x11, 0, 0x11]
+
+
+async def test_more_filters_than_a_packet_may_have_end_the_connection() -> None:
+    async with room(mqtt={"max_filters": 3}) as here:
+        client = await here.client("a")
+        assert await client.subscribe("1", "2", "3") == [2, 2, 2]
+        await client.send(raw.subscribe(1, *[(str(number), 0) for number in range(4)]))
+        await client.expect_disconnect(0x97)
+
+
+async def test_a_long_subscribe_is_worked_off_in_order_while_others_go_on() -> None:
+    asked = 0
+
+    def count(client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> None:
+        nonlocal asked
+        asked += 1
+
+    async with room() as here:
+        here.node.hooks.add("client.subscribe", count)
+        greedy, other = await here.client("greedy"), await here.client("other")
+        filters = [f"t/{number}" for number in range(1000)]
+        to_greedy, _ = list(here.node._connections)  # pyright: ignore[reportPrivateUsage]
+        long = raw.subscribe(1, *[(filter, 0) for filter in filters])
+        with here.node.scheduler.turn:
+            to_greedy.hand(long + raw.publish("t/999", b"x") + raw.unsubscribe(2, *filters) + raw.PINGREQ)
+        assert asked <= 100  # and not all of them in the turn that brought them
+        await other.ping()
+        assert (await greedy.expect_type(raw.SUBACK)).reasons == [0] * 1000
+        await greedy.expect_publish("t/999", b"x")
+        assert (await greedy.expect_type(raw.UNSUBACK)).reasons == [0] * 1000
+        await greedy.expect(raw.PINGRESP)
+        assert here.node.router.subscriptions == 0
+
+
+async def test_a_queue_shares_its_filter() -> None:
+    async with room() as here:
+        members = [await here.client(name, version=4) for name in "ab"]
+        for member in members:
+            assert await member.subscribe(("$queue/t", 0)) == [0]
+        for _ in range(4):
+            here.broker.publish("t", b"x")
+        for member in members:
+            for _ in range(2):
+                await member.expect_publish("t", b"x")
+            await member.expect_nothing()
+        await members[0].send(raw.unsubscribe(2, "$queue/t", version=4))
+        await members[0].expect_type(raw.UNSUBACK)
+        assert [target.subscriber.client_id for target in here.node.router.targets("$share/$queue/t")] == ["b"]
