@@ -49,13 +49,21 @@ def chosen() -> str:
     return os.environ.get("INTEROP_BROKER", "trunkline")
 
 
-def _command(name: str, port: int, folder: Path) -> list[str]:
+def mosquitto() -> str | None:
+    """Where the broker of that name is; Debian puts it where only the superuser looks for commands."""
+    return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+def _command(name: str, port: int, folder: Path, more: str) -> list[str]:
     if name == "trunkline":
-        return [sys.executable, "-m", "trunkline", "serve", "--listen", f"tcp://127.0.0.1:{port}"]
+        config = folder / "trunkline.toml"
+        config.write_text(f"[control]\nenabled = false\n{more}")
+        options = ["--config", str(config), "--listen", f"tcp://127.0.0.1:{port}"]
+        return [sys.executable, "-m", "trunkline", "serve", *options]
     if name == "mosquitto":
         config = folder / "mosquitto.conf"
-        config.write_text(MOSQUITTO_CONF.format(port=port))
-        return [shutil.which("mosquitto") or "/usr/sbin/mosquitto", "-c", str(config)]
+        config.write_text(MOSQUITTO_CONF.format(port=port) + more)
+        return [mosquitto() or "mosquitto", "-c", str(config)]
     raise ValueError(f"INTEROP_BROKER={name}: trunkline or mosquitto")
 
 
@@ -74,12 +82,13 @@ def _accepts(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Broker]:
-    """Started, accepting; ended with SIGTERM, which must give exit status 0."""
-    name, port = chosen(), free_port()
-    log = folder / "broker.log"
+def running(folder: Path, name: str = "", more: str = "") -> Iterator[Broker]:
+    """Started, accepting; ended with SIGTERM, which must give exit status 0. `more` is for its configuration file."""
+    name, port = name or chosen(), free_port()
+    log = folder / f"{name}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(_command(name, port, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        command = _command(name, port, folder, more)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120
         while not _accepts(port):

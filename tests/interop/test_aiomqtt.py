@@ -10,7 +10,7 @@ from aiomqtt import Client, ProtocolVersion, Will
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.interop.server import Broker
+from tests.interop.server import Broker, differs
 
 PATIENCE = 60
 VERSIONS = {"v31": ProtocolVersion.V31, "v311": ProtocolVersion.V311, "v5": ProtocolVersion.V5}
@@ -147,5 +147,25 @@ def test_twenty_clients(broker: Broker, name: str) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(20):
                 group.create_task(talk(number, ready))
+
+    within(test)
+
+
+@every_version
+@pytest.mark.parametrize("window", [20, 10_000])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_thousand_publishes_at_once(
+    broker: Broker, name: str, version: ProtocolVersion, qos: int, window: int
+) -> None:
+    if window > 100:
+        differs(broker, "drops QoS 2 messages beyond its window")
+
+    async def test() -> None:
+        async with connection(broker, name, version, max_inflight_messages=window) as client:
+            await client.subscribe(name, 2)
+            async with asyncio.timeout(2 * PATIENCE):
+                await asyncio.gather(*[client.publish(name, b"%d" % number, qos) for number in range(1000)])
+            got = await take(client, 1000)
+            assert sorted(int(bytes(message.payload)) for message in got) == list(range(1000))
 
     within(test)
