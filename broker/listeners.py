@@ -17,6 +17,7 @@ from trunkline.broker.connection.admission import Entrance
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.connection.transport import SocketTransport, StreamTransport
+from trunkline.broker.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.repeats import Times
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.settings import Listener as Settings
@@ -105,6 +107,7 @@ class Listener:
         self._scheduler = scheduler
         self._sockets: list[socket.socket] = []
         self._doors: list[_Door] = []
+        self._refused = Repeats(scheduler.call_at, self._say_refused)
         #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
         self.address: tuple[str, int] = (settings.host, settings.port)
 
@@ -127,6 +130,7 @@ class Listener:
                 nursery.start_soon(self._accept_in_task, trio.socket.from_stdlib_socket(sock))
 
     def close(self) -> None:
+        self._refused.flush()
         for door in self._doors:
             door.close()
         self._doors.clear()
@@ -181,17 +185,32 @@ class Listener:
         return StreamTransport(trio.SocketStream(sock), peer[:2], self._scheduler)
 
     def _welcome(self, peer: Any) -> bool:
-        settings = self.settings
-        welcome = len(self.gate.connections) < settings.max_connections
-        if welcome and (settings.allow or settings.deny):
+        settings, refusal = self.settings, ""
+        if len(self.gate.connections) >= settings.max_connections:
+            refusal = f"max_connections is {settings.max_connections}"
+        elif settings.allow or settings.deny:
             address = ip_address(peer[0].partition("%")[0])
             if address.version == 6 and address.ipv4_mapped is not None:
                 address = address.ipv4_mapped
-            welcome = not settings.allow or any(address in network for network in settings.allow)
-            welcome = welcome and not any(address in network for network in settings.deny)
-        if not welcome:
+            allowed = not settings.allow or any(address in network for network in settings.allow)
+            if not allowed or any(address in network for network in settings.deny):
+                refusal = "the address is not allowed"
+        if refusal:
             self._services.metrics.connections_refused += 1
-        return welcome
+            self._refused.note(refusal, peer[0], "")
+        return not refusal
+
+    def _say_refused(self, refusal: str, times: Times) -> None:
+        _logger.warning(
+            "%s: %s from %s: %s (%s%s)",
+            self.settings.label,
+            times.counted("connection", "refused"),
+            times.apart("host"),
+            refusal,
+            times.example,
+            times.last[0],
+            extra={"listener": self.settings.label, "peer": times.last[0], "count": times.count},
+        )
 
 
 class _Door:

@@ -19,7 +19,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.census import Census
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
-from trunkline.broker.drop_log import DropLog
+from trunkline.broker.drop_log import say_dropped
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
@@ -27,6 +27,7 @@ from trunkline.broker.listeners import Gate, Listener
 from trunkline.broker.metrics import Metrics, Rates
 from trunkline.broker.password_check import GuessReport
 from trunkline.broker.pubsub import PubSub, Subscriber
+from trunkline.broker.repeats import Repeats
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.directory import Directory
@@ -107,7 +108,7 @@ class Node:
             config=config,
             hooks=self.hooks,
             metrics=self.metrics,
-            drops=DropLog(lambda delay, call: self.scheduler.call_at(trio.current_time() + delay, call)),
+            drops=Repeats(self.scheduler.call_at, say_dropped),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=PubSub(

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from trunkline.broker.access import Access
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.config import Config
-    from trunkline.broker.drop_log import DropLog
     from trunkline.broker.guid import Guids
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
+    from trunkline.broker.repeats import Repeats
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
@@ -33,7 +33,7 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
-    drops: DropLog
+    drops: Repeats[DropReason]
     alarms: Alarms
     access: Access
     pubsub: PubSub
@@ -61,7 +61,7 @@ class Services:
     def dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
         """Count a message that went nowhere, or not to this subscriber, and tell who wants to know."""
         self.metrics.drop(reason)
-        self.drops.note(client.client_id, message.topic, reason)
+        self.drops.note(reason, client.client_id, message.topic)
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
 

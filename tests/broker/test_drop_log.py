@@ -1,101 +1,45 @@
 import logging
-from collections.abc import Callable
 
 import pytest
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.drop_log import INTERVAL, MAX_CLIENTS, DropLog
+from trunkline.broker.drop_log import say_dropped
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.repeats import Times
 
 
-class Later:
-    """What is to be called, in order."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def __call__(self, delay: float, callback: Callable[[], None]) -> None:
-        assert delay == INTERVAL
-        self.calls.append(callback)
-
-    def minute(self) -> None:
-        calls, self.calls = self.calls, []
-        for call in calls:
-            call()
+def dropped(reason: DropReason, caplog: pytest.LogCaptureFixture, topic: str = "a/1") -> logging.LogRecord:
+    times = Times()
+    times.count, times.whom, times.last = 2107, {"c1", "c2"}, ("c1", topic)
+    caplog.set_level(logging.DEBUG, "trunkline.dropped")
+    say_dropped(reason, times)
+    return caplog.records[-1]
 
 
-@pytest.fixture
-def later() -> Later:
-    return Later()
+def test_a_record_names_reason_client_and_topic(caplog: pytest.LogCaptureFixture) -> None:
+    record = dropped(DropReason.QUEUE_FULL, caplog)
+    assert record.getMessage() == "2,107 messages dropped for 2 clients: queue full (e.g. topic a/1, client c1)"
+    fields = {name: vars(record)[name] for name in ("reason", "count", "clients", "topic")}
+    assert fields == {"reason": "queue_full", "count": 2107, "clients": 2, "topic": "a/1"}
 
 
-@pytest.fixture
-def log(later: Later, caplog: pytest.LogCaptureFixture) -> DropLog:
-    caplog.set_level(logging.DEBUG, "trunkline")
-    return DropLog(later)
+@pytest.mark.parametrize(
+    ("reason", "level"),
+    [
+        (DropReason.NO_SUBSCRIBERS, "DEBUG"),
+        (DropReason.EXPIRED, "INFO"),
+        (DropReason.TOO_LARGE, "WARNING"),
+        (DropReason.NOT_AUTHORIZED, "WARNING"),
+    ],
+)
+def test_what_is_lost_unwantedly_is_a_warning(reason: DropReason, level: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert dropped(reason, caplog).levelname == level
 
 
-def test_the_first_is_told_at_once_and_the_rest_by_the_minute(
-    log: DropLog, later: Later, caplog: pytest.LogCaptureFixture
-) -> None:
-    log.note("c1", "a/1", DropReason.QUEUE_FULL)
-    for number in range(2107):
-        log.note(f"c{number % 3}", f"a/{number}", DropReason.QUEUE_FULL)
-    assert caplog.messages == ["1 message dropped for 1 client: queue full (topic a/1, client c1)"]
-    later.minute()
-    assert caplog.messages[1:] == [
-        "2,107 more messages dropped in the last minute for 3 clients: queue full (e.g. topic a/2106, client c0)"
-    ]
-    record = caplog.records[1]
-    assert (record.levelname, vars(record)["reason"], vars(record)["count"]) == ("WARNING", "queue_full", 2107)
-    log.note("c1", "a/9", DropReason.QUEUE_FULL)
-    assert len(caplog.messages) == 2
-    later.minute()
-    assert caplog.messages[2:] == [
-        "1 more message dropped in the last minute for 1 client: queue full (topic a/9, client c1)"
-    ]
-
-
-def test_after_a_quiet_minute_the_next_is_a_first_again(
-    log: DropLog, later: Later, caplog: pytest.LogCaptureFixture
-) -> None:
-    log.note("c1", "a", DropReason.TOO_LARGE)
-    later.minute()
-    assert not later.calls
-    log.note("c1", "a", DropReason.TOO_LARGE)
-    assert caplog.messages == ["1 message dropped for 1 client: too large (topic a, client c1)"] * 2
-
-
-def test_each_reason_has_a_record_of_its_own(log: DropLog, later: Later, caplog: pytest.LogCaptureFixture) -> None:
-    for reason in DropReason:
-        log.note("c1", "a", reason)
-        log.note("c1", "a", reason)
-    assert len(later.calls) == 1
-    later.minute()
-    assert len(caplog.messages) == 2 * len(DropReason)
-    levels = {vars(record)["reason"]: record.levelname for record in caplog.records}
-    assert levels["no_subscribers"] == "DEBUG"
-    assert levels["expired"] == "INFO"
-    assert levels["too_large"] == "WARNING"
-
-
-def test_clients_are_counted_up_to_a_bound(log: DropLog, later: Later, caplog: pytest.LogCaptureFixture) -> None:
-    for number in range(2 * MAX_CLIENTS):
-        log.note(f"c{number}", "a" * 10_000, DropReason.SLOW_CONSUMER)
-    later.minute()
-    assert "for 1000 or more clients" in caplog.messages[1]
-    assert all(len(message) < 400 for message in caplog.messages)
-
-
-def test_at_the_end_the_rest_is_told(log: DropLog, caplog: pytest.LogCaptureFixture) -> None:
-    log.note("c1", "a", DropReason.EXPIRED)
-    log.flush()
-    assert len(caplog.messages) == 1
-    log.note("c1", "a", DropReason.EXPIRED)
-    log.flush()
-    assert len(caplog.messages) == 2
+def test_a_long_topic_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    assert len(dropped(DropReason.EXPIRED, caplog, "a" * 10_000).getMessage()) < 400
 
 
 async def test_what_a_broker_drops_is_in_its_log(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:

@@ -42,6 +42,20 @@ async def test_no_more_connections_than_allowed() -> None:
             await wire.abort()
 
 
+async def test_who_is_turned_away_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with testing.broker(**listeners(name="door", max_connections=1)) as b:
+        first = await Wire.open(b.host, b.port)
+        await first.connect("first")
+        for _ in range(3):
+            async with await Wire.open(b.host, b.port) as refused:
+                await refused.expect_close()
+        await first.abort()
+    assert [record.getMessage() for record in caplog.records if record.name == "trunkline.listeners"] == [
+        "door: 1 connection refused from 1 host: max_connections is 1 (127.0.0.1)",
+        "door: 2 more connections refused in the last minute from 1 host: max_connections is 1 (e.g. 127.0.0.1)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "welcome"),
     [

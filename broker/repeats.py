@@ -1,0 +1,91 @@
+"""What happens again and again, in the log: the first time at once, and then how many more there were, once a minute.
+
+A full queue may lose a thousand messages a second, and must not fill the disk as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+K = TypeVar("K")
+
+#: Seconds between two records of one kind.
+INTERVAL: Final = 60.0
+#: Clients, or addresses, that are told apart in one record.
+MAX_APART: Final = 1000
+
+
+class Times:
+    """How often it happened since the last record, and to whom."""
+
+    __slots__ = ("count", "first", "last", "whom")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.whom = set[str]()
+        #: Whom and what it was about the last time.
+        self.last: tuple[str, str] = ("", "")
+        #: Is there no record of it yet?
+        self.first = True
+
+    def counted(self, noun: str, verb: str) -> str:
+        """`1 message dropped`, `2,107 more messages dropped in the last minute`."""
+        more, when = ("", "") if self.first else (" more", " in the last minute")
+        return f"{self.count:,}{more} {noun}{'s' * (self.count > 1)} {verb}{when}"
+
+    def apart(self, noun: str) -> str:
+        """`1 client`, `3 clients`, `1000 or more clients`."""
+        whom = len(self.whom)
+        return f"{whom}{' or more' * (whom >= MAX_APART)} {noun}{'s' * (whom > 1)}"
+
+    @property
+    def example(self) -> str:
+        return "e.g. " if self.count > 1 else ""
+
+
+class Repeats(Generic[K]):
+    __slots__ = ("_call_at", "_kinds", "_say")
+
+    def __init__(self, call_at: Callable[[float, Callable[[], None]], object], say: Callable[[K, Times], None]) -> None:
+        """`say` writes the record."""
+        self._call_at = call_at
+        self._say = say
+        #: Those that a record was written of in the last interval.
+        self._kinds: dict[K, Times] = {}
+
+    def note(self, kind: K, whom: str, what: str) -> None:
+        """It happened once more, to this client or address, and about this topic, say."""
+        times = self._kinds.get(kind)
+        if times is None:
+            if not self._kinds:
+                self._call_at(trio.current_time() + INTERVAL, self._tick)
+            times = self._kinds[kind] = Times()
+        times.count += 1
+        times.last = whom, what
+        if len(times.whom) < MAX_APART:
+            times.whom.add(whom)
+        if times.first:
+            self._write(kind, times)
+
+    def flush(self) -> None:
+        """Write what was not written yet."""
+        for kind, times in self._kinds.items():
+            if times.count:
+                self._write(kind, times)
+
+    def _tick(self) -> None:
+        self._kinds = {kind: times for kind, times in self._kinds.items() if times.count}
+        self.flush()
+        if self._kinds:
+            self._call_at(trio.current_time() + INTERVAL, self._tick)
+
+    def _write(self, kind: K, times: Times) -> None:
+        self._say(kind, times)
+        times.first = False
+        times.count = 0
+        times.whom.clear()
