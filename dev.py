@@ -1,7 +1,13 @@
 """Sets everything up, then runs the broker or its tests. Needs Python 3.11 or newer and nothing else.
 
     python3 dev.py run [OPTIONS OF trunkline serve]
+    python3 dev.py test --quick [OPTIONS OF pytest]
     python3 dev.py test [OPTIONS OF pytest]
+
+`run` is set up in less than a minute, `test --quick` in one or two: it leaves out Spark, the event log, benchmarks, attacks
+and other clients, and takes two or three minutes on two processors. `test` runs everything: its set-up takes minutes, as
+Spark and its Java are a gigabyte, and the tests take five to ten more. How many tests there are, and how long they take
+about, they say when they begin.
 
 The packages go into .venv beside this file (or into the folder that `--venv` before the command names), and are
 installed again only when pyproject.toml has changed.
@@ -22,22 +28,40 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 NODE = ROOT / "tests" / "interop" / "node"
-#: What pip installs for each command. The tests' packages include what a run needs.
-PACKAGES = {"run": ["--editable", "."], "test": ["--editable", ".", "--group", "test"]}
+#: What pip installs for each command, and what else is good for it: each one's packages include those before it.
+PACKAGES = {
+    "run": ["--editable", "."],
+    "quick": ["--editable", ".", "--group", "test-quick"],
+    "test": ["--editable", ".", "--group", "test"],
+}
+#: What the quick form leaves out.
+SLOW = ["analytics", "attacks", "bench", "events", "interop"]
+HOW_LONG = {"run": "half a minute", "quick": "a minute", "test": "minutes: Spark and its Java are a gigabyte"}
 
 
 def main(arguments):
     venv = ROOT / ".venv"
     if arguments[:1] == ["--venv"] and len(arguments) > 1:
         venv, arguments = Path(arguments[1]).resolve(), arguments[2:]
-    if not arguments or arguments[0] not in PACKAGES:
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return
+    if not arguments or arguments[0] not in ("run", "test"):
         sys.exit(__doc__.strip())
     command, *options = arguments
     check_links()
-    python = prepare(venv, command)
     if command == "run":
-        execute([python, "-m", "trunkline", "serve", *options])
-    prepare_node()
+        execute([prepare(venv, command), "-m", "trunkline", "serve", *options])
+    elif "--quick" in options:
+        options.remove("--quick")
+        test(prepare(venv, "quick"), ["--ignore=tests/" + folder for folder in SLOW] + options)
+    else:
+        python = prepare(venv, command)
+        prepare_node()
+        test(python, options)
+
+
+def test(python, options):
     os.chdir(ROOT)
     workers = [] if any(option.startswith(("-n", "--numprocesses")) for option in options) else ["-n", "auto"]
     execute([python, "-m", "pytest", *workers, *options])
@@ -56,14 +80,15 @@ def prepare(venv, command):
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     state = "%s %s" % (sys.version, hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest())
     stamps = {name: venv / ("installed-for-" + name) for name in PACKAGES}
-    enough = [stamps["test"], stamps[command]]
+    names = list(PACKAGES)
+    enough = [stamps[name] for name in names[names.index(command) :]]
     if python.exists() and any(stamp.exists() and stamp.read_text() == state for stamp in enough):
         return str(python)
-    print("Setting up %s ..." % venv, file=sys.stderr, flush=True)
+    print("Setting up %s, which takes %s ..." % (venv, HOW_LONG[command]), file=sys.stderr, flush=True)
     if not python.exists() or not any(stamp.exists() and made_with_this(stamp) for stamp in stamps.values()):
         step([sys.executable, "-m", "venv", "--clear", str(venv)])
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-    if command == "test":
+    if command != "run":
         step([*pip, "--upgrade", "pip>=25.1"])  # the first that knows dependency groups
     step([*pip, *PACKAGES[command]])
     stamps[command].write_text(state)

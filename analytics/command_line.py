@@ -13,6 +13,7 @@ from trunkline.management.command_line import FAILED, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -30,6 +31,13 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--master", metavar="URL", help="Where Spark runs, such as spark://host:7077 or sc://host:15002: else here."
     )
     return master(java_option(command))
+
+
+def check_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    """A file goes where there is a folder: one that is made by a slip in its name is not looked into."""
+    if not path.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {path.parent}", ctx, param)
+    return path
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:

@@ -25,8 +25,8 @@ _root = click.argument("root", metavar="[LOG]", default="event-log")
 _as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
 
 
-class _Log(click.Group):
-    """Commands whose failures are a line, not a traceback."""
+class _Command(click.Command):
+    """Its failures are a line, not a traceback. Its help needs nothing of the extra."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -42,6 +42,10 @@ class _Log(click.Group):
             raise
         except (LogError, OSError, ArrowException) as error:
             fail([error], FAILED)
+
+
+class _Log(click.Group):
+    command_class = _Command
 
 
 @click.group(cls=_Log)
@@ -92,6 +96,8 @@ def tail(
             validate_filter(topic)
         except ProtocolError as error:
             raise click.BadParameter(str(error), param_hint="--topic") from None
+    for kind in kinds:
+        _check_kind(kind)
     log = _open(root)
     choice = Choice(node, kinds, clients, topics)
     show: Callable[[Mapping[str, Any]], str] = _json if as_json else _line
@@ -105,6 +111,20 @@ def tail(
                 click.echo(show(row))
     except KeyboardInterrupt:
         pass
+
+
+def _check_kind(pattern: str) -> None:
+    """A pattern that no kind of event can match is a slip: nothing would ever be shown."""
+    from fnmatch import fnmatchcase
+
+    from trunkline.broker.places import nearest
+    from trunkline.events.schema import OWN_KINDS
+    from trunkline.hooks.points import POINTS
+
+    known = sorted({kind.name for kind in OWN_KINDS} | {point.name for point in POINTS})
+    if not any(fnmatchcase(kind, pattern) for kind in known):
+        hint = nearest(pattern, known) or f"; there are {', '.join(known)}"
+        raise click.BadParameter(f"no event is of the kind {pattern!r}{hint}", param_hint="--kind")
 
 
 def _json(row: Mapping[str, Any]) -> str:

@@ -23,17 +23,17 @@ class Counter(Actor[str]):
 
 
 class Reminder(Actor[str]):
-    """Says something every minute, three times."""
+    """Says something every half second, three times."""
 
     def init(self) -> None:
         self.left = 3
-        self.timer = self.send_after(60, "a minute has passed")
+        self.timer = self.send_after(0.5, "half a second has passed")
 
     def handle(self, message: str) -> None:
         print(message)
         self.left -= 1
         if self.left:
-            self.timer.restart(60)
+            self.timer.restart(0.5)
         else:
             self.stop()
 

@@ -1,5 +1,6 @@
 """Records what happens in a broker, then has Spark say which topics were busy. No Java needs to be installed."""
 
+import sys
 from functools import partial
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,7 @@ async def record(folder: str) -> None:
 def main() -> None:
     with TemporaryDirectory() as folder:
         trio.run(record, folder)
+        print("Spark starts, which takes half a minute or more …", file=sys.stderr)
         events = session("topics").read.format("trunkline").load(folder)
         published = events.where("kind = 'message.publish'").groupBy("topic").count()
         for row in published.orderBy("topic").collect():

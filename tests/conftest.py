@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 #: One session of Spark costs half a gigabyte and more seconds than any test: one worker takes all that may need it.
 TOGETHER = "tests/analytics/"
@@ -20,6 +21,27 @@ TOGETHER = "tests/analytics/"
 def part(nodeid: str) -> str:
     """What stays in one worker together with this test: as a rule only itself."""
     return TOGETHER if nodeid.startswith(TOGETHER) else nodeid
+
+
+#: Seconds of a processor that a test takes, on average: those with Spark, and the others.
+SPARK, OTHERS = 0.25, 0.04
+
+
+def estimate(ids: Sequence[str], workers: int) -> str:
+    spark = SPARK * sum(part(each) == TOGETHER for each in ids)
+    others = OTHERS * sum(part(each) != TOGETHER for each in ids)
+    processors = min(workers, os.cpu_count() or 1)
+    minutes = max(spark, (spark + others) / processors) / 60
+    return f"{len(ids)} tests, about {max(1, round(minutes))} min where nothing else runs"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: "WorkerController", ids: Sequence[str]) -> None:
+    if node.gateway.id != "gw0":
+        return
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(estimate(ids, len(node.config.getvalue("tx"))))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,29 @@ def test_what_the_tests_need_is_enough_for_a_run(dev: Any, steps: list[str], tmp
     assert not steps
 
 
+def test_the_quick_tests_need_no_spark(dev: Any, steps: list[str], tmp_path: Path) -> None:
+    dev.prepare(tmp_path / "venv", "quick")
+    assert steps[-1].endswith("install --editable . --group test-quick")
+    steps.clear()
+    dev.prepare(tmp_path / "venv", "run")
+    assert not steps
+    dev.prepare(tmp_path / "venv", "test")
+    assert steps[-1].endswith("install --editable . --group test")
+    steps.clear()
+    dev.prepare(tmp_path / "venv", "quick")
+    assert not steps
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    assert {"include-group": "test-quick"} in groups["test"]
+    large = re.compile("spark|lake|moto|pyarrow|events")
+    assert [name for name in groups["test-quick"] if large.search(name)] == []
+
+
+def test_set_up_says_how_long_it_takes(dev: Any, steps: list[str], tmp_path: Path, capsys: Any) -> None:
+    for command in ("run", "quick", "test"):
+        dev.prepare(tmp_path / "venv", command)
+        assert re.search(r"^Setting up .*, which takes .*minute", capsys.readouterr().err)
+
+
 def test_a_changed_project_is_installed_again_in_the_same_environment(
     dev: Any, steps: list[str], tmp_path: Path
 ) -> None:
@@ -100,6 +124,13 @@ def test_commands(dev: Any, steps: list[str], monkeypatch: pytest.MonkeyPatch, t
     assert steps[-1] == "node"
     dev.main(["--venv", venv, "test", "-n", "0"])
     assert started[1:] == [[python, "-m", "pytest", "-n", "0"]]
+    steps.clear()
+    dev.main(["--venv", venv, "test", "--quick", "-x"])
+    assert started[2:] == [
+        [python, "-m", "pytest", "-n", "auto", *[f"--ignore=tests/{each}" for each in dev.SLOW], "-x"]
+    ]
+    assert "node" not in steps
+    assert all((ROOT / "tests" / each).is_dir() for each in dev.SLOW)
     # the real one does not come back
 
     def leave(command: list[str]) -> None:
@@ -110,7 +141,13 @@ def test_commands(dev: Any, steps: list[str], monkeypatch: pytest.MonkeyPatch, t
         dev.main(["--venv", venv, "run", "--listen", "tcp://127.0.0.1:0"])
 
 
-@pytest.mark.parametrize("arguments", [[], ["walk"], ["--venv"]])
+@pytest.mark.parametrize("argument", ["-h", "--help"])
+def test_help(dev: Any, argument: str, capsys: Any) -> None:
+    dev.main([argument])
+    assert "python3 dev.py test --quick" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["walk"], ["--venv"], ["quick"]])
 def test_usage(dev: Any, arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match=r"python3 dev\.py run"):
         dev.main(arguments)

@@ -7,7 +7,7 @@ from math import isclose
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from trunkline.analytics.demo.reference import Rows
 
@@ -25,6 +25,8 @@ class Check:
     equal: int
     #: Each in a line.
     differences: list[str] = field(default_factory=list[str])
+    #: Of the differences, those that are nothing but late, or lost.
+    missing: int = 0
 
     @property
     def good(self) -> bool:
@@ -44,9 +46,10 @@ class Check:
 def compare(job: str, what: str, expected: Rows, found: Rows) -> Check:
     """Whether both have the same rows, in the columns that are expected. What is null may be left out."""
     differences: list[str] = []
-    equal = 0
+    equal = missing = 0
     for key in sorted(expected.keys() | found.keys(), key=str):
         if key not in found:
+            missing += 1
             differences.append(f"{key}: did not come")
         elif key not in expected:
             differences.append(f"{key}: is too much")
@@ -54,7 +57,15 @@ def compare(job: str, what: str, expected: Rows, found: Rows) -> Check:
             differences.append(f"{key}: {wrong}")
         else:
             equal += 1
-    return Check(job, what, equal, differences)
+    return Check(job, what, equal, differences, missing)
+
+
+def verdict(checks: Sequence[Check], events: int) -> str:
+    """All of them in a line."""
+    equal, missing = sum(check.equal for check in checks), sum(check.missing for check in checks)
+    wrong = sum(len(check.differences) for check in checks) - missing
+    told = f"checked: {equal} results equal to what plain Python computes from the same {events} events"
+    return told + (f", {wrong} NOT equal" if wrong else "") + (f", {missing} did not come" if missing else "")
 
 
 def _differing(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:

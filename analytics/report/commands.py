@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
+from trunkline.analytics.command_line import check_folder, need_spark, period_options, spark_options, start_spark
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     "--input", "source", required=True, metavar="LOG", help="The event log: a folder, or a URI such as s3://…."
 )
 @click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE", help="The page to write."
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=check_folder,
+    required=True,
+    metavar="FILE",
+    help="The page to write.",
 )
 @period_options
 @spark_options

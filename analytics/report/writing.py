@@ -34,10 +34,10 @@ def write(
         LogError: there is no log that can be read.
         OSError: the file cannot be written.
     """
-    html.parent.mkdir(parents=True, exist_ok=True)  # before minutes of work
-    results = collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say)
     beside = html.with_name(f".{html.name}.{os.getpid()}")
+    beside.touch()  # what is wrong with its folder shows before minutes of work
     try:
+        results = collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say)
         beside.write_text(render(results), encoding="utf-8")
         beside.replace(html)
     finally:

@@ -174,12 +174,30 @@ def test_a_filter_that_is_none(log: Path) -> None:
     assert "'#' is not alone at the end" in result.stderr
 
 
-def test_without_pyarrow_it_says_what_to_install(log: Path) -> None:
+def without_pyarrow(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = (
-        "import sys; sys.modules['pyarrow'] = None; sys.argv = ['trunkline', 'events', 'stat', sys.argv[1]]; "
+        "import sys; sys.modules['pyarrow'] = None; sys.argv[:1] = ['trunkline', 'events']; "
         "from trunkline.__main__ import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(log)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_needs_no_pyarrow() -> None:
+    for arguments in (["--help"], ["tail", "--help"], ["compact", "--help"]):
+        assert "Usage: trunkline events" in without_pyarrow(*arguments).stdout
+
+
+def test_a_kind_that_there_is_none_of(log: Path) -> None:
+    result = call("tail", log, "--kind", "mesage.publish")
+    assert result.exit_code == 2
+    assert "no event is of the kind 'mesage.publish'; did you mean message.publish?" in result.stderr
+    assert "there are " in call("tail", log, "--kind", "nope").stderr
+    assert call("tail", log, "--kind", "message.*").exit_code == 0
+
+
+def test_without_pyarrow_it_says_what_to_install(log: Path) -> None:
+    done = without_pyarrow("stat", str(log))
     assert (done.returncode, done.stderr) == (1, "trunkline: needs pyarrow: pip install 'trunkline[events]'\n")
 
 

@@ -1,4 +1,4 @@
-from trunkline.analytics.demo.checking import TOLD, compare
+from trunkline.analytics.demo.checking import TOLD, compare, verdict
 
 
 def test_what_is_equal() -> None:
@@ -30,3 +30,13 @@ def test_not_all_differences_are_told() -> None:
     check = compare("latency", "windows", {(number,): {} for number in range(TOLD + 2)}, {})
     assert len(str(check).splitlines()) == 1 + TOLD + 1
     assert str(check).endswith("… and 2 more")
+
+
+def test_what_did_not_come_is_not_called_unequal() -> None:
+    good = compare("latency", "windows", {(1,): {"n": 3}}, {(1,): {"n": 3}})
+    late = compare("traffic", "ranks", {(1,): {"n": 3}, (2,): {"n": 3}}, {(1,): {"n": 3}})
+    wrong = compare("flapping", "alerts", {(1,): {"n": 3}}, {(1,): {"n": 4}, (2,): {"n": 4}})
+    told = "equal to what plain Python computes from the same 9 events"
+    assert verdict([good], 9) == f"checked: 1 results {told}"
+    assert verdict([good, late], 9) == f"checked: 2 results {told}, 1 did not come"
+    assert verdict([good, late, wrong], 9) == f"checked: 2 results {told}, 2 NOT equal, 1 did not come"

@@ -2,18 +2,22 @@ import io
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import trio
+import trio.testing
 from rich.console import Console
 
-from trunkline.analytics.demo.running import Settings, muted, present
+from trunkline.analytics.demo.running import PATIENCE, Demo, Settings, muted, present
 from trunkline.analytics.demo.streams import Plan
 from trunkline.analytics.report.results import Results
 from trunkline.events.reader import EventLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from trunkline.analytics.demo.reference import Rows
 
 
 @pytest.fixture
@@ -25,6 +29,7 @@ async def test_everything_at_once(spark: "SparkSession", console: Console, tmp_p
     """The main line: a real broker, real sockets, the event log, streams, results by MQTT, the report."""
     plan = Plan(window=2.0, within=1.0)
     html = tmp_path / "out" / "report.html"
+    html.parent.mkdir()
     settings = Settings(folder=tmp_path, duration=10.0, rate=100.0, seed=3, plan=plan)
     outcome, results = await present(settings, spark, console, html)
     checks = {check.job: check for check in outcome.checks}
@@ -43,6 +48,40 @@ async def test_everything_at_once(spark: "SparkSession", console: Console, tmp_p
     said = console.file.getvalue()
     assert "to what plain Python computes from the same" in said
     assert str(html) in said
+
+
+class Silent:
+    """Shows nothing; counts."""
+
+    def show(self, progress: object) -> None:
+        pass
+
+
+async def drained(console: Console, tmp_path: Path, rows: int, every: float) -> float:
+    """Seconds until nothing is waited for any more, with one result each so many seconds, and one that never comes."""
+    settings = Settings(folder=tmp_path, plan=Plan(window=2.0, within=1.0))
+    demo = Demo(settings, cast("Any", None), console)
+    expected: dict[str, Rows] = {job: {} for job in demo._received.rows}
+    expected["latency"] = {(number,): {} for number in range(rows + 1)}
+
+    async def come() -> None:
+        for number in range(rows):
+            await trio.sleep(every)
+            demo._received.rows["latency"][(number,)] = {}
+
+    begin = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(come)
+        await demo._drain(expected, [], cast("Any", Silent()))
+    return trio.current_time() - begin
+
+
+async def test_results_are_waited_for_as_long_as_some_come(
+    console: Console, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    patience = PATIENCE + 2 * 2.0 + 1.0
+    assert patience <= await drained(console, tmp_path, 0, 1.0) < patience + 2
+    assert patience + 500 <= await drained(console, tmp_path, 10, 50.0) < patience + 502
 
 
 def _rows(log: Path) -> list[dict[str, Any]]:

@@ -43,3 +43,10 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
     assert code == 1
     assert "nowhere" in said
     assert "Traceback" not in said
+
+
+def test_no_folder_is_made(tmp_path: Path) -> None:
+    code, said = run("--input", str(tmp_path), "--html", str(tmp_path / "no" / "x.html"))
+    assert code == 2
+    assert f"there is no folder {tmp_path / 'no'}" in said
+    assert not (tmp_path / "no").exists()

@@ -22,7 +22,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("collected")
 def test_the_page_is_written_whole_and_nothing_else(tmp_path: Path) -> None:
-    html = tmp_path / "new" / "report.html"
+    html = tmp_path / "report.html"
     spark: SparkSession = None  # type: ignore[assignment]
     for _ in range(2):
         assert writing.write(spark, "events", html) == nothing()
