@@ -11,7 +11,7 @@ import trio
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.pubsub import BurstTo, Subscriber
 from trunkline.broker.session import mail
-from trunkline.hooks.decisions import Deny
+from trunkline.hooks.decisions import TAKEN
 from trunkline.management.views import ClientRow, client_row, client_rows
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
+    from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
@@ -97,7 +98,7 @@ class NodeHost:
     def delete_retained(self, topics: list[str]) -> None:
         self._services.pubsub.delete_retained(topics)
 
-    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny:
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold:
         services, now = self._services, self.now
         wall = now + services.epoch
         interval = message.properties.get("message_expiry_interval")
@@ -115,8 +116,8 @@ class NodeHost:
         )
         check_writable(fresh)
         changed = services.publishing(client, fresh, now)
-        if isinstance(changed, Deny):
-            if changed.reason:
+        if not isinstance(changed, Message):
+            if changed is not TAKEN:
                 services.dropped(client, fresh, DropReason.HOOK)
             return changed
         reached = services.pubsub.publish(changed, now)

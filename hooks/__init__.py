@@ -2,7 +2,7 @@
 
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
-from trunkline.hooks.decisions import ALLOW, DROP, STOP, TAKEN, Allow, Deny, Stop
+from trunkline.hooks.decisions import ALLOW, DROP, STOP, TAKEN, Allow, Deny, Stop, Withhold
 from trunkline.hooks.exchange import Continue, Exchange, Success
 from trunkline.hooks.registration import HookError, Registration
 
@@ -21,4 +21,5 @@ __all__ = [
     "Registration",
     "Stop",
     "Success",
+    "Withhold",
 ]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from inspect import isawaitable, iscoroutine
 from typing import Any, TypeVar, TypeVarTuple, cast
 
-from trunkline.hooks.decisions import STOP, Deny, Stop
+from trunkline.hooks.decisions import STOP, Deny, Stop, Withhold
 from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
 from trunkline.hooks.registration import Callback, Registration
 from trunkline.mqtt.reasons import Reason
@@ -196,8 +196,8 @@ class Hooks:
             except CRASHES as error:
                 self._crashed(point, callback, error)
 
-    def transform(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny:
-        """The value as the callbacks leave it, or the Deny of the one that refused it."""
+    def transform(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny | Withhold:
+        """The value as the callbacks leave it, or the answer of the one that took it out of the chain."""
         for callback in self._chains[point]:
             try:
                 result = callback(client, value, *rest)
@@ -208,7 +208,7 @@ class Hooks:
                 stop = type(result) is Stop
                 if stop:
                     result = result.value
-                if type(result) is Deny:
+                if type(result) is Deny or type(result) is Withhold:
                     return result
                 if iscoroutine(result):
                     raise _misplaced(result)
@@ -249,7 +249,9 @@ class Hooks:
         registered = self._registered[point]
         return self._decide([entry.call for entry in registered if not entry.is_async], point, *args)
 
-    async def transform_async(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny:
+    async def transform_async(
+        self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts
+    ) -> T | Deny | Withhold:
         """`transform`, waiting for what can be awaited. It needs no event loop of its own: it only awaits callbacks."""
         for callback in self._chains[point]:
             try:
@@ -265,7 +267,7 @@ class Hooks:
                 stop = type(result) is Stop
                 if stop:
                     result = result.value
-                if type(result) is Deny:
+                if type(result) is Deny or type(result) is Withhold:
                     return result
                 value = point.replace(value, result)
             except CRASHES as error:

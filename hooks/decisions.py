@@ -42,14 +42,27 @@ class Deny:
             raise TypeError(
                 f"Deny takes a Reason, then a text (or text=...), not {self.reason!r:.80}, {self.text!r:.80}"
             )
+        if self.reason < Reason.UNSPECIFIED_ERROR:
+            raise ValueError(f"{self.reason.name} is no reason to deny: it tells the client that all is well")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Withhold:
+    """The client is told that all is well, and nothing happens. It ends the chain."""
+
+    #: What it is told.
+    reason: Reason = Reason.SUCCESS
+    #: Is a message lost by it?
+    dropped: bool = False
 
 
 #: The callback keeps a message, to publish it later or not at all: its publisher is told that all is well, and nothing
 #: counts as dropped.
-TAKEN: Final = Deny(Reason.SUCCESS)
+TAKEN: Final = Withhold()
 
-#: Refuses a message without telling its publisher: 0x10 counts as success.
-DROP: Final = Deny(Reason.NO_MATCHING_SUBSCRIBERS)
+#: Drops a message without telling its publisher: 0x10 counts as success.
+DROP: Final = Withhold(Reason.NO_MATCHING_SUBSCRIBERS, dropped=True)
 
 
 @final

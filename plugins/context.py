@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import trio
 
     from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.decisions import Deny
+    from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action, Point
     from trunkline.hooks.registration import Callback
     from trunkline.mqtt.message import Message
@@ -61,7 +61,7 @@ class Host(Protocol):
     """The broker as a plugin's context sees it. The node implements it."""
 
     def publish(self, message: Message) -> int: ...
-    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny: ...
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold: ...
     def message(
         self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, publisher: str
     ) -> Message: ...
@@ -220,10 +220,10 @@ class Context(Generic[S_co]):
         """Route a message that a hook has held back, as it is. Returns the number of sessions that it went to."""
         return self._host.publish(message)
 
-    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny:
+    def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold:
         """Publish a message that a hook has TAKEN, as if its client published it now: under a new id, and through the hooks
-        at `message.publish`. Access rules are not asked. Returns the number of sessions that it went to, or the Deny of
-        the hook that refused it."""
+        at `message.publish`. Access rules are not asked. Returns the number of sessions that it went to, or the answer of
+        the hook that refused or took it."""
         return self._host.publish_as(client, message)
 
     def subscribe(self, filter: str, callback: Callable[[Message], None], *, qos: int = 2) -> Callable[[], None]:

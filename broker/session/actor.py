@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.subscribing import Answer
+    from trunkline.broker.session.subscribing import Answer, Judged
     from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.decisions import Deny
-    from trunkline.mqtt.packets import Packet, SubscriptionRequest, Will
+    from trunkline.hooks.decisions import Deny, Withhold
+    from trunkline.mqtt.packets import Packet, Will
 
 PUBACK: Final = PacketType.PUBACK
 #: Reasons that say no more than that the connection is over.
@@ -268,7 +268,7 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
 
-        def subscribe(judged: list[SubscriptionRequest | Deny]) -> None:
+        def subscribe(judged: list[Judged]) -> None:
             self._waiting.on = True  # for the routes
             subscribing.subscribe(packet, judged, channel)
 
@@ -281,7 +281,7 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
 
-        def unsubscribe(judged: list[str | Deny]) -> None:
+        def unsubscribe(judged: list[str | Deny | Withhold]) -> None:
             self._waiting.on = True  # for the routes
             subscribing.unsubscribe(packet, judged, channel)
 

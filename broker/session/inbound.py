@@ -9,7 +9,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
-from trunkline.hooks.decisions import Deny
+from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.errors import ProtocolError
@@ -100,6 +100,9 @@ class Inbound:
                     self._services.dropped(channel.client, packet, DropReason.HOOK)
                     raise ProtocolError(changed.text or "refused", changed.reason)
                 self._refuse(packet, channel, DropReason.HOOK, changed.reason, changed.text)
+                return
+            if type(changed) is Withhold:
+                self._withhold(packet, channel, changed)
                 return
             message = changed
         if qos == 2:
@@ -277,16 +280,23 @@ class Inbound:
 
     def _refuse(self, packet: Publish, channel: Channel, drop: DropReason, reason: Reason, text: str = "") -> None:
         """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""
-        if reason:
-            self._services.dropped(channel.client, packet, drop)
+        self._services.dropped(channel.client, packet, drop)
         if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
             raise ProtocolError(f"not allowed to publish to {quoted(packet.topic)}", Reason.NOT_AUTHORIZED)
         if packet.qos:
-            if packet.qos == 2 and (channel.version != Version.V5 or reason < Reason.UNSPECIFIED_ERROR):
+            if packet.qos == 2 and channel.version != Version.V5:
                 self._awaiting_rel.receive(packet.packet_id, None, 0)
             kind = PacketType.PUBACK if packet.qos == 1 else PacketType.PUBREC
             properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
             self._acknowledge(channel, packet, fitting(reason, kind), properties)
+
+    def _withhold(self, packet: Publish, channel: Channel, answer: Withhold) -> None:
+        if answer.dropped:
+            self._services.dropped(channel.client, packet, DropReason.HOOK)
+        if packet.qos:
+            if packet.qos == 2:
+                self._awaiting_rel.receive(packet.packet_id, None, 0)
+            self._acknowledge(channel, packet, answer.reason)
 
     def _too_many(self, packet: Publish, channel: Channel) -> None:
         """More QoS 2 messages are open than `max_awaiting_rel` allows."""

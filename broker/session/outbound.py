@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, cast
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
 from trunkline.broker.session.replay import Replay
-from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
@@ -27,6 +26,7 @@ from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
 from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
+from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.weight import weight
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Chain
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Notify
-    from trunkline.mqtt.message import Message
     from trunkline.router import Target
 
 _logger = logging.getLogger("trunkline.session")
@@ -195,7 +194,7 @@ class Outbound:
         original = message
         if self._services.hooks.message_deliver:
             changed = self._services.hooks.transform(MESSAGE_DELIVER, self._client, message)
-            if type(changed) is Deny:
+            if not isinstance(changed, Message):
                 self._drop(message, DropReason.DELIVERY_HOOK)
                 return
             message = changed

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
+from trunkline.mqtt.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.message import Message
+    from trunkline.hooks.decisions import Deny, Withhold
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
 FOR_EVER: Final = 0xFFFF_FFFF
@@ -50,10 +50,10 @@ class Services:
     #: Client ids whose packets are to be in the log.
     logged_clients: set[str] = field(default_factory=set[str])
 
-    def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny:
+    def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny | Withhold:
         """The message as the hooks at `message.publish` leave it."""
         changed = self.hooks.transform(MESSAGE_PUBLISH, client, message)
-        if changed is not message and not isinstance(changed, Deny):
+        if changed is not message and isinstance(changed, Message):
             interval = changed.properties.get("message_expiry_interval")
             changed.expires_at = inf if interval is None else now + interval
         return changed

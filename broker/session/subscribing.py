@@ -7,13 +7,13 @@ waits until that is done. Nobody else waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
 from trunkline.broker.routes import SLICE
 from trunkline.broker.session import mail
-from trunkline.hooks.decisions import Deny
+from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import CLIENT_SUBSCRIBE, CLIENT_UNSUBSCRIBE, SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, reason_string
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
+
+#: What came of an entry of a SUBSCRIBE: it is to be made, or this answers it.
+Judged: TypeAlias = SubscriptionRequest | Deny | Withhold
 
 _DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
 SEND_RETAINED: Final = 0
@@ -88,19 +91,19 @@ class Subscribing:
             return len(packet.requests) > SLICE or hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
         return len(packet.filters) > SLICE or hooks.is_async(CLIENT_UNSUBSCRIBE)
 
-    def judge(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
+    def judge(self, packet: Subscribe, channel: Channel) -> list[Judged]:
         """What hooks and access rules make of a SUBSCRIBE."""
         hooks, client = self._services.hooks, channel.client
-        judged: list[SubscriptionRequest | Deny] = []
+        judged: list[Judged] = []
         for asked in packet.requests:
             changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
             judged.append(changed)
         return [self._unfit(each) or self._denied(each, channel) or each for each in judged]
 
-    async def judge_async(self, packet: Subscribe, channel: Channel) -> list[SubscriptionRequest | Deny]:
+    async def judge_async(self, packet: Subscribe, channel: Channel) -> list[Judged]:
         """As `judge`, in slices, waiting for whom it takes."""
         hooks, access, client = self._services.hooks, self._services.access, channel.client
-        judged: list[SubscriptionRequest | Deny] = []
+        judged: list[Judged] = []
         for number, asked in enumerate(packet.requests, 1):
             request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
             refusal = self._unfit(request)
@@ -115,9 +118,9 @@ class Subscribing:
                 await trio.lowlevel.checkpoint()
         return judged
 
-    def _unfit(self, request: SubscriptionRequest | Deny) -> Deny | None:
+    def _unfit(self, request: Judged) -> Deny | Withhold | None:
         """What is wrong with it, whoever asks."""
-        if isinstance(request, Deny):
+        if not isinstance(request, SubscriptionRequest):
             return request
         mqtt = self._services.config.mqtt
         try:
@@ -132,30 +135,30 @@ class Subscribing:
             return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
         return None
 
-    def _denied(self, request: SubscriptionRequest | Deny, channel: Channel) -> Deny | None:
-        if isinstance(request, Deny) or self._services.config.mqtt.subscribe_denied != "refuse":
+    def _denied(self, request: Judged, channel: Channel) -> Deny | None:
+        if not isinstance(request, SubscriptionRequest) or self._services.config.mqtt.subscribe_denied != "refuse":
             return None  # each delivery is asked about instead
         allowed = self._services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
         return None if allowed else _DENIED
 
-    def _unheard(self, request: SubscriptionRequest) -> Deny:
+    def _unheard(self, request: SubscriptionRequest) -> Deny | Withhold:
         """Deliveries cannot wait, so a subscription that is to look granted is not made at all."""
         if self._services.config.mqtt.subscribe_denied == "refuse":
             return _DENIED
-        return Deny(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
+        return Withhold(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
 
-    def judge_filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
+    def judge_filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
         """What hooks make of an UNSUBSCRIBE."""
         hooks, client = self._services.hooks, channel.client
-        judged: list[str | Deny] = []
+        judged: list[str | Deny | Withhold] = []
         for filter in packet.filters:
             changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
             judged.append(changed)
         return judged
 
-    async def judge_filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny]:
+    async def judge_filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
         hooks, client = self._services.hooks, channel.client
-        judged: list[str | Deny] = []
+        judged: list[str | Deny | Withhold] = []
         for number, filter in enumerate(packet.filters, 1):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
             judged.append(changed)
@@ -165,7 +168,7 @@ class Subscribing:
 
     # What is asked of the routes
 
-    def subscribe(self, packet: Subscribe, judged: Sequence[SubscriptionRequest | Deny], channel: Channel) -> None:
+    def subscribe(self, packet: Subscribe, judged: Sequence[Judged], channel: Channel) -> None:
         """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
 
         Raises:
@@ -181,6 +184,9 @@ class Subscribing:
         for place, request in enumerate(judged):
             if isinstance(request, Deny):
                 self._refuse(answer, place, fitting(request.reason, PacketType.SUBACK), request.text)
+                continue
+            if isinstance(request, Withhold):
+                answer.reasons[place] = fitting(request.reason, PacketType.SUBACK)
                 continue
             if request.filter not in known:
                 if room <= 0:
@@ -230,7 +236,7 @@ class Subscribing:
         metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
 
-    def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny], channel: Channel) -> None:
+    def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny | Withhold], channel: Channel) -> None:
         """
         Raises:
             ProtocolError: the client must go.
@@ -240,6 +246,8 @@ class Subscribing:
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
                 answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
+            elif isinstance(filter, Withhold):
+                answer.reasons[place] = fitting(filter.reason, PacketType.UNSUBACK)
             else:
                 answer.accept(place, filter)
         self._remove_routes(answer)

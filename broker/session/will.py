@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trunkline.broker.metrics import DropReason
-from trunkline.hooks.decisions import Deny
+from trunkline.hooks.decisions import TAKEN
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
@@ -62,8 +62,8 @@ def _route(will: Will, client: ClientInfo, services: Services, now: float, *, al
         return
     if services.hooks.message_publish:
         changed = services.publishing(client, message, now)
-        if type(changed) is Deny:
-            if changed.reason:
+        if not isinstance(changed, Message):
+            if changed is not TAKEN:
                 services.dropped(client, message, DropReason.HOOK)
             return
         message = changed

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final, TypeAlias
 
 from trunkline.broker.units import Flag, Size, Whole, WholeSeconds
-from trunkline.hooks import ALLOW, TAKEN, Allow, ClientInfo, Deny
+from trunkline.hooks import ALLOW, TAKEN, Allow, ClientInfo, Deny, Withhold
 from trunkline.hooks.points import Action
 from trunkline.hooks.priorities import TOPIC_SYNTAX
 from trunkline.mqtt.errors import ProtocolError
@@ -82,7 +82,7 @@ class DelayedPublish:
         return ALLOW if self._context.may(client, action, inner[0], qos, retain) else Deny()
 
     @hook("message.publish", priority=TOPIC_SYNTAX)
-    def hold(self, client: ClientInfo, message: Message) -> Deny | None:
+    def hold(self, client: ClientInfo, message: Message) -> Deny | Withhold | None:
         if not message.topic.startswith(PREFIX):
             return None
         try:
@@ -142,7 +142,7 @@ class DelayedPublish:
                 break
             _, _, size, client, message = heappop(self._held)
             self._bytes -= size
-            if isinstance(self._context.publish_as(client, message), Deny):
+            if not isinstance(self._context.publish_as(client, message), int):
                 self._refused.add()
             else:
                 self._published.add()

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from typing import Final
 
 from trunkline.broker.units import Duration, Whole
-from trunkline.hooks import ClientInfo, Deny
+from trunkline.hooks import ClientInfo, Deny, Withhold
 from trunkline.hooks.priorities import EXCLUSIVE
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -77,11 +77,11 @@ class Exclusive:
         return replace(request, filter=filter)
 
     @hook("client.unsubscribe", priority=EXCLUSIVE)
-    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
+    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Withhold | None:
         if not filter.startswith(PREFIX):
             return None
         if self._owner(filter[len(PREFIX) :]) != client.client_id:
-            return Deny(Reason.NO_SUBSCRIPTION_EXISTED)
+            return Withhold(Reason.NO_SUBSCRIPTION_EXISTED)
         return filter[len(PREFIX) :]
 
     def _refuse(self, reason: Reason, text: str) -> Deny:

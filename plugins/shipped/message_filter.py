@@ -11,7 +11,7 @@ from operator import ge, gt, le, lt
 from typing import Final, TypeAlias
 
 from trunkline.broker.units import Whole
-from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.hooks import DROP, ClientInfo, Deny, Withhold
 from trunkline.hooks.priorities import TOPIC_SYNTAX
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -154,7 +154,7 @@ class MessageFilter:
         return replace(request, filter=filter)
 
     @hook("client.unsubscribe", priority=TOPIC_SYNTAX)
-    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Deny | None:
+    def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Withhold | None:
         """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of it."""
         filter, text = _split(client, filter)
         wishes = self._clients.get(client.client_id)
@@ -162,12 +162,12 @@ class MessageFilter:
         if known is None:
             return None
         if (text or "") not in known:
-            return Deny(Reason.NO_SUBSCRIPTION_EXISTED)
+            return Withhold(Reason.NO_SUBSCRIPTION_EXISTED)
         if len(known) == 1:
             return filter
         del known[text or ""]
         self._changed(client.client_id)
-        return Deny(Reason.SUCCESS)
+        return Withhold()
 
     def _parse(self, text: str) -> Conditions:
         if len(text) > self._context.settings.max_length:
@@ -225,7 +225,7 @@ class MessageFilter:
 
     # Messages
 
-    def deliver(self, client: ClientInfo, message: Message) -> Deny | None:
+    def deliver(self, client: ClientInfo, message: Message) -> Withhold | None:
         wishes = self._clients.get(client.client_id)
         if wishes is None:
             return None

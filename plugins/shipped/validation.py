@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from trunkline.broker.units import OptionalPath, Size, Text, TopicFilter
 from trunkline.hooks.client import ClientInfo
-from trunkline.hooks.decisions import DROP, Deny
+from trunkline.hooks.decisions import DROP, Deny, Withhold
 from trunkline.hooks.priorities import VALIDATION
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
@@ -106,7 +106,7 @@ class Validation:
         }
 
     @hook("message.publish", priority=VALIDATION)
-    def check(self, client: ClientInfo, message: Message) -> Deny | None:
+    def check(self, client: ClientInfo, message: Message) -> Deny | Withhold | None:
         if message.retain and not message.payload:
             return None  # it takes a retained message away
         for ready in self._rules:

@@ -17,7 +17,7 @@ from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.session import mail
 from trunkline.broker.settings import TraceSettings
-from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny, Hooks, points
+from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny, Hooks, Withhold, points
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
 
@@ -111,19 +111,19 @@ async def test_it_may_not_be_published() -> None:
 
 
 @pytest.mark.parametrize("answer", [DROP, Deny(Reason.QUOTA_EXCEEDED), Deny(Reason.QUOTA_EXCEEDED, disconnect=True)])
-async def test_a_hook_refuses_it(answer: Deny) -> None:
+async def test_a_hook_refuses_it(answer: Deny | Withhold) -> None:
     async with traced() as here:
         here.node.hooks.add("message.publish", lambda client, message: answer)
         p = await here.client("p")
         await p.send(raw.publish("t", b"x"))
-        await (p.expect_disconnect(0x97) if answer.disconnect else p.ping())
+        await (p.expect_disconnect(0x97) if isinstance(answer, Deny) and answer.disconnect else p.ping())
         assert (message(here).state, message(here).reason) == ("dropped", "hook")
 
 
 async def test_a_hook_keeps_it_and_publishes_it_later() -> None:
     kept: list[Message] = []
 
-    def take(client: ClientInfo, message: Message) -> Deny:
+    def take(client: ClientInfo, message: Message) -> Withhold:
         kept.append(message)
         return TAKEN
 

@@ -12,7 +12,20 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.hooks import ALLOW, DROP, STOP, ClientInfo, Continue, Deny, Exchange, HookError, Hooks, Stop, Success
+from trunkline.hooks import (
+    ALLOW,
+    DROP,
+    STOP,
+    TAKEN,
+    ClientInfo,
+    Continue,
+    Deny,
+    Exchange,
+    HookError,
+    Hooks,
+    Stop,
+    Success,
+)
 from trunkline.hooks.points import (
     CLIENT_AUTHENTICATE,
     CLIENT_CHECK_ACL,
@@ -31,6 +44,7 @@ from trunkline.mqtt.reasons import Reason
 
 CLIENT = ClientInfo("c1", username="ada")
 MESSAGE = Message("a/b", b"1")
+NO = Deny(Reason.BANNED)
 
 
 def suffix(text: str) -> Callable[[ClientInfo, Message], Message]:
@@ -170,6 +184,18 @@ class TestTransform:
         assert hooks.listing()[0].crashes == 1
         with pytest.raises(TypeError, match="Deny takes a Reason, then a text.*'go away'"):
             Deny("go away")  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("reason", [Reason.SUCCESS, Reason.NO_MATCHING_SUBSCRIBERS])
+    def test_a_refusal_says_no(self, reason: Reason) -> None:
+        with pytest.raises(ValueError, match="tells the client that all is well"):
+            Deny(reason)
+
+    @pytest.mark.parametrize("answer", [DROP, TAKEN])
+    def test_nobody_is_let_in_by_a_yes_without_effect(self, answer: object) -> None:
+        hooks = Hooks()
+        hooks.add(CLIENT_AUTHENTICATE, lambda client, password: answer)
+        assert hooks.decide(CLIENT_AUTHENTICATE, CLIENT, None) == Deny()
+        assert hooks.listing()[0].crashes == 1
 
     def test_a_crash_leaves_the_value_as_it_was(self) -> None:
         hooks = Hooks()
@@ -329,14 +355,14 @@ class TestWaiting:
         result = run_plain(hooks.transform_async(CLIENT_SUBSCRIBE, CLIENT, SubscriptionRequest("a"), NO_PROPERTIES))
         assert (result.filter if isinstance(result, SubscriptionRequest) else result) == expected
 
-    @pytest.mark.parametrize(("answer", "expected"), [(STOP, None), (Stop(ALLOW), ALLOW), (None, DROP), (DROP, DROP)])
+    @pytest.mark.parametrize(("answer", "expected"), [(STOP, None), (Stop(ALLOW), ALLOW), (None, NO), (NO, NO)])
     def test_async_decisions_mean_the_same(self, answer: object, expected: object) -> None:
         async def reply(client: ClientInfo, password: bytes | None) -> object:
             return answer
 
         hooks = Hooks()
         hooks.add(CLIENT_AUTHENTICATE, reply)
-        hooks.add(CLIENT_AUTHENTICATE, lambda client, password: DROP)
+        hooks.add(CLIENT_AUTHENTICATE, lambda client, password: NO)
         assert run_plain(hooks.decide_async(CLIENT_AUTHENTICATE, CLIENT, None)) is expected
 
     def test_a_stray_coroutine_leaves_the_value(self) -> None:

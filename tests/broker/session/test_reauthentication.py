@@ -6,7 +6,7 @@ import trio
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.hooks import ClientInfo, Continue, Deny, Exchange, Success
+from trunkline.hooks import ClientInfo, Continue, Deny, Exchange, Hooks, Success
 from trunkline.mqtt.reasons import Reason
 
 
@@ -95,3 +95,12 @@ async def test_a_new_name_asks_the_access_rules_again() -> None:
         await client.expect_type(raw.AUTH)
         assert (await client.expect_type(raw.AUTH)).reason == 0
         assert (session.client.username, channel.may_publish) == ("mary", {})
+
+
+async def test_an_answer_that_cannot_be_written_is_a_no() -> None:
+    hooks = Hooks()
+    hooks.add("client.enhanced_authenticate", lambda client, exchange: Success("text"))  # type: ignore[arg-type]
+    async with room(hooks=hooks) as here:
+        client = here.wire()
+        await client.send(raw.connect("a", properties=raw.authentication_method("M")))
+        assert (await client.expect_type(raw.CONNACK)).reason == 0x87
