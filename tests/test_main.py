@@ -88,7 +88,7 @@ def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process])
         while len(received) < 4 + 5 + 4 + 6:
             received += client.recv(100)
         assert broker.end(signal.SIGTERM) == 0
-    assert broker.lines[-1].endswith("gone: 1 sessions, 1 retained messages, 1 messages not delivered\n")
+    assert broker.lines[-1].endswith(": sessions 1, retained messages 1, messages not delivered 1\n")
 
 
 def test_one_line_for_an_address_in_use(start: Callable[..., Process]) -> None:

@@ -108,7 +108,7 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise innermost(group) from None
-    logger.info("stopped; kept in memory only, and gone: %s", lost)
+    logger.info("stopped; gone, as they were kept in memory only: %s", lost)
 
 
 async def _at_stake(node: "Node") -> str:
@@ -116,7 +116,8 @@ async def _at_stake(node: "Node") -> str:
     figures = await node.figures()
     sessions = sum(session.session.expiry_interval > 0 for session in node.sessions)
     waiting = figures["queue.count"] + figures["inflight.count"]
-    return f"{sessions:,} sessions, {node.retained.limited:,} retained messages, {waiting:,} messages not delivered"
+    retained = node.retained.limited
+    return f"sessions {sessions:,}, retained messages {retained:,}, messages not delivered {waiting:,}"
 
 
 def _end_within(seconds: float) -> None:

@@ -1,4 +1,6 @@
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from trio.testing import MockClock
@@ -58,3 +60,10 @@ async def test_what_a_broker_drops_is_in_its_log(autojump_clock: MockClock, capl
     assert too_large == "1 message dropped for 1 client: too large (topic t, client small)"
     assert full == "1 message dropped for 1 client: queue full (topic t, client away)"
     assert more.startswith("49 more messages dropped in the last minute for 1 client: queue full")
+
+
+def test_each_reason_is_on_the_page_for_operators() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    table = page.partition("### What is dropped")[2].partition("###")[0]
+    listed = {word for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for word in row.split(", ")}
+    assert {reason.word.replace("_", " ") for reason in DropReason} <= listed
