@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import Publish
 
 
@@ -99,12 +100,14 @@ class Access:
         """Does somebody have to be waited for, so that `ask` is to be used where a client can wait?"""
         return self._hooks.is_async(CLIENT_CHECK_ACL)
 
-    def _decide_delivery(self, client: ClientInfo, action: Action, topic: str, default: bool) -> bool:
+    def _decide_delivery(
+        self, client: ClientInfo, action: Action, topic: str, default: bool, qos: int = 0, retain: bool = False
+    ) -> bool:
         """A delivery waits for nobody: who would have to be waited for has decided about the subscription."""
         if client.superuser:
             return True
-        decision = self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, 0, False)
-        return self._told(decision, default, client, action, topic, 0, False)
+        decision = self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
+        return self._told(decision, default, client, action, topic, qos, retain)
 
     def _told(
         self,
@@ -156,6 +159,12 @@ class Access:
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
         """What was retained is given only to those who might have subscribed to this very topic."""
         return self._decide_delivery(client, "subscribe", topic, self._default or self.waits)
+
+    def may_still_publish(self, client: ClientInfo, message: Message) -> bool:
+        """Has the publisher of a retained message the right to it? The broker has it to its own."""
+        return not message.publisher or self._decide_delivery(
+            client, "publish", message.topic, self._default or self.waits, message.qos, message.retain
+        )
 
     def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
         if len(decisions) >= self._cache_size:

@@ -39,7 +39,6 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.manager import Plugins
 from trunkline.router import RetainedStore, Router
-from trunkline.router import Strategy as SharedStrategy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
+    from trunkline.hooks.client import ClientInfo
     from trunkline.management.control import Control
 
 _logger = logging.getLogger("trunkline.node")
@@ -87,7 +87,7 @@ class Node:
             max_message_size=config.retained.max_message_size,
             expiry_interval=config.retained.expiry_interval,
         )
-        self.router: Router[Subscriber] = Router(strategy=SharedStrategy(config.shared.strategy))
+        self.router: Router[Subscriber] = Router(strategy=config.shared.strategy, strategies=config.shared.strategies)
         self.listeners: list[Listener] = []
         self.alarms = Alarms(self.hooks, lambda: trio.current_time() + self._services.epoch)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
@@ -126,6 +126,7 @@ class Node:
             hold_publisher=lambda client_id, holder: self.sessions.hold_publisher(client_id, holder),
             release_publisher=lambda client_id, holder: self.sessions.release_publisher(client_id, holder),
             start_task=self._start_errand,
+            client_of=self._client_of,
         )
         self.sessions = Directory(self._services, self._sessions)
         self._gates: list[Gate] = []
@@ -143,6 +144,10 @@ class Node:
         self.host = NodeHost(self._services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host, self.scheduler)
         self._census = Census(self)
+
+    def _client_of(self, client_id: str) -> ClientInfo | None:
+        session = self.sessions.get(client_id)
+        return None if session is None else session.client
 
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)

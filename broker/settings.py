@@ -6,7 +6,7 @@ docs/configuration.md is written from them (`python -m trunkline.management.conf
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -255,19 +255,38 @@ class RetainedSettings(Section):
     expiry_interval: Duration = key(
         0.0, "A retained message without an expiry of its own is dropped after this long. 0 keeps it.", "seconds"
     )
+    check_retain_source: Flag = key(
+        False,
+        "Whether a retained message is given out only as long as its publisher may publish it. Of a publisher whose session "
+        "is over, the access rules are told client id and user name.",
+    )
     replay_batch: Whole = key(
         100, "Retained messages that a new subscription is sent before other work gets its turn.", "messages", ge=1
     )
 
 
+StrategyName: TypeAlias = Literal[
+    "round_robin",
+    "random",
+    "sticky",
+    "hash_client",
+    "hash_topic",
+    "local",
+    "round_robin_per_group",
+    "hash_clientid",
+]
+
+
 class SharedSettings(Section):
     """Shared subscriptions, `$share/GROUP/FILTER`."""
 
-    strategy: Literal["round_robin", "random", "sticky", "hash_client", "hash_topic", "local"] = key(
+    strategy: StrategyName = key(
         "round_robin",
         "Which member of a group gets a message: each in turn, any, always the same, by the publisher's client id, "
-        "by the topic, or one on this node first.",
+        "by the topic, or one on this node first. `round_robin_per_group` and `hash_clientid` are EMQX's names of the "
+        "first and the fourth.",
     )
+    strategies: Mapping[Text, StrategyName] = key({}, "Names of groups to their own strategies.")
 
 
 class AuthSettings(Section):

@@ -30,6 +30,17 @@ class Strategy(StrEnum):
     #: In turn among the members on this node; others only when none of them is online.
     LOCAL = "local"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Strategy | None":
+        return _NAMES_IN_EMQX.get(value)
+
+
+#: The turns of our `round_robin` are the group's, not each publisher's.
+_NAMES_IN_EMQX: dict[object, Strategy] = {
+    "round_robin_per_group": Strategy.ROUND_ROBIN,
+    "hash_clientid": Strategy.HASH_CLIENT,
+}
+
 
 class Member(Target[S]):
     """A member of a group, as a target."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
-from trunkline.broker.session.replay import Replay
+from trunkline.broker.session.replay import Replay, Replays
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
@@ -79,7 +79,8 @@ class Outbound:
         self._queue = session.queue
         self._window = session.inflight
         self._pressure = pressure
-        self._replays: list[Replay] = []
+        #: None where there are none.
+        self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
         self._writable = False
         #: Who it is for; while nobody is connected, who it was.
@@ -103,11 +104,10 @@ class Outbound:
         if self.direct:
             self._send(message, target, qos)
             return
-        for replay in self._replays:
+        if self._replays is not None:
             # N84: what was retained before this message must not come after it
-            earlier = replay.overtaken_by(message)
-            if earlier is not None:
-                self._enqueue(earlier, replay.target, self._qos(earlier, replay.target))
+            for earlier, replayed in self._replays.overtaken_by(message):
+                self._enqueue(earlier, replayed, self._qos(earlier, replayed))
         self._enqueue(message, target, qos)
 
     def _qos(self, message: Message, target: Target[Subscriber]) -> int:
@@ -402,7 +402,7 @@ class Outbound:
     def detach(self) -> None:
         self.channel = None
         self.direct = self._writable = self.held = False
-        self._replays.clear()
+        self._replays = None
         self._pressure.release()
         self.pieces = []
 
@@ -414,12 +414,16 @@ class Outbound:
 
     def replay(self, grant: Grant, target: Target[Subscriber]) -> None:
         """Send the retained messages that match a new subscription."""
-        self._replays.append(Replay(grant, target, self._services.pubsub.retained, self._may_replay, self.now))
+        if self._replays is None:
+            self._replays = Replays()
+        self._replays.add(Replay(grant, target, self._services.pubsub.retained, self._may_replay, self.now))
         self.direct = False
 
     def end_replays(self, filters: Container[str]) -> None:
         """Of these subscriptions, which are no more."""
-        self._replays = [replay for replay in self._replays if replay.filter not in filters]
+        if self._replays is not None:
+            self._replays.end(filters)
+            self._replays = self._replays or None
 
     @property
     def empty(self) -> bool:
@@ -427,10 +431,16 @@ class Outbound:
         return not self._queue.length and not len(self._window)
 
     def _may_replay(self, message: Message) -> bool:
-        allowed = self._services.access.may_read_retained(self._client, message.topic)
-        if not allowed:
+        services = self._services
+        if not services.access.may_read_retained(self._client, message.topic):
             self._drop(message, DropReason.READ_NOT_AUTHORIZED)
-        return allowed
+            return False
+        if services.config.retained.check_retain_source and not services.access.may_still_publish(
+            services.publisher_of(message), message
+        ):
+            self._drop(message, DropReason.NOT_AUTHORIZED)
+            return False
+        return True
 
     def fill(self) -> bool:
         """Send what waits, as far as window and socket take it. True when it stopped only to let others have a turn."""
@@ -452,7 +462,7 @@ class Outbound:
             self._drop(gone[0], DropReason.EXPIRED)
         if not queue.length and room > 0:
             room = self._send_retained()
-        self.direct = not queue.length and not self._replays
+        self.direct = not queue.length and self._replays is None
         if self._pressure.on and queue.length <= self._pressure.low:
             self._pressure.release()
         return room <= 0
@@ -460,14 +470,14 @@ class Outbound:
     def _send_retained(self) -> int:
         """One batch of retained messages, or of steps towards them; how many fewer than a batch it was."""
         room: int = self._services.config.retained.replay_batch
-        while self._replays and room > 0 and not self._queue.length:
-            replay = self._replays[0]
+        while self._replays is not None and room > 0 and not self._queue.length:
+            replay = self._replays.first
             message = replay.next()
             room -= 1
             if message is not None:
                 self._send(message, replay.target, self._qos(message, replay.target))
             elif replay.over:
-                del self._replays[0]
+                self.end_replays((replay.filter,))
         return room
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:

@@ -1,13 +1,14 @@
-"""Retained messages on their way to one new subscription, taken from the store as the client can take them."""
+"""Retained messages on their way to new subscriptions, taken from the store as the client can take them."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from trunkline.mqtt.topics import matches
+from trunkline.router.table import FilterTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.routes import Grant
@@ -52,11 +53,47 @@ class Replay:
         return None
 
     def overtaken_by(self, live: Message) -> Message | None:
-        """The retained message that has to come before this live one, if it was not sent yet."""
-        if live.topic in self._sent or not matches(self.filter, live.topic):
+        """The retained message of the same topic, which has to come before this live one if it was not sent yet."""
+        if live.topic in self._sent:
             return None
         self._sent.add(live.topic)
         kept = self._store.find(live.topic, self._now)
         if kept is None or kept.sequence > self._since or not self._allowed(kept.message):
             return None
         return kept.message
+
+
+class Replays:
+    """Those of one session, which come one after the other."""
+
+    __slots__ = ("_by_filter", "_in_order")
+
+    def __init__(self) -> None:
+        self._in_order: OrderedDict[str, Replay] = OrderedDict()
+        #: A live message concerns those whose filters match, however many there are.
+        self._by_filter: FilterTable[Replay] = FilterTable()
+
+    def __len__(self) -> int:
+        return len(self._in_order)
+
+    def add(self, replay: Replay) -> None:
+        """In place of one for the same filter, which was subscribed before: all begins anew."""
+        self._in_order[replay.filter] = replay
+        self._by_filter.set(replay.filter, replay)
+
+    @property
+    def first(self) -> Replay:
+        return next(iter(self._in_order.values()))
+
+    def remove(self, filter: str) -> None:
+        del self._in_order[filter]
+        self._by_filter.remove(filter)
+
+    def end(self, filters: Container[str]) -> None:
+        for filter in [each for each in self._in_order if each in filters]:
+            self.remove(filter)
+
+    def overtaken_by(self, live: Message) -> list[tuple[Message, Target[Subscriber]]]:
+        """What has to come before a live message, and how."""
+        earlier = [(replay.overtaken_by(live), replay.target) for replay in self._by_filter.match(live.topic)]
+        return [(message, target) for message, target in earlier if message is not None]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import MESSAGE_DROPPED, MESSAGE_PUBLISH
 from trunkline.mqtt.message import Message
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from trunkline.broker.repeats import Repeats
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
-    from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
@@ -47,8 +47,17 @@ class Services:
     release_publisher: Callable[[str, object], None]
     #: Runs what takes time and belongs to no session that may end meanwhile.
     start_task: Callable[..., None]
+    #: The client of a session that is here; of one that nobody is connected to, the last.
+    client_of: Callable[[str], ClientInfo | None]
     #: Client ids whose packets are to be in the log.
     logged_clients: set[str] = field(default_factory=set[str])
+
+    def publisher_of(self, message: Message) -> ClientInfo:
+        """Who published a message that was kept, as far as that is still known."""
+        client = self.client_of(message.publisher)
+        if client is not None and client.username == message.username:
+            return client
+        return ClientInfo(message.publisher, message.username)
 
     def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny | Withhold:
         """The message as the hooks at `message.publish` leave it."""

@@ -258,3 +258,12 @@ async def test_another_life_of_the_node_goes_on_with_its_messages(autojump_clock
         await trio.sleep(6)
         assert [each.message.topic for each in hub.retained.match("#", trio.current_time()) if each] == ["t/50"]
         assert len(hub.retained) == 1, "it is swept"
+
+
+async def test_a_group_may_have_a_strategy_of_its_own() -> None:
+    shared = {"strategy": "round_robin_per_group", "strategies": {"orders": "hash_clientid", "one": "sticky"}}
+    async with room(shared=shared) as here:
+        client = await here.client("a")
+        await client.subscribe("$share/orders/t", "$share/one/t", "$share/other/t")
+        groups = {group.name: str(group.strategy) for group in here.node.router.match("t").groups}
+        assert groups == {"orders": "hash_client", "one": "sticky", "other": "round_robin"}

@@ -293,3 +293,10 @@ def test_a_member_knows_its_group() -> None:
     assert member.group is group
     assert member.subscriber is client
     assert repr(group) == "<Chance 'g' 'a' 1 members>"
+
+
+def test_emqx_names_of_strategies() -> None:
+    assert Strategy("round_robin_per_group") is Strategy.ROUND_ROBIN
+    assert Strategy("hash_clientid") is Strategy.HASH_CLIENT
+    with pytest.raises(ValueError, match="nonsense"):
+        Strategy("nonsense")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,8 @@ from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.pubsub import Subscriber
 from trunkline.broker.routes import Grant
-from trunkline.broker.session.replay import Replay
+from trunkline.broker.session.replay import Replay, Replays
+from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message
 from trunkline.router import Options, RetainedStore, Target
 
@@ -54,7 +56,25 @@ def test_a_live_message_lets_what_was_retained_go_first_and_once() -> None:
     assert replaying.overtaken_by(live) is None
     assert [message.topic for message in rest(replaying)] == ["a"]
     assert replaying.overtaken_by(Message("a", b"live", guid=201)) is None  # it was sent
-    assert replay(store, "a").overtaken_by(live) is None  # another filter
+
+
+def test_a_live_message_concerns_the_replays_of_its_topic() -> None:
+    store = RetainedStore()
+    for topic in ("a/1", "b/1"):
+        store.store(retained(topic), 0.0)
+    replays = Replays()
+    for number in range(1000):
+        replays.add(replay(store, f"b/{number}"))
+    for filter in ("a/+", "a/1", "a/#"):
+        replays.add(replay(store, filter))
+    kept = store.get("a/1", 0.0)
+    live = Message("a/1", b"live")
+    assert [earlier for earlier, _ in replays.overtaken_by(live)] == [kept] * 3
+    assert replays.overtaken_by(live) == []
+    replays.end({"a/+", "a/1", "a/#", "unknown"})
+    assert (len(replays), replays.first.filter) == (1000, "b/0")
+    replays.add(replay(store, "b/0"))
+    assert len(replays) == 1000
 
 
 def test_what_was_replaced_meanwhile_comes_live_alone() -> None:
@@ -161,6 +181,86 @@ async def test_filters_that_lead_nowhere_hold_up_nobody() -> None:
         await greedy.ping()
         here.broker.publish("1/a/y", b"live")
         await greedy.expect_publish("1/a/y", b"live")
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_live_message_waits_for_no_more_than_a_batch(qos: int) -> None:
+    async with room(retained={"replay_batch": 10}) as here:
+        for number in range(2000):
+            here.broker.publish(f"t/{number}", b"x", qos=1, retain=True)
+        reader = await here.client("reader", properties=raw.receive_maximum(20))
+        await reader.send(raw.subscribe(1, ("#", qos)))
+        await reader.expect_type(raw.SUBACK)
+        for _ in range(20):
+            await reader.acknowledge(await reader.expect_type(raw.PUBLISH))
+        sent = here.node.metrics.messages_out[qos]
+        here.broker.publish("live", b"x", qos=qos)
+        before = 0
+        while (packet := await reader.expect_type(raw.PUBLISH)).topic != "live":
+            await reader.acknowledge(packet)
+            before += 1
+        # what was on its way already, a batch, and what the window held back
+        assert before <= sent - 20 + 10 + 20
+        assert before < 1500
+
+
+async def test_whoever_unsubscribes_gets_no_more_of_it() -> None:
+    async with room(retained={"replay_batch": 1}) as here:
+        for number in range(50):
+            here.broker.publish(f"t/{number}", b"x", qos=1, retain=True)
+        reader = await here.client("reader", properties=raw.receive_maximum(1))
+        await reader.subscribe(("#", 1))
+        await reader.send(raw.unsubscribe(2, "#"))
+        first = await reader.expect_type(raw.PUBLISH)
+        await reader.expect_type(raw.UNSUBACK)
+        await reader.acknowledge(first)
+        left = 0
+        await reader.send(raw.PINGREQ)
+        while (packet := await reader.receive()).type != raw.PINGRESP[0]:
+            await reader.acknowledge(packet)
+            left += 1
+        assert left <= 1  # what was queued
+
+
+async def test_what_its_publisher_may_not_publish_any_more_is_not_given_out() -> None:
+    denied = set[str]()
+
+    def rules(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Deny | None:
+        return Deny() if action == "publish" and client.client_id in denied else None
+
+    async with room(retained={"check_retain_source": True}) as here:
+        here.node.hooks.add("client.check_acl", rules)
+        good, bad = await here.client("good"), await here.client("bad")
+        for name, wire in (("good", good), ("bad", bad)):
+            await wire.publish(f"t/{name}", b"x", qos=1, retain=True)
+        here.broker.publish("t/own", b"x", retain=True)
+        await bad.disconnect()
+        denied |= {"bad", ""}
+        reader = await here.client("reader")
+        await reader.subscribe(("t/+", 0))
+        topics = {(await reader.expect_type(raw.PUBLISH)).topic for _ in range(2)}
+        await reader.expect_nothing()
+        assert topics == {"t/good", "t/own"}
+        denied.clear()
+        await reader.subscribe(("t/bad", 0))
+        await reader.expect_publish("t/bad", b"x")
+
+
+async def test_what_is_known_of_a_publisher_counts_while_its_session_is_here() -> None:
+    def rules(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Deny | None:
+        return Deny() if action == "publish" and not client.listener else None
+
+    async with room(retained={"check_retain_source": True}) as here:
+        here.node.hooks.add("client.check_acl", rules)
+        publisher, reader = await here.stay("publisher"), await here.client("reader")
+        await publisher.publish("t", b"x", qos=1, retain=True)
+        await publisher.disconnect()
+        await reader.subscribe(("t", 0))
+        await reader.expect_publish("t", b"x")
+        publisher = await here.client("publisher")
+        await publisher.disconnect()
+        await reader.subscribe(("t", 0))
+        await reader.expect_nothing()
 
 
 async def test_a_hundred_thousand_topics_hold_up_nobody() -> None:
