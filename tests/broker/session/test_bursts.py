@@ -154,7 +154,9 @@ async def outcome(
             held.append((name, without_ids(plain["inflight"]), without_ids(plain["queue"]), len(plain["awaiting_rel"])))
     # each client's own order counts, not whose turn was first
     heard.sort(key=lambda each: (each[0], each[1] if isinstance(each[1], str) else ""))
-    same = {key: value for key, value in figures.items() if not any(word in key for word in ("bytes", "time", "memory"))}
+    same = {
+        key: value for key, value in figures.items() if not any(word in key for word in ("bytes", "time", "memory"))
+    }
     return [heard, held, same]
 
 
