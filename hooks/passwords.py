@@ -76,7 +76,8 @@ def needs_rehash(hash: str) -> bool:
 
 
 class PasswordAuthenticator:
-    """A callback for `client.authenticate`. Passes on clients that bring no credentials at all.
+    """A callback for `client.authenticate`. Passes on clients that say nothing of who they are: those without a user name
+    whose id has no password, whatever password they bring.
 
     A client whose id has a password must give that one; a client with a user name must give the user's. A name or an
     id that is not in its file costs the same time as one that is, so that the time does not tell which exist.
@@ -92,9 +93,9 @@ class PasswordAuthenticator:
     def concerns(self, client: ClientInfo, password: bytes | None) -> bool:
         """Whether there is anything to verify; the filter to register it with, so that no thread starts for nothing."""
         return (
-            password is not None
-            or client.client_id in self._client_ids
+            client.client_id in self._client_ids
             or (client.username is not None and self._users is not None)
+            or (password is not None and (client.username is not None or bool(self._client_ids)))
         )
 
     def whose(self, client: ClientInfo) -> str:
@@ -112,6 +113,8 @@ class PasswordAuthenticator:
         # one verification for each file, whether or not it has the name, and whatever the other one says
         id_fits = bool(self._client_ids) and verify_password(by_id or self._nobody, given)
         name_fits = self._users is not None and verify_password(by_name or self._nobody, given)
+        if client.username is None and by_id is None:
+            return None
         if password is None or (by_id is None and by_name is None):
             return REFUSED
         if (by_id is not None and not id_fits) or (by_name is not None and not name_fits):

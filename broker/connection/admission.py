@@ -109,7 +109,7 @@ class Admission:
         services.metrics.received[PacketType.CONNECT] += 1
         self._client = client = ClientInfo(
             connect.client_id,
-            connect.username,
+            connect.username or None,  # an empty one says nothing of who it is
             self._client.peer,
             entrance.name,
             connect.version,

@@ -38,6 +38,25 @@ async def test_users_log_in(files: dict[str, Any]) -> None:
         assert (await anonymous.expect_type(raw.CONNACK)).reason == 0x87
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("password", [None, "", "secret"])
+@pytest.mark.parametrize("anonymous", [True, False])
+async def test_an_empty_user_name_is_no_login(
+    files: dict[str, Any], version: int, password: str | None, anonymous: bool
+) -> None:
+    auth = {**files["auth"], "allow_anonymous": anonymous}
+    async with room(auth=auth) as here:
+        names: list[str | None] = []
+        here.node.hooks.add("client.connected", lambda client: names.append(client.username))
+        wire = here.wire(version)
+        await wire.send(raw.connect("a", version=version, username="", password=password))
+        answer = await wire.expect_type(raw.CONNACK)
+        assert answer.reason == (0 if anonymous else 0x87 if version == 5 else 5)
+        assert names == ([None] if anonymous else [])
+        assert await login(here, "ann", "wrong") == 0x86
+        assert await login(here, "ann", "secret") == 0
+
+
 async def test_the_files_of_one_broker_are_not_those_of_the_next_with_its_hooks(files: dict[str, Any]) -> None:
     hooks = Hooks()
     async with room(hooks=hooks, **files):
