@@ -25,6 +25,8 @@ class ClientInfo:
     #: Seconds since the epoch.
     connected_at: float = 0.0
     node: str = ""
+    #: It connects another broker, and said so in its CONNECT (3.x alone can).
+    bridge: bool = False
     #: Access rules are not asked for it.
     superuser: bool = False
     #: For authenticators and plugins: what was learned of the client, for callbacks that run later.

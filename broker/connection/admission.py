@@ -117,6 +117,7 @@ class Admission:
             connect.clean_start,
             now + services.epoch,
             services.config.node.name,
+            connect.bridge,
         )
         services.hooks.notify(CLIENT_CONNECT, client, connect)
         try:

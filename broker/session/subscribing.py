@@ -213,9 +213,12 @@ class Subscribing:
         wanted: list[tuple[str, Options]],
     ) -> None:
         qos = min(request.qos, self._services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+        no_local, as_published = request.no_local, request.retain_as_published
+        if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
+            no_local, as_published = parse_shared(request.filter) is None, True
         answer.reasons[place] = qos
         answer.accept(place, request.filter)
-        options = Options(qos, request.no_local, request.retain_as_published, request.retain_handling, identifier)
+        options = Options(qos, no_local, as_published, request.retain_handling, identifier)
         wanted.append((request.filter, options))
         # known from now on: if the session ends before the routes are made, they must be removed all the same
         self._session.subscriptions[request.filter] = options

@@ -535,9 +535,24 @@ async def test_mqisdp_with_another_level(lab: Lab, level: int) -> None:
     await refused(client, 1)
 
 
-async def test_a_bridge_sets_the_high_bit_of_its_level(lab: Lab) -> None:
-    client = await lab.wire(version=V311)
-    packet = bytearray(raw.connect(lab.id("a"), version=V311))
-    packet[8] |= 0x80
-    await client.send(bytes(packet))
+@pytest.mark.parametrize("version", [V31, V311])
+@pytest.mark.parametrize("bridge", [True, False])
+async def test_a_bridge_sets_the_high_bit_of_its_level(lab: Lab, version: int, bridge: bool) -> None:
+    """It gets none of its own messages back, and sees which ones are retained."""
+    client, other = await lab.wire(version=version), await lab.client("other", version=V311)
+    packet = raw.connect(lab.id("a"), version=version)
+    if bridge:
+        packet = packet.replace(bytes([version, 2]), bytes([version | 0x80, 2]), 1)
+    await client.send(packet)
     await client.expect("20 02 00 00")
+    topic = lab.topic("t")
+    await client.subscribe((topic, 1), (f"$share/g/{lab.topic('shared')}", 1))
+    await client.send(raw.publish(topic, b"mine", version=version))
+    if not bridge:
+        await client.expect_publish(topic, b"mine")
+    for retain in (True, False):
+        await other.publish(topic, b"x", qos=1, retain=retain)
+        assert (await client.take_publish(topic, b"x", qos=1)).retain == (retain and bridge)
+    await client.send(raw.publish(lab.topic("shared"), b"for one of us", version=version))
+    await client.expect_publish(lab.topic("shared"), b"for one of us")
+    await client.expect_nothing()

@@ -98,6 +98,18 @@ async def test_a_user_name_that_nobody_proved_is_forgotten() -> None:
         assert names == [None, "root"]
 
 
+@pytest.mark.parametrize("version", [3, 4])
+async def test_hooks_know_a_bridge(version: int) -> None:
+    async with room() as here:
+        bridges: list[bool] = []
+        here.node.hooks.add("client.connected", lambda client: bridges.append(client.bridge))
+        await here.client("a", version=version)
+        wire = here.wire(version)
+        await wire.send(raw.connect("b", version=version).replace(bytes([version, 2]), bytes([version | 0x80, 2]), 1))
+        await wire.expect_type(raw.CONNACK)
+        assert bridges == [False, True]
+
+
 async def test_server_reference_goes_with_the_reasons_that_it_explains() -> None:
     async with room(mqtt={"server_reference": "elsewhere:1883"}) as here:
         here.node.hooks.add("client.authenticate", lambda client, password: Deny(Reason.USE_ANOTHER_SERVER))
