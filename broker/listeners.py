@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.broker.settings import Listener as Settings
+    from trunkline.mqtt.versions import Version
 
 #: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
 ACCEPTED_AT_ONCE: Final = 64
@@ -48,6 +49,7 @@ class Gate:
         self,
         name: str,
         allow_anonymous: bool,
+        versions: frozenset[Version],
         services: Services,
         directory: Directory,
         supervisor: Supervisor,
@@ -60,7 +62,7 @@ class Gate:
         self.connections: set[Connection] = set()
         self._supervisor = supervisor
         self._scheduler = scheduler
-        self._entrance = Entrance(name, allow_anonymous, services, directory, self.connections.discard)
+        self._entrance = Entrance(name, allow_anonymous, versions, services, directory, self.connections.discard)
 
     def admit(self, transport: Transport) -> None:
         """

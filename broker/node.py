@@ -37,6 +37,7 @@ from trunkline.hooks.chain import Hooks
 from trunkline.management.sys_topics import RATED
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
 from trunkline.plugins.manager import Plugins
 from trunkline.router import RetainedStore, Router
 
@@ -134,7 +135,7 @@ class Node:
         #: Tasks that must be over before the node ends, and the end of one of them.
         self._errands = 0
         self._errand_over = trio.Event()
-        self._inside = self._gate(IN_PROCESS, config.allows_anonymous())
+        self._inside = self._gate(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
         self.control: Control | None = None
@@ -152,9 +153,16 @@ class Node:
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)
 
-    def _gate(self, name: str, allow_anonymous: bool) -> Gate:
+    def _gate(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Gate:
         gate = Gate(
-            name, allow_anonymous, self._services, self.sessions, self._connections, self.scheduler, self._interpose
+            name,
+            allow_anonymous,
+            versions,
+            self._services,
+            self.sessions,
+            self._connections,
+            self.scheduler,
+            self._interpose,
         )
         self._gates.append(gate)
         return gate
@@ -326,7 +334,8 @@ class Node:
     async def _open_listeners(self, nursery: trio.Nursery) -> None:
         for settings in self.config.listeners:
             anonymous = self.config.allows_anonymous(settings)
-            gate = self._gate(settings.label, anonymous)
+            versions = frozenset(version for version in Version if str(version) in settings.versions)
+            gate = self._gate(settings.label, anonymous, versions)
             listener = Listener(settings, gate, self._services, self._poller, self.scheduler)
             try:
                 await listener.open(nursery)

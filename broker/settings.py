@@ -24,6 +24,7 @@ from trunkline.broker.units import (
     TopicFilter,
     Whole,
     WholeSeconds,
+    WireText,
     is_loopback,
     split_listener_url,
 )
@@ -76,6 +77,9 @@ class Listener(Section):
     )
     scram_file: OptionalPath = key(
         None, "SCRAM credentials of clients that connect here, in place of `auth.scram_file`."
+    )
+    versions: tuple[Literal["3.1", "3.1.1", "5.0"], ...] = key(
+        ("3.1", "3.1.1", "5.0"), "MQTT versions that are taken here. Clients of others are refused.", min_length=1
     )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
 
@@ -154,9 +158,12 @@ class MqttSettings(Section):
         15.0, "A connection whose CONNECT is not complete by then is closed.", "seconds", gt=0
     )
     allow_empty_client_id: Flag = key(True, "Whether the broker names clients that bring no client id.")
-    max_client_id_length: Whole = key(256, "Longest client id.", "bytes", ge=23, le=65_535)
-    response_information: Text = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
-    server_reference: Text = key("", "Another server that refused 5.0 clients are told of. Empty sends none.")
+    assigned_client_id_prefix: WireText = key(
+        "auto-", "What the client ids that the broker gives begin with; 20 random characters follow.", max_length=1000
+    )
+    max_client_id_length: Whole = key(256, "Longest client id that a client may bring.", "bytes", ge=23, le=65_535)
+    response_information: WireText = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
+    server_reference: WireText = key("", "Another server that refused 5.0 clients are told of. Empty sends none.")
     subscribe_denied: Literal["refuse", "grant"] = key(
         "refuse",
         "What answers a SUBSCRIBE that the access rules deny: a failure, or a grant under which nothing is delivered.",

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
 
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter
 
 #: What MQTT sends for "never" in a session expiry interval.
@@ -127,6 +128,17 @@ def check_topic_filter(value: object) -> str:
     raise ValueError("not a topic filter")
 
 
+def check_wire_text(value: object) -> str:
+    """Text that goes to clients."""
+    if isinstance(value, str):
+        try:
+            decode_string(encode_string(value)[2:])
+        except ProtocolError as error:
+            raise ValueError(str(error)) from None
+        return value
+    raise ValueError("not text")
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a listener on `host`. A name other than localhost may mean anything."""
     if host == "localhost":
@@ -146,6 +158,7 @@ Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 OptionalFlag = Annotated[bool | None, Strict()]
 Text = Annotated[str, Accepts("text")]
+WireText = Annotated[str, *_parsed(check_wire_text, "printable text")]
 #: Text that is shown as stars wherever settings are shown; `get_secret_value()` is the text.
 Secret = Annotated[SecretStr, Accepts("text")]
 Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
@@ -166,6 +179,8 @@ ListenerUrl = Annotated[
 
 def accepted(field: FieldInfo) -> str:
     """What a key takes, in words."""
+    if get_origin(field.annotation) is tuple:
+        return f"a list{_limits(field.metadata, 'entries')}, each {_each(field.annotation)}"
     return _kind(field.annotation, field.metadata) + _limits(field.metadata)
 
 
@@ -178,7 +193,7 @@ def _kind(annotation: object, metadata: list[Any]) -> str:
     if origin is Literal:
         return " or ".join(f'"{word}"' for word in arguments)
     if origin is tuple:
-        return f"a list, each {_kind(*_unwrapped(arguments[0]))}"
+        return f"a list, each {_each(annotation)}"
     if origin is Mapping:
         annotation, inner = _unwrapped(arguments[1])
         limits = [limit for entry in inner for limit in getattr(entry, "metadata", [entry])]
@@ -190,13 +205,17 @@ def _kind(annotation: object, metadata: list[Any]) -> str:
     return "a whole number" if annotation is int else "a number"
 
 
+def _each(annotation: object) -> str:
+    return _kind(*_unwrapped(get_args(annotation)[0]))
+
+
 def _unwrapped(annotation: Any) -> tuple[object, list[Any]]:
     if get_origin(annotation) is not Annotated:
         return annotation, []
     return annotation.__origin__, list(annotation.__metadata__)
 
 
-def _limits(metadata: list[Any]) -> str:
+def _limits(metadata: list[Any], things: str = "characters") -> str:
     least = next((entry.ge for entry in metadata if hasattr(entry, "ge")), None)
     most = next((entry.le for entry in metadata if hasattr(entry, "le")), None)
     over = next((entry.gt for entry in metadata if hasattr(entry, "gt")), None)
@@ -209,8 +228,8 @@ def _limits(metadata: list[Any]) -> str:
     shortest = next((entry.min_length for entry in metadata if hasattr(entry, "min_length")), None)
     longest = next((entry.max_length for entry in metadata if hasattr(entry, "max_length")), None)
     if longest is None:
-        return "" if shortest is None else f" of {shortest} or more characters"
-    return f" of {shortest or 0} to {longest} characters"
+        return "" if shortest is None else f" of {shortest} or more {things}"
+    return f" of {shortest or 0} to {longest} {things}"
 
 
 def from_text(field: FieldInfo, text: str) -> object:

@@ -22,7 +22,7 @@ from trunkline.hooks.points import (
     CLIENT_ENHANCED_AUTHENTICATE,
 )
 from trunkline.mqtt.encoder import encode, encode_within
-from trunkline.mqtt.explanations import fitting, reason_string
+from trunkline.mqtt.explanations import fitting, quoted, reason_string
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
@@ -46,6 +46,7 @@ class Entrance:
 
     name: str
     allow_anonymous: bool
+    versions: frozenset[Version]
     services: Services
     directory: Directory
     #: Called when a connection is gone.
@@ -121,6 +122,11 @@ class Admission:
         )
         services.hooks.notify(CLIENT_CONNECT, client, connect)
         try:
+            if connect.version not in entrance.versions:  # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
+                raise Refused(
+                    Reason.UNSUPPORTED_PROTOCOL_VERSION,
+                    f"MQTT {connect.version} is not taken at {quoted(entrance.name)}",
+                )
             self._terms = terms = negotiate(connect, services.config)
             client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
             self._check_room(client.client_id, now)

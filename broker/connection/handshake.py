@@ -50,7 +50,7 @@ def negotiate(connect: Connect, config: Config) -> Terms:
         if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
             raise Refused(Reason.RETAIN_NOT_SUPPORTED, "the will is to be retained")
     client_id = connect.client_id or _assigned(connect, config)
-    if len(client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
+    if len(connect.client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
         raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"longer than {mqtt.max_client_id_length} bytes")
     keep_alive = connect.keep_alive
     if connect.version != Version.V5:
@@ -67,7 +67,7 @@ def _assigned(connect: Connect, config: Config) -> str:
         raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id")  # [MQTT3-3.1.3-8]
     if not config.mqtt.allow_empty_client_id:
         raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "this server gives out no client ids")
-    return f"auto-{token_hex(10)}"  # [MQTT-3.1.3-6]
+    return f"{config.mqtt.assigned_client_id_prefix}{token_hex(10)}"  # [MQTT-3.1.3-6]
 
 
 def _told(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:

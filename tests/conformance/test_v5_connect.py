@@ -470,3 +470,18 @@ async def test_a_connect_that_comes_byte_by_byte(lab: Lab) -> None:
     await client.send_drip(raw.connect(lab.id("a"), properties=raw.user_property("k", "v")))
     await client.expect_type(raw.CONNACK)
     await client.ping()
+
+
+@shows("MQTT-3.1.2-2", "MQTT3-3.1.2-2")
+async def test_a_listener_that_does_not_take_all_versions() -> None:
+    names = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+    for taken, name in names.items():
+        async with laboratory(listeners=[{"url": "tcp://127.0.0.1:0", "versions": [name]}]) as lab:
+            for version in names:
+                client = await lab.wire(version=version)
+                await client.send(raw.connect("a", version=version))
+                if version == taken:
+                    assert (await client.expect_type(raw.CONNACK)).reason == 0
+                else:
+                    connack = await refused(client, 0x84 if version == 5 else 1)
+                    assert connack is not None

@@ -1,10 +1,11 @@
 """What a CONNECT is answered with, without anybody around it."""
 
+import re
 from typing import Any
 
 import pytest
 
-from trunkline.broker.config import Config
+from trunkline.broker.config import Config, ConfigError
 from trunkline.broker.connection.handshake import Refused, negotiate
 from trunkline.mqtt.packets import Connect, Will
 from trunkline.mqtt.reasons import Reason
@@ -56,6 +57,21 @@ def test_a_client_without_a_name_is_given_one_of_its_own() -> None:
     assert first.client_id != second.client_id
     assert first.connack["assigned_client_identifier"] == first.client_id
     assert negotiate(Connect("", version=Version.V311), config()).client_id.startswith("auto-")
+
+
+@pytest.mark.parametrize("prefix", ["", "edge/", "é" * 1000])
+def test_the_name_begins_as_the_operator_wants_and_may_be_longer_than_a_clients_own(prefix: str) -> None:
+    terms = negotiate(Connect(""), config(assigned_client_id_prefix=prefix, max_client_id_length=23))
+    assert re.fullmatch(re.escape(prefix) + "[0-9a-f]{20}", terms.client_id)
+    assert terms.connack["assigned_client_identifier"] == terms.client_id
+    assert reason(Connect("a" * 24), max_client_id_length=23) == Reason.CLIENT_IDENTIFIER_NOT_VALID
+
+
+@pytest.mark.parametrize("key", ["assigned_client_id_prefix", "response_information", "server_reference"])
+@pytest.mark.parametrize("text", ["nul \0", "half a pair \ud800", "x" * 65_536])
+def test_what_could_not_be_sent_is_no_setting(key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="printable text"):
+        config(**{key: text})
 
 
 def test_when_a_client_must_bring_a_name() -> None:
