@@ -118,11 +118,11 @@ def test_not_loopback(host: str) -> None:
         (("session", "overflow"), '"drop_oldest" or "drop_new"'),
         (("session", "priorities"), "a table of topic filters, each value a whole number, 1 to 255"),
         (("node", "name"), "text of 1 to 64 characters"),
-        (("listeners", "versions"), 'a list of 1 or more entries, each "3.1" or "3.1.1" or "5.0"'),
+        (("listeners", 0, "versions"), 'a list of 1 or more entries, each "3.1" or "3.1.1" or "5.0"'),
         (("flapping", "window"), 'seconds, or text such as "15s", "2h", more than 0'),
     ],
 )
-def test_accepted(path: tuple[str, ...], words: str) -> None:
+def test_accepted(path: tuple[str | int, ...], words: str) -> None:
     assert accepted(field_at(path)) == words
 
 
