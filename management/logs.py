@@ -32,6 +32,8 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u2
 _STANDARD: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskName"}
 #: Fields that text shows behind the message.
 _SHOWN: Final = ("client", "username")
+#: Characters of a message, or of a field, that are written: topics and client ids may have 65,535.
+_LONGEST: Final = 2000
 #: Lines of a traceback that are written: a group of errors, or a deep recursion, may have thousands.
 _TRACEBACK: Final = 60
 #: Clients' addresses and user names are nobody's but the broker's, and those who may read its group's files.
@@ -43,6 +45,10 @@ _own = logging.getLogger("trunkline")
 def printable(text: str) -> str:
     """`text` on one line, with every unprintable character as its escape."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _moment(record: logging.LogRecord) -> str:
@@ -65,11 +71,11 @@ class TextFormatter(_Formatter):
     starts with."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_moment(record)} {record.levelname} {record.name}: {printable(record.getMessage())}"
+        line = f"{_moment(record)} {record.levelname} {record.name}: {printable(_cut(record.getMessage()))}"
         for name in _SHOWN:
             value = getattr(record, name, None)
             if value is not None:
-                line += f' {name}="{printable(str(value))}"'
+                line += f' {name}="{printable(_cut(str(value)))}"'
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    {printable(part)}" for part in trace.split("\n"))
@@ -80,12 +86,17 @@ class JsonFormatter(_Formatter):
     """One JSON object a line, with every field of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        entry = {name: value for name, value in vars(record).items() if name not in _STANDARD and value is not None}
+        fields = vars(record).items()
+        entry = {
+            name: _cut(value) if isinstance(value, str) else value
+            for name, value in fields
+            if name not in _STANDARD and value is not None
+        }
         entry |= {
             "time": _moment(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _cut(record.getMessage()),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
@@ -111,11 +122,14 @@ class _ToStderr(_Bearing, _Stream):
     pass
 
 
+def _opened(path: str, flags: int) -> int:
+    """A new file is for the broker's user and group."""
+    return os.open(path, flags, _MODE)
+
+
 class _ToFile(_Bearing, logging.FileHandler):
     def _open(self) -> TextIOWrapper:
-        """A new file is for the broker's user and group."""
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
-        return open(descriptor, "a", encoding="utf-8", errors="backslashreplace")
+        return open(self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=_opened)
 
 
 class _ToWatchedFile(_ToFile, WatchedFileHandler):

@@ -126,6 +126,16 @@ def test_a_long_traceback_loses_its_middle(written: Callable[[], str], form: str
     assert lines[-1].endswith("ValueError: 99")
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_client_may_make_long_is_cut(written: Callable[[], str], form: str) -> None:
+    logs.configure(LogSettings.model_validate({"format": form}))
+    logger.info("no right to publish to %r", "a" * 65_535, extra={"client": "b" * 65_535, "topic": "c" * 65_535})
+    text = written()
+    assert len(text) < 7000
+    assert "no right to publish to 'aaa" in text
+    assert "bbb" in text
+
+
 def test_a_new_file_is_not_for_everybody(written: Callable[[], str], tmp_path: Path) -> None:
     if os.name == "nt":
         pytest.skip("files have other rights there")
