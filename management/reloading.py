@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from trunkline.broker.config import Config, ConfigError, changes
@@ -10,15 +11,26 @@ from trunkline.broker.security import SecurityError
 from trunkline.management import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trunkline.broker.settings import PluginSettings
 
 _logger = logging.getLogger("trunkline")
+
+
+class Running(Protocol):
+    """The plugins of a broker."""
+
+    def enabled(self) -> Mapping[str, PluginSettings]: ...
 
 
 class Reloadable(Protocol):
     config: Config
     #: Reads the configuration anew; None where the broker is part of somebody else's process, with a log of its own.
     read: Callable[[], Config] | None
+
+    @property
+    def plugins(self) -> Running: ...
 
     def reload(self) -> None: ...
 
@@ -31,9 +43,18 @@ class ReloadError(Exception):
         self.problems = problems
 
 
-def reload(broker: Reloadable) -> list[str]:
-    """Read password and access rule files again, and the settings of the log. Returns the keys that have changed and
-    need a restart. What happened is logged.
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a reload does not take up."""
+
+    #: Keys that have changed and need a restart.
+    restart: list[str]
+    #: What does for plugins, as `trunkline ctl` has it: "plugins reload bans".
+    plugins: list[str]
+
+
+def reload(broker: Reloadable) -> Pending:
+    """Read password and access rule files again, and the settings of the log. What happened is logged.
 
     Raises:
         ReloadError: something is wrong.
@@ -48,12 +69,29 @@ def reload(broker: Reloadable) -> list[str]:
     except OSError as error:
         problems = [str(error)]
     else:
-        later = [key for key in changes(broker.config, new) if not key.startswith("log.")]
-        if later:
-            _logger.warning("reloaded; a restart is needed for %s", ", ".join(later))
+        restart = [key for key in changes(broker.config, new) if not key.startswith(("log.", "plugins."))]
+        pending = Pending(restart, [] if broker.read is None else list(_steps(broker.plugins.enabled(), new.plugins)))
+        words = [f"a restart is needed for {', '.join(restart)}"] if restart else []
+        words += [f"`trunkline ctl {step}` takes up what has changed there" for step in pending.plugins]
+        if words:
+            _logger.warning("reloaded; %s", "; ".join(words))
         else:
             _logger.info("reloaded")
-        return later
+        return pending
     for problem in problems:
         _logger.error("not reloaded: %s", problem)
     raise ReloadError(problems)
+
+
+def _steps(running: Mapping[str, PluginSettings], wanted: Mapping[str, PluginSettings]) -> Iterator[str]:
+    """From the plugins that run to those that the configuration wants."""
+    for name in sorted(running.keys() | wanted.keys()):
+        settings = wanted.get(name)
+        on = settings is not None and settings.enabled
+        if name not in running:
+            if on:
+                yield f"plugins enable {name}"
+        elif not on:
+            yield f"plugins disable {name}"
+        elif running[name] != settings:
+            yield f"plugins reload {name}"

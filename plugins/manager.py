@@ -192,6 +192,15 @@ class Plugins:
             raise PluginError([f"the plugin {name} does not run" + (f"; did you mean {near[0]}?" if near else "")])
         return entry.current.call(command, arguments)
 
+    def enabled(self) -> dict[str, Settings]:
+        """The settings of those that run, or should, by name."""
+        on = (Status.STARTING, Status.RUNNING)
+        return {
+            name: entry.settings
+            for name, entry in self._entries.items()
+            if entry.status in on and entry.settings is not None
+        }
+
     def rows(self) -> list[PluginRow]:
         """All that are installed or were started, by name."""
         offered = installed()

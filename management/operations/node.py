@@ -96,9 +96,10 @@ def show_config(broker: Administered) -> dict[str, object]:
 def reload(broker: Administered) -> dict[str, object]:
     """Read password files, access rules and the log's settings again, as SIGHUP does."""
     try:
-        return {"reloaded": True, "restart_needed_for": read_again(broker)}
+        pending = read_again(broker)
     except ReloadError as error:
         raise Refused(f"not reloaded: {error}") from error
+    return {"reloaded": True, "restart_needed_for": pending.restart, "plugins_to_tell": pending.plugins}
 
 
 @operation("log.level")

@@ -7,7 +7,9 @@ import pytest
 
 from trunkline.broker.config import Config
 from trunkline.broker.security import SecurityError
-from trunkline.management.reloading import ReloadError, reload
+from trunkline.broker.settings import PluginSettings
+from trunkline.management import logs
+from trunkline.management.reloading import Pending, ReloadError, reload
 
 
 class FakeBroker:
@@ -16,6 +18,11 @@ class FakeBroker:
         self.read = read
         self.error = error
         self.reloaded = 0
+        self.plugins = self
+        self.running: dict[str, PluginSettings] = {}
+
+    def enabled(self) -> dict[str, PluginSettings]:
+        return self.running
 
     def reload(self) -> None:
         if self.error is not None:
@@ -35,7 +42,7 @@ def _logging_as_before() -> Iterator[None]:
 def test_a_broker_of_its_own_reads_everything_again(capsys: pytest.CaptureFixture[str]) -> None:
     broker = FakeBroker(lambda: Config.from_mapping({"log": {"level": "debug"}, "mqtt": {"max_qos": 1}}))
     before = logging.getLogger().handlers[:]
-    assert reload(broker) == ["mqtt.max_qos"]
+    assert reload(broker) == Pending(["mqtt.max_qos"], [])
     assert broker.reloaded == 1
     assert logging.getLogger().level == logging.DEBUG
     assert "WARNING trunkline: reloaded; a restart is needed for mqtt.max_qos" in capsys.readouterr().err
@@ -45,11 +52,27 @@ def test_a_broker_of_its_own_reads_everything_again(capsys: pytest.CaptureFixtur
         handler.close()
 
 
+def test_plugins_need_no_restart(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "configure", lambda settings: None)
+    caplog.set_level(logging.INFO)
+    on, off, other = PluginSettings(), PluginSettings(enabled=False), PluginSettings(restarts=1)
+    broker = FakeBroker(lambda: Config(plugins={"a": on, "b": other, "c": on, "d": off, "f": off}))
+    broker.running = {"a": on, "b": on, "d": on, "e": on}
+    steps = ["plugins reload b", "plugins enable c", "plugins disable d", "plugins disable e"]
+    assert reload(broker) == Pending([], steps)
+    assert caplog.messages[0].startswith(
+        "reloaded; `trunkline ctl plugins reload b` takes up what has changed there; `"
+    )
+    broker.running = {"a": on, "b": other, "c": on}
+    assert reload(broker) == Pending([], [])
+    assert caplog.messages[1:] == ["reloaded"]
+
+
 def test_the_log_of_somebody_elses_process_is_left_alone() -> None:
     logging.getLogger().setLevel(logging.ERROR)
     before = logging.getLogger().handlers[:]
     broker = FakeBroker()
-    assert reload(broker) == []
+    assert reload(broker) == Pending([], [])
     assert broker.reloaded == 1
     assert (logging.getLogger().level, logging.getLogger().handlers) == (logging.ERROR, before)
 

@@ -67,7 +67,7 @@ async def test_reload_reads_the_files_that_the_configuration_names(tmp_path: Pat
     rules = tmp_path / "rules"
     rules.write_text("")
     async with room(acl={"file": str(rules)}) as here:
-        assert await ask(here, "reload") == {"reloaded": True, "restart_needed_for": []}
+        assert await ask(here, "reload") == {"reloaded": True, "restart_needed_for": [], "plugins_to_tell": []}
         rules.write_text("nonsense\n")
         assert f"not reloaded: {rules}" in await refused(here, Refused, "reload")
 
@@ -83,7 +83,7 @@ async def test_reload_of_a_broker_of_its_own_says_what_needs_a_restart(tmp_path:
             from trunkline.management.operations import find
 
             answer = await find("reload").run(node, {})
-            assert answer == {"reloaded": True, "restart_needed_for": ["mqtt.max_qos"]}
+            assert answer == {"reloaded": True, "restart_needed_for": ["mqtt.max_qos"], "plugins_to_tell": []}
     finally:
         for handler in root.handlers:
             handler.close()
