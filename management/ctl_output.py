@@ -29,6 +29,16 @@ COLUMNS: Final = {
     "trace.list": "guid topic publisher qos published_at state reason receivers delivered acked dropped",
     "trace.fate": "client_id state reason deliveries steps",
 }
+#: Columns that a terminal which is too narrow for all of them goes without, the first one first; then the last ones.
+DISPENSABLE: Final = {
+    "clients.list": "listener connected_at version inflight queued subscriptions",
+    "sessions.list": "created_at expiry_interval inflight username queued",
+    "trace.list": "published_at qos acked delivered dropped receivers reason publisher",
+}
+#: Columns of free text, which is folded; a word, an address or an id in any other is never broken.
+_FOLDED: Final = frozenset({"text", "payload", "steps", "deliveries", "reason", "does", "problem", "value"})
+#: What a column of free text has at least, where the terminal has so much.
+_FOLDED_WIDTH: Final = 24
 #: Fields that hold seconds since the epoch.
 _MOMENTS: Final = frozenset(
     {"at", "connected_at", "created_at", "started_at", "published_at", "timestamp", "since", "until"}
@@ -40,6 +50,7 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
     """The rows of an operation. Each page is printed before the next one is asked for."""
     empty = True
     widths: list[int] = []
+    hidden: list[str] = []
     for page in pages:
         if as_json:
             click.echo("\n".join(json.dumps(_jsonable(row)) for row in page))
@@ -47,12 +58,14 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
             columns = COLUMNS[name].split() if name in COLUMNS else list(page[0])
             cells = [[_cell(column, row.get(column), row) for column in columns] for row in page]
             if sys.stdout.isatty():
-                _print_table(columns, cells)
+                hidden = _print_table(name, columns, cells)
             else:
                 print_columns(columns, cells, widths, head=empty)
         empty = False
     if empty and not as_json:
         click.echo("none", err=True)
+    if hidden:
+        click.echo(f"(a wider terminal, or --json, has {', '.join(hidden)} too)", err=True)
 
 
 def print_result(name: str, result: Any, as_json: bool) -> None:
@@ -81,18 +94,40 @@ def print_columns(columns: list[str], cells: list[list[str]], widths: list[int],
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _print_table(columns: list[str], cells: list[list[str]]) -> None:
+def _print_table(name: str, columns: list[str], cells: list[list[str]]) -> list[str]:
+    """A table at a terminal. Returns the columns that it has no room for."""
     # imported here: it takes as long as all the rest
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    shown = _fitting(name, columns, cells, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number in shown:
+        table.add_column(columns[number], overflow="fold", no_wrap=len(shown) > 1 and columns[number] not in _FOLDED)
     for line in cells:
-        table.add_row(*map(Text, line))
-    Console().print(table)
+        table.add_row(*[Text(line[number]) for number in shown])
+    console.print(table)
+    return [column for number, column in enumerate(columns) if number not in shown]
+
+
+def _fitting(name: str, columns: list[str], cells: list[list[str]], width: int) -> list[int]:
+    """The numbers of the columns that there is room for side by side."""
+    from rich.cells import cell_len
+
+    needed = [max(cell_len(line[number]) for line in [columns, *cells]) for number in range(len(columns))]
+    for number, column in enumerate(columns):
+        if column in _FOLDED:
+            needed[number] = min(needed[number], _FOLDED_WIDTH)
+    first = [columns.index(column) for column in DISPENSABLE.get(name, "").split() if column in columns]
+    last = [number for number in reversed(range(1, len(columns))) if number not in first]
+    shown = list(range(len(columns)))
+    for number in [*first, *last]:
+        if sum(needed[each] + 2 for each in shown) - 2 <= width:
+            break
+        shown.remove(number)
+    return shown
 
 
 def _print_pairs(result: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.broker.config import Config, Loaded
 from trunkline.management.config_view import as_toml
-from trunkline.management.ctl_output import COLUMNS, print_result, print_rows, print_toml
+from trunkline.management.ctl_output import COLUMNS, DISPENSABLE, print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
 
 
@@ -64,6 +64,56 @@ def test_a_table_at_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert len(lines) > 3  # folded, and not cut off
     assert sum(line.count("word") for line in lines) == 20
     assert "end" in lines[-1]
+
+
+CLIENT = {
+    "client_id": "sensor-in-the-north-hall-17",
+    "username": "north-hall",
+    "peer": "[2001:db8::17]:54321",
+    "listener": "tcp://0.0.0.0:1883",
+    "version": "3.1.1",
+    "connected_at": 1_700_000_000.0,
+    "subscriptions": 12,
+    "queued": 10_000,
+    "inflight": 20,
+}
+TRACE = {
+    "guid": "0123456789abcdef" * 2,
+    "topic": "plant/north-hall/17/temperature",
+    "publisher": "sensor-in-the-north-hall-17",
+    "qos": 1,
+    "published_at": 1_700_000_000.0,
+    "state": "completed",
+    "reason": "",
+    "receivers": 1,
+    "delivered": 1,
+    "acked": 1,
+    "dropped": 0,
+}
+
+
+@pytest.mark.parametrize(("name", "row"), [("clients.list", CLIENT), ("trace.list", TRACE)])
+@pytest.mark.parametrize("width", [20, 60, 80, 100, 120, 200])
+def test_no_width_breaks_a_word(
+    name: str, row: dict[str, Any], width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_rows(name, [[row]], as_json=False)
+    said = capsys.readouterr()
+    lines = [re.sub(r"\x1b\[\d*m", "", line).split() for line in said.out.splitlines()]
+    shown = lines[0]
+    first = shown[0]
+    if width > len(str(row[first])):
+        assert len(lines) == 2
+        assert lines[1][0] == row[first]
+        assert len(lines[1]) == len(shown)
+    left_out = re.findall(r"has (.*) too\)", said.err)
+    assert sorted([*shown, *", ".join(left_out).split(", ")]) == sorted(
+        [*COLUMNS[name].split(), *([] if left_out else [""])]
+    )
+    if width == 80:
+        assert {"client_id", "username", "peer"} <= set(shown) or {"guid", "topic"} <= set(shown)
 
 
 @pytest.mark.parametrize(
@@ -136,3 +186,8 @@ def test_a_configuration_is_shown_as_the_command_config_does(capsys: pytest.Capt
 
 def test_columns_are_those_of_operations() -> None:
     assert set(COLUMNS) <= {name for name, each in OPERATIONS.items() if each.listing}
+
+
+def test_what_can_be_done_without_is_in_the_table() -> None:
+    for name, columns in DISPENSABLE.items():
+        assert set(columns.split()) < set(COLUMNS[name].split())
