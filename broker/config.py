@@ -73,6 +73,12 @@ class Config(Section):
         """Whether clients can prove there who they are."""
         return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
 
+    @property
+    def queue_bytes(self) -> int:
+        """What may wait for a client; 0 is no bound."""
+        asked = self.session.max_queue_bytes
+        return max(2 * self.mqtt.max_packet_size, 16_777_216) if asked is None else asked
+
     @classmethod
     def from_mapping(cls, table: Mapping[str, object]) -> "Config":
         """From a nested mapping, as a configuration file holds it.

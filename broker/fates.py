@@ -47,7 +47,17 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
 
 #: Reasons for which a message may go no further than its publisher. Some can befall a delivery too.
-_BEFORE_ROUTING: Final = frozenset({NO_SUBSCRIBERS, "not_authorized", "hook", "receive_maximum", "session_ended"})
+_BEFORE_ROUTING: Final = frozenset(
+    {
+        NO_SUBSCRIBERS,
+        "not_authorized",
+        "hook",
+        "receive_maximum",
+        "session_ended",
+        "await_rel_timeout",
+        "payload_too_large",
+    }
+)
 #: Topics of which is remembered whether they are traced.
 _TOPICS: Final = 10_000
 

@@ -22,6 +22,8 @@ class DropReason(Enum):
     HOOK = "messages.dropped.hook"
     RECEIVE_MAXIMUM = "messages.dropped.receive_maximum"
     UNRELEASED = "messages.dropped.session_ended"
+    AWAIT_REL_TIMEOUT = "messages.dropped.await_rel_timeout"
+    PAYLOAD_TOO_LARGE = "messages.dropped.payload_too_large"
 
     READ_NOT_AUTHORIZED = "delivery.dropped.not_authorized"
     TOO_LARGE = "delivery.dropped.too_large"
@@ -104,6 +106,12 @@ class Metrics:
     messages_dropped_session_ended: int = counted(
         "messages.dropped.session_ended",
         "QoS 2 messages whose PUBREL had not come when their publisher's session ended.",
+    )
+    messages_dropped_await_rel_timeout: int = counted(
+        "messages.dropped.await_rel_timeout", "QoS 2 messages whose PUBREL had not come in time."
+    )
+    messages_dropped_payload_too_large: int = counted(
+        "messages.dropped.payload_too_large", "Messages with a payload larger than is taken."
     )
     delivery_dropped: int = counted(
         "delivery.dropped", "Deliveries dropped on the way to one subscriber, for any reason."

@@ -19,6 +19,7 @@ from trunkline.broker.units import (
     Number,
     OptionalFlag,
     OptionalPath,
+    OptionalSize,
     Size,
     Text,
     TopicFilter,
@@ -113,7 +114,14 @@ class Listener(Section):
 class MqttSettings(Section):
     """What the broker offers, and what it takes from a client."""
 
-    max_packet_size: Size = key(1_048_576, "Largest packet taken from a client.", "bytes", ge=128, le=268_435_460)
+    max_packet_size: Size = key(10_485_760, "Largest packet taken from a client.", "bytes", ge=128, le=268_435_460)
+    max_payload_size: Size = key(
+        0,
+        "Largest payload that is published. A message with a larger one goes nowhere: a 5.0 client is told so (0x97) when it "
+        "waits for an acknowledgement. 0 takes what `max_packet_size` lets in.",
+        "bytes",
+        ge=0,
+    )
     max_topic_levels: Whole = key(128, "Levels of a topic name or filter.", "levels", ge=1, le=65_535)
     max_filters: Whole = key(
         5000,
@@ -187,10 +195,25 @@ class SessionSettings(Section):
         le=65_535,
     )
     max_queue_length: Whole = key(10_000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
-    max_queue_bytes: Size = key(
+    max_inflight_bridge: Whole = key(
+        20,
+        "The same towards a 3.x client that says it is a bridge, as mosquitto's do unless `try_private` is off: they lose "
+        "QoS 2 messages above 20.",
+        "messages",
+        ge=1,
+        le=65_535,
+    )
+    max_inflight_bytes: Size = key(
         16_777_216,
+        "No further message is sent while those of 4 KiB and more that are sent and not yet acknowledged take so many "
+        "bytes. 0 is no bound.",
+        "bytes",
+        ge=0,
+    )
+    max_queue_bytes: OptionalSize = key(
+        None,
         "Bytes that messages may take that wait for a client: their topics, payloads and properties, and 512 for each. 0 "
-        "is no bound.",
+        "is no bound. When it is not set, twice `mqtt.max_packet_size`, and at least 16 MiB.",
         "bytes",
         ge=0,
     )
@@ -223,6 +246,12 @@ class SessionSettings(Section):
         "messages",
         ge=1,
         le=65_535,
+    )
+    await_rel_timeout: Duration = key(
+        0.0,
+        "A QoS 2 message from a client whose PUBREL has not come by then is dropped and its packet id forgotten, so that "
+        "the client may deliver it twice. 0 waits as long as the session lasts.",
+        "seconds",
     )
     hook_timeout: Duration = key(
         120.0,

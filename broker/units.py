@@ -165,6 +165,7 @@ Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "
 WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
+OptionalSize = Annotated[int | None, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 #: A folder, which is made when it is not there.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]

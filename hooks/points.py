@@ -259,8 +259,8 @@ MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
     "message.dropped",
     "client message reason",
     "A message reached nobody (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
-    "`receive_maximum`, `session_ended`), or not this subscriber (`no_local`, `not_authorized`, `hook`, `expired`, "
-    "`too_large`, `unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
+    "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`), or not this subscriber "
+    "(`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, `unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
     "delivery.completed",

@@ -95,7 +95,8 @@ class Published:
 
     @property
     def refused(self) -> str:
-        """Why the broker did not take it: `not_authorized`, `hook`, `receive_maximum` or `session_ended`. Empty if it
+        """Why the broker did not take it: `not_authorized`, `hook`, `receive_maximum`, `session_ended`,
+        `await_rel_timeout` or `payload_too_large`. Empty if it
         did."""
         reason = self._record.reason if self._record.state == DROPPED else ""
         return "" if reason == NO_SUBSCRIBERS else reason

@@ -292,7 +292,11 @@ class Admission:
             connect.clean_start,
             expiry,
             connect.will,
-            receive_maximum=asked.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM),
+            receive_maximum=(
+                services.config.session.max_inflight_bridge
+                if connect.bridge
+                else asked.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM)
+            ),
             receive_maximum_in=self._terms.connack.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM),
             max_packet_size=largest,
             problem_information=bool(asked.get("request_problem_information", 1)),

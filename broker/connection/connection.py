@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.burst import Decoded
     from trunkline.mqtt.errors import ProtocolError
 
+#: Bytes of the largest CONNECT, whose sender nobody knows yet. Its will, with all that belongs to it, has room.
+MAX_CONNECT_SIZE: Final = 1_048_576
 #: Bytes of answers that may wait for a client before nothing more is read from it.
 OUTPUT_LIMIT: Final = 1_048_576
 
@@ -56,6 +58,7 @@ class Connection(Actor[Any]):
         mqtt = entrance.services.config.mqtt
         self._decoder: Decoder | LoggedDecoder = Decoder(
             max_packet_size=mqtt.max_packet_size,
+            max_connect_size=MAX_CONNECT_SIZE,
             max_levels=mqtt.max_topic_levels,
             max_filters=mqtt.max_filters,
             strict_utf8=mqtt.strict_utf8,

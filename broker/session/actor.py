@@ -77,6 +77,7 @@ class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
         "_absence",
         "_ended",
+        "_filling",
         "_inbound",
         "_on_end",
         "_outbound",
@@ -105,6 +106,8 @@ class SessionActor(Actor["mail.ToSession"]):
         self._services = services
         self._on_end = on_end
         self._retry: Timer | None = None
+        #: Is the next slice of what waits for the client to come in a later turn?
+        self._filling = False
         #: Is the client id free, and the actor only here until its routes are gone?
         self._ended = False
 
@@ -114,7 +117,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._absence = Absence(self._after, self._publish_will, self._expire)
         pressure = Pressure(self.session.client_id, self._services, self._after)
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
-        self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber)
+        self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber, self._after)
         self._subscribing = Subscribing(self.session, self._services, self._outbound, self.subscriber)
         self._rights = Rights(self, self._services, self._outbound, self._subscribing)
 
@@ -142,8 +145,14 @@ class SessionActor(Actor["mail.ToSession"]):
         self.scheduler.later(self.ref, mail.Timeout(action))
 
     def fill(self) -> None:
-        if self._outbound.fill():
-            self.do_later(self.fill)
+        """Send what waits, one slice in a turn."""
+        if not self._filling and self._outbound.fill():
+            self._filling = True
+            self.do_later(self._fill_on)
+
+    def _fill_on(self) -> None:
+        self._filling = False
+        self.fill()
 
     def _after(self, delay: float, action: Callable[[], None]) -> Callable[[], None]:
         return self.send_after(delay, mail.Timeout(action)).cancel
@@ -376,6 +385,7 @@ class SessionActor(Actor["mail.ToSession"]):
         services.hooks.notify(CLIENT_CONNACK, self.client, connack)
         services.metrics.sent[PacketType.CONNACK] += 1
         self._outbound.attach(channel)
+        self._inbound.expect_pubrel()
         self._rights.resume()
         self.fill()
         _logger.info(
@@ -396,6 +406,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _send_again(self) -> None:
         if self.channel is not None:
             self._outbound.retry(self._services.config.session.retry_interval)
+            self.fill()
             self._retry_later()
 
     def _forward(self, message: mail.Received | mail.Lost | mail.Congested | mail.Writable) -> None:

@@ -26,7 +26,7 @@ class Received(Enum):
 class AwaitingRel(Generic[T]):
     """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL.
 
-    No id is forgotten before that, however long it takes: the message is not published yet.
+    No id is forgotten before that, however long it takes, unless `expire` is asked to: the message is not published yet.
     """
 
     __slots__ = ("_open", "byte_size", "max_bytes", "maximum")
@@ -45,19 +45,19 @@ class AwaitingRel(Generic[T]):
     def __contains__(self, packet_id: int) -> bool:
         return packet_id in self._open
 
-    def receive(self, packet_id: int, what: T, weight: int) -> Received:
+    def receive(self, packet_id: int, what: T, weight: int, now: float = 0.0) -> Received:
         """A QoS 2 PUBLISH came. `what`, of `weight` bytes, is kept for its PUBREL: the message is routed only then."""
         if packet_id in self._open:
             return Received.DUPLICATE
         if not self._room(1, weight):
             return Received.FULL
-        self._open[packet_id] = (_Held(what, weight, 1), 0)
+        self._open[packet_id] = (_Held(what, weight, 1, now), 0)
         self.byte_size += weight
         return Received.NEW
 
-    def receive_burst(self, burst: Burst) -> bool:
+    def receive_burst(self, burst: Burst, now: float = 0.0) -> bool:
         """Keep all messages of a burst, or none if they aren't all new or there isn't room for all."""
-        packet_ids, held = burst.packet_ids, _Held[T](burst, burst.weight, len(burst))
+        packet_ids, held = burst.packet_ids, _Held[T](burst, burst.weight, len(burst), now)
         if not self._room(held.left, held.weight):
             return False
         if not self._open.keys().isdisjoint(packet_ids) or len(set(packet_ids)) < len(packet_ids):
@@ -106,6 +106,18 @@ class AwaitingRel(Generic[T]):
         if not held.left:
             self.byte_size -= held.weight
 
+    @property
+    def oldest(self) -> float:
+        """When the first of what is open came."""
+        return next(iter(self._open.values()))[0].came_at
+
+    def expire(self, before: float, limit: int) -> list[T]:
+        """Forget what came before that, no more than `limit`. Returns what was held."""
+        gone: list[T] = []
+        while self._open and len(gone) < limit and self.oldest <= before:
+            gone.append(cast("T", self.release(next(iter(self._open)))))
+        return gone
+
     def export(self) -> list[tuple[int, int, T]]:
         """The ids in order, with the weight of what they hold and itself, for a store or another node."""
         return [
@@ -113,20 +125,21 @@ class AwaitingRel(Generic[T]):
             for packet_id, (held, number) in self._open.items()
         ]
 
-    def restore(self, entries: Iterable[tuple[int, int, T]]) -> None:
-        """Take up what `export` gave."""
-        self._open = {packet_id: (_Held(what, weight, 1), 0) for packet_id, weight, what in entries}
+    def restore(self, entries: Iterable[tuple[int, int, T]], now: float = 0.0) -> None:
+        """Take up what `export` gave, as if it came now."""
+        self._open = {packet_id: (_Held(what, weight, 1, now), 0) for packet_id, weight, what in entries}
         self.byte_size = sum(held.weight for held, _ in self._open.values())
 
 
 class _Held(Generic[T]):
     """What is kept for one id, or for those of a burst: it takes its memory until the last of them is released."""
 
-    __slots__ = ("left", "number", "weight", "what")
+    __slots__ = ("came_at", "left", "number", "weight", "what")
 
-    def __init__(self, what: T | Burst, weight: int, number: int) -> None:
+    def __init__(self, what: T | Burst, weight: int, number: int, came_at: float) -> None:
         self.what = what
         self.weight = weight
+        self.came_at = came_at
         #: Ids that it was kept for, and those of them that are open.
         self.number = self.left = number
 

@@ -83,20 +83,20 @@ class Directory:
 
     def add(self, client: ClientInfo) -> SessionActor:
         """A new session of this client, empty and without a connection. It takes the client id."""
-        settings = self._services.config.session
+        settings, max_bytes = self._services.config.session, self._services.config.queue_bytes
         session = Session(
             client.client_id,
             client.connected_at,
-            Inflight(settings.max_inflight),
+            Inflight(settings.max_inflight, settings.max_inflight_bytes),
             MessageQueue(
                 max_length=settings.max_queue_length,
-                max_bytes=settings.max_queue_bytes,
+                max_bytes=max_bytes,
                 store_qos0=settings.store_qos0,
                 overflow=self._overflow,
                 priority=self._priority,
                 default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
             ),
-            AwaitingRel(settings.max_awaiting_rel, settings.max_queue_bytes),
+            AwaitingRel(settings.max_awaiting_rel, max_bytes),
         )
         actor = SessionActor(session, client, self._services, self._forget)
         if client.client_id not in self._sessions:

@@ -104,7 +104,8 @@ def restore_session(
         [
             (packet_id, size, None if message is None else message_from_plain(message, then))
             for packet_id, size, message in plain["awaiting_rel"]
-        ]
+        ],
+        now,
     )
 
 

@@ -23,7 +23,7 @@ from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.channel import Channel
@@ -35,21 +35,39 @@ if TYPE_CHECKING:
 
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
+#: Messages that are forgotten in one turn.
+AT_ONCE: Final = 500
 
 
 class Inbound:
     __slots__ = (
+        "_after",
+        "_await_rel_timeout",
         "_awaiting_rel",
+        "_max_payload_size",
         "_outbound",
         "_received",
         "_sent",
         "_services",
+        "_stop_waiting",
         "_subscriber",
         "now",
     )
 
-    def __init__(self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber) -> None:
+    def __init__(
+        self,
+        session: Session,
+        services: Services,
+        outbound: Outbound,
+        subscriber: Subscriber,
+        after: Callable[[float, Callable[[], None]], Callable[[], None]],
+    ) -> None:
+        """`after(delay, action)` starts a timer of the session and returns what stops it."""
         self._services = services
+        self._after = after
+        self._max_payload_size = services.config.mqtt.max_payload_size
+        self._await_rel_timeout = services.config.session.await_rel_timeout
+        self._stop_waiting: Callable[[], None] | None = None
         #: Counts messages by QoS, and packets that acknowledge them.
         self._received = services.metrics.messages_in
         self._sent = services.metrics.sent
@@ -92,6 +110,10 @@ class Inbound:
         if not allowed:
             self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
             return
+        if self._max_payload_size and len(packet.payload) > self._max_payload_size:
+            text = f"the payload is larger than {self._max_payload_size} bytes"
+            self._refuse(packet, channel, DropReason.PAYLOAD_TOO_LARGE, Reason.QUOTA_EXCEEDED, text)
+            return
         message: Message = packet
         if services.hooks.message_publish:
             changed = services.publishing(channel.client, message, self.now)
@@ -106,9 +128,10 @@ class Inbound:
                 return
             message = changed
         if qos == 2:
-            if self._awaiting_rel.receive(packet.packet_id, message, weight(message)) is Received.FULL:
+            if self._awaiting_rel.receive(packet.packet_id, message, weight(message), self.now) is Received.FULL:
                 self._too_many(packet, channel)
                 return
+            self.expect_pubrel()
             found = bool(services.pubsub.router.match(message.topic))
         else:
             found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound) > 0
@@ -130,6 +153,7 @@ class Inbound:
             or services.hooks.message_routed_bursts is None
             or qos > services.config.mqtt.max_qos
             or not all(map(channel.may_publish[qos << 1].get, burst.topics))
+            or (self._max_payload_size and max(burst.sizes) > self._max_payload_size)
         ):
             self._publish_each(burst, channel)
             return
@@ -141,7 +165,7 @@ class Inbound:
                 or not route
                 or services.hooks.generation != generation  # who looked has let others in
                 or (qos and self._crowded(count, qos, channel))
-                or (qos == 2 and not self._awaiting_rel.receive_burst(part))
+                or (qos == 2 and not self._awaiting_rel.receive_burst(part, self.now))
             ):
                 self._publish_each(part, channel)
                 continue
@@ -155,6 +179,8 @@ class Inbound:
                 services.hooks.look(MESSAGE_PUBLISH, services.hooks.message_publish_bursts, channel.client, part)
             if qos < 2:
                 self._route_burst(part, route, channel)
+            else:
+                self.expect_pubrel()
             if qos:
                 self._outbound.write_all(Puback if qos == 1 else Pubrec, part.packet_ids)
 
@@ -307,6 +333,19 @@ class Inbound:
 
     def _nobody(self, message: Message, channel: Channel) -> None:
         self._services.dropped(channel.client, message, DropReason.NO_SUBSCRIBERS)
+
+    def expect_pubrel(self) -> None:
+        """Forget what has waited too long for its PUBREL, if there is such a time."""
+        if self._await_rel_timeout and self._stop_waiting is None and len(self._awaiting_rel):
+            due = self._awaiting_rel.oldest + self._await_rel_timeout
+            self._stop_waiting = self._after(max(0.0, due - self.now), self._expire)
+
+    def _expire(self) -> None:
+        self._stop_waiting = None
+        for message in self._awaiting_rel.expire(self.now - self._await_rel_timeout, AT_ONCE):
+            if message is not None:
+                self._services.dropped(self._outbound.client, message, DropReason.AWAIT_REL_TIMEOUT)
+        self.expect_pubrel()
 
     def forget_unreleased(self, client: ClientInfo) -> None:
         """The session is over: no PUBREL will come any more."""

@@ -8,10 +8,13 @@ in which a resumed session must send again.  # [MQTT-4.6.0-1] [MQTT-4.6.0-4]
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from sys import maxsize
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_PACKET_ID: Final = 65_535
+
+#: Bytes from which on a message counts in the window's bytes. Lighter ones are bounded by their number, and pay nothing.
+HEAVY: Final = 4096
 
 #: A payload from this size on is let go when its PUBREC comes: only PUBREL is left to send. A smaller one is kept,
 #: because a message without it is a new object.
@@ -107,11 +113,18 @@ class Inflight(Generic[T]):
     waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
     """
 
-    __slots__ = ("_entries", "_last_id", "_shares", "_unsent", "limit")
+    __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "_shares", "_unsent", "byte_size", "limit")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, max_bytes: int = 0) -> None:
+        """`max_bytes` bounds what heavy messages weigh, but for the last one that is let in; 0 is no bound."""
         #: Entries that may be open at once: the configured window, or the client's receive maximum if that is less.
+        self._limit = limit
+        #: The same, or 0 while the bytes are full.
         self.limit = limit
+        self._max_bytes = max_bytes or maxsize
+        #: What each heavy message weighs, by its packet id, and all together.
+        self._heavy: dict[int, int] = {}
+        self.byte_size = 0
         self._entries: dict[int, Entry[T] | Shared[T]] = {}
         #: Is a `Shared` among the entries?
         self._shares = False
@@ -140,12 +153,30 @@ class Inflight(Generic[T]):
             packet_id = packet_id % MAX_PACKET_ID + 1
         self._last_id = packet_id
         entries[packet_id] = Entry(message, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
+        if len(message.payload) + len(message.topic) >= HEAVY or message.properties:
+            self._weigh(packet_id, message)
         return packet_id
+
+    def _weigh(self, packet_id: int, message: Message) -> None:
+        size = weight(message)
+        if size >= HEAVY:
+            self._heavy[packet_id] = size
+            self.byte_size += size
+            if self.byte_size >= self._max_bytes:
+                self.limit = 0
+
+    def _lighten(self, packet_id: int) -> None:
+        """It is done."""
+        self.byte_size -= self._heavy.pop(packet_id, 0)
+        if self.byte_size < self._max_bytes:
+            self.limit = self._limit
 
     def insert_burst(self, burst: Burst, target: T, qos: int, now: float) -> range:
         """Open entries for all messages of a burst, sent with `qos` 1 or 2. Returns their packet ids, which are in a
-        row; none if there are no such ids. There must be room for it."""
+        row; none if there are no such ids, or if each is to be weighed. There must be room for it."""
         entries, count = self._entries, len(burst)
+        if burst.weight >= HEAVY * count:
+            return range(0)
         first = self._last_id + 1
         if first + count - 1 > MAX_PACKET_ID:
             first = 1
@@ -209,7 +240,7 @@ class Inflight(Generic[T]):
         self._end_all(packet_ids, _WAIT_PUBCOMP)
 
     def _end_all(self, packet_ids: Iterable[int], state: State) -> None:
-        entries, unsent = self._entries, self._unsent
+        entries, unsent, heavy = self._entries, self._unsent, self._heavy
         for packet_id in packet_ids:
             entry = entries.get(packet_id)
             if entry is None:
@@ -219,6 +250,8 @@ class Inflight(Generic[T]):
             del entries[packet_id]
             if unsent:
                 unsent.pop(packet_id, None)
+            if heavy:
+                self._lighten(packet_id)
 
     def pubrecs(self, packet_ids: Sequence[int], now: float) -> bool:
         """Go on to PUBREL in many QoS 2 exchanges at once; False, and nothing happens, unless all are messages of bursts
@@ -254,8 +287,9 @@ class Inflight(Generic[T]):
         if self._unsent:
             self._unsent.pop(packet_id, None)
         message = entry.message
-        if len(message.payload) >= RELEASED_SIZE and not keeps_payload:
-            message = _without_payload(message)
+        if (len(message.payload) >= RELEASED_SIZE or packet_id in self._heavy) and not keeps_payload:
+            message = _without_content(message)
+            self._lighten(packet_id)
         del self._entries[packet_id]
         self._entries[packet_id] = Entry(message, entry.target, _WAIT_PUBCOMP, now)
         return entry
@@ -272,6 +306,7 @@ class Inflight(Generic[T]):
         """Give up an exchange that can't be had with this client, such as a message larger than it takes."""
         self._entries.pop(packet_id, None)
         self._unsent.pop(packet_id, None)
+        self._lighten(packet_id)
 
     def _end(self, packet_id: int, state: State) -> Entry[T] | Shared[T] | Miss:
         entry = self._entries.get(packet_id)
@@ -282,49 +317,46 @@ class Inflight(Generic[T]):
         del self._entries[packet_id]
         if self._unsent:
             self._unsent.pop(packet_id, None)
+        if self._heavy:
+            self._lighten(packet_id)
         return entry
 
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all that is open is to be sent again."""
-        self.limit = limit
+        self._limit = limit
+        self.limit = limit if self.byte_size < self._max_bytes else 0
         entries = self._single().items()
         # PUBRELs first: they are older than what has no PUBREC yet, and they free the client's memory.
         ordered = [item for item in entries if item[1].state is _WAIT_PUBCOMP]
         ordered += [item for item in entries if item[1].state is not _WAIT_PUBCOMP]
         self._unsent = dict(ordered)
 
-    def redelivery(self, now: float) -> list[tuple[int, Entry[T]]]:
-        """What a resumed session may send again now, in order: PUBREL, or PUBLISH with DUP set, by the entry's state.
+    def next_again(self, now: float) -> tuple[int, Entry[T]] | None:
+        """What may be sent again next, in order: PUBREL, or PUBLISH with DUP set, by the entry's state.
 
         When the window became smaller than what is open, each acknowledgement makes room for more: ask again after
         it. New messages find no room before all is sent.
         """
-        sendable: list[tuple[int, Entry[T]]] = []
         if not self._unsent:
-            return sendable
-        open_now = len(self._entries) - len(self._unsent)
-        for packet_id, entry in self._unsent.items():
-            # [MQTT-3.3.4-9] the receive maximum bounds PUBLISH; a PUBREL takes no room that it did not have
-            if entry.state is not _WAIT_PUBCOMP and open_now + len(sendable) >= self.limit:
-                break
-            entry.sent_at = now
-            sendable.append((packet_id, entry))
-        for packet_id, _ in sendable:
-            del self._unsent[packet_id]
-        return sendable
+            return None
+        packet_id, entry = next(iter(self._unsent.items()))
+        # [MQTT-3.3.4-9] the receive maximum bounds PUBLISH; a PUBREL takes no room that it did not have
+        if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self._unsent) >= self._limit:
+            return None
+        del self._unsent[packet_id]
+        entry.sent_at = now
+        return packet_id, entry
 
-    def due(self, now: float, interval: float) -> list[tuple[int, Entry[T]]]:
-        """What was sent `interval` ago or longer, in order; it counts as sent again now. Only for 3.x clients:
-        5.0 sends again on a new connection alone.  # [MQTT-4.4.0-1]"""
+    def repeat(self, now: float, interval: float) -> None:
+        """What was sent `interval` ago or longer is to be sent again. Only for 3.x clients: 5.0 sends again on a new
+        connection alone.  # [MQTT-4.4.0-1]"""
         before = now - interval
-        overdue = [
-            (packet_id, entry)
+        overdue = {
+            packet_id: entry
             for packet_id, entry in self._single().items()
             if entry.sent_at <= before and packet_id not in self._unsent
-        ]
-        for _, entry in overdue:
-            entry.sent_at = now
-        return overdue
+        }
+        self._unsent = overdue | self._unsent
 
     def items(self) -> list[tuple[int, Entry[T]]]:
         """All entries, in order."""
@@ -339,6 +371,7 @@ class Inflight(Generic[T]):
         self._last_id = last_id
         for packet_id, state, message, target in entries:
             self._entries[packet_id] = Entry(message, target, State(state), now)
+            self._weigh(packet_id, message)
 
 
 def _wrong_kind(packet_id: int, came: State, waits_for: State) -> ProtocolError:
@@ -347,13 +380,13 @@ def _wrong_kind(packet_id: int, came: State, waits_for: State) -> ProtocolError:
     )
 
 
-def _without_payload(message: Message) -> Message:
+def _without_content(message: Message) -> Message:
     return Message(
         message.topic,
         b"",
         message.qos,
         message.retain,
-        message.properties,
+        NO_PROPERTIES,
         message.publisher,
         message.username,
         message.guid,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
+from trunkline.broker.session.mqueue import EXPIRED_AT_ONCE
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
@@ -56,7 +57,6 @@ FAILURE: Final = 0x80
 
 class Outbound:
     __slots__ = (
-        "_client",
         "_pressure",
         "_queue",
         "_replays",
@@ -66,6 +66,7 @@ class Outbound:
         "_window",
         "_writable",
         "channel",
+        "client",
         "direct",
         "held",
         "now",
@@ -84,7 +85,7 @@ class Outbound:
         self._upgrade_qos = services.config.session.upgrade_qos
         self._writable = False
         #: Who it is for; while nobody is connected, who it was.
-        self._client = client
+        self.client = client
         self.channel: Channel | None = None
         #: Is nothing ahead of the next message?
         self.direct = False
@@ -142,9 +143,9 @@ class Outbound:
         self._sent[qos] += count
         if count:
             if delivered:
-                hooks.look(MESSAGE_DELIVERED, delivered, self._client, burst.part(0, count))
+                hooks.look(MESSAGE_DELIVERED, delivered, self.client, burst.part(0, count))
             if not qos and completed:
-                hooks.look(DELIVERY_COMPLETED, completed, self._client, burst)
+                hooks.look(DELIVERY_COMPLETED, completed, self.client, burst)
         if count < len(burst):
             for message in burst.messages[count:]:
                 self.deliver(message, target)
@@ -172,7 +173,7 @@ class Outbound:
         if self._services.hooks.message_queued and not any(
             gone.message is message and gone.target is target for gone in dropped
         ):
-            self._services.hooks.notify(MESSAGE_QUEUED, self._client, message)
+            self._services.hooks.notify(MESSAGE_QUEUED, self.client, message)
         for gone, _, _, reason in dropped:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
             self._drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
@@ -193,7 +194,7 @@ class Outbound:
             return
         original = message
         if self._services.hooks.message_deliver:
-            changed = self._services.hooks.transform(MESSAGE_DELIVER, self._client, message)
+            changed = self._services.hooks.transform(MESSAGE_DELIVER, self.client, message)
             if not isinstance(changed, Message):
                 self._drop(message, DropReason.DELIVERY_HOOK)
                 return
@@ -227,9 +228,9 @@ class Outbound:
         self._sent[qos] += 1
         hooks = self._services.hooks
         if hooks.message_delivered:
-            hooks.notify(MESSAGE_DELIVERED, self._client, message)
+            hooks.notify(MESSAGE_DELIVERED, self.client, message)
         if not qos and hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self._client, message)
+            hooks.notify(DELIVERY_COMPLETED, self.client, message)
 
     def _encode(
         self,
@@ -284,7 +285,7 @@ class Outbound:
             "a message to %s cannot be written: %s",
             quoted(message.topic),
             quoted(str(error)),
-            extra={"client": self._client.client_id},
+            extra={"client": self.client.client_id},
         )
 
     # The client answers
@@ -299,9 +300,9 @@ class Outbound:
         hooks = self._services.hooks
         self._services.metrics.messages_acked += 1
         if hooks.message_acked:
-            hooks.notify(MESSAGE_ACKED, self._client, entry.of(packet.packet_id).message)
+            hooks.notify(MESSAGE_ACKED, self.client, entry.of(packet.packet_id).message)
         if hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self._client, entry.of(packet.packet_id).message)
+            hooks.notify(DELIVERY_COMPLETED, self.client, entry.of(packet.packet_id).message)
 
     def pubacks(self, packet_ids: Sequence[int]) -> None:
         """As `puback`, many of them, none of which refuses."""
@@ -351,9 +352,9 @@ class Outbound:
         if bursts:
             for each in messages:
                 if type(each) is Burst:
-                    hooks.look(point, bursts, self._client, each)
+                    hooks.look(point, bursts, self.client, each)
                 else:
-                    hooks.notify(point, self._client, cast("Message", each))
+                    hooks.notify(point, self.client, cast("Message", each))
 
     def pubrec(self, packet: Pubrec) -> None:
         if packet.reason >= FAILURE:
@@ -369,12 +370,12 @@ class Outbound:
             if type(entry) is Entry:
                 self._services.metrics.messages_acked += 1
                 if self._services.hooks.message_acked:
-                    self._services.hooks.notify(MESSAGE_ACKED, self._client, entry.message)
+                    self._services.hooks.notify(MESSAGE_ACKED, self.client, entry.message)
 
     def pubcomp(self, packet: Pubcomp) -> None:
         entry = self._window.pubcomp(packet.packet_id)
         if not isinstance(entry, Miss) and self._services.hooks.delivery_completed:
-            self._services.hooks.notify(DELIVERY_COMPLETED, self._client, entry.of(packet.packet_id).message)
+            self._services.hooks.notify(DELIVERY_COMPLETED, self.client, entry.of(packet.packet_id).message)
 
     def write(self, packet: Packet) -> None:
         """Put a packet behind what goes out in this turn."""
@@ -395,7 +396,7 @@ class Outbound:
     def attach(self, channel: Channel) -> None:
         """A client is there. What it had not acknowledged is sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
-        self._client = channel.client
+        self.client = channel.client
         self._writable = True
         self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
 
@@ -432,7 +433,7 @@ class Outbound:
 
     def _may_replay(self, message: Message) -> bool:
         services = self._services
-        if not services.access.may_read_retained(self._client, message.topic):
+        if not services.access.may_read_retained(self.client, message.topic):
             self._drop(message, DropReason.READ_NOT_AUTHORIZED)
             return False
         if services.config.retained.check_retain_source and not services.access.may_still_publish(
@@ -448,9 +449,10 @@ class Outbound:
         if channel is None or not self._writable or self.held:
             return False
         window, queue = self._window, self._queue
-        for packet_id, open_entry in window.redelivery(self.now):
-            self._resend(channel, packet_id, open_entry)
         room = BURST
+        while room > 0 and (again := window.next_again(self.now)) is not None:
+            room -= weight(again[1].message)
+            self._resend(channel, *again)
         expired: list[Queued[Target[Subscriber]]] = []
         while queue.length and room > 0:
             entry = queue.pop(self.now, expired, 2 if window.room else 0)
@@ -460,25 +462,28 @@ class Outbound:
             self._send(*entry[:3])
         for gone in expired:
             self._drop(gone[0], DropReason.EXPIRED)
+        if len(expired) >= EXPIRED_AT_ONCE:
+            room = 0
         if not queue.length and room > 0:
-            room = self._send_retained()
-        self.direct = not queue.length and self._replays is None
+            room = self._send_retained(room)
+        self.direct = room > 0 and not queue.length and self._replays is None
         if self._pressure.on and queue.length <= self._pressure.low:
             self._pressure.release()
         return room <= 0
 
-    def _send_retained(self) -> int:
-        """One batch of retained messages, or of steps towards them; how many fewer than a batch it was."""
-        room: int = self._services.config.retained.replay_batch
-        while self._replays is not None and room > 0 and not self._queue.length:
+    def _send_retained(self, room: int) -> int:
+        """One batch of retained messages, or of steps towards them, no more than `room` bytes; what is left of these."""
+        for _ in range(self._services.config.retained.replay_batch):
+            if self._replays is None or self._queue.length or room <= 0:
+                return room
             replay = self._replays.first
             message = replay.next()
-            room -= 1
             if message is not None:
+                room -= weight(message)
                 self._send(message, replay.target, self._qos(message, replay.target))
             elif replay.over:
                 self.end_replays((replay.filter,))
-        return room
+        return 0
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
         if entry.state is State.WAIT_PUBCOMP:
@@ -494,7 +499,7 @@ class Outbound:
             return
         self._sent[entry.qos] += 1
         if self._services.hooks.message_delivered:
-            self._services.hooks.notify(MESSAGE_DELIVERED, self._client, entry.message)
+            self._services.hooks.notify(MESSAGE_DELIVERED, self.client, entry.message)
 
     def _may_get(self, channel: Channel, message: Message) -> bool:
         allowed = channel.may_read.get(message.topic)
@@ -510,10 +515,8 @@ class Outbound:
             self.write(Pubrel(packet_id))
 
     def retry(self, interval: float) -> None:
-        """Send again what a 3.x client has not acknowledged for that long."""
-        if self.channel is not None and self._writable:
-            for packet_id, entry in self._window.due(self.now, interval):
-                self._resend(self.channel, packet_id, entry)
+        """Have `fill` send again what a 3.x client has not acknowledged for that long."""
+        self._window.repeat(self.now, interval)
 
     def hand_over(self, leaving: Subscriber) -> None:
         """The session is over: what a shared group gave it and it did not finish goes to other members, but for QoS 2
@@ -536,4 +539,4 @@ class Outbound:
                 member.subscriber.cast((message, member))
 
     def _drop(self, message: Message, reason: DropReason) -> None:
-        self._services.dropped(self._client, message, reason)
+        self._services.dropped(self.client, message, reason)

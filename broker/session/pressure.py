@@ -33,7 +33,7 @@ class Pressure:
         #: Is anything to be undone when the queue is short again?
         self.on = False
         self.high = settings.max_queue_length // 4 or 2_500
-        self.high_bytes = settings.max_queue_bytes // 4 or 4_194_304
+        self.high_bytes = services.config.queue_bytes // 4 or 4_194_304
         self.low = self.high // 4
 
     def hold(self, publisher: str) -> None:

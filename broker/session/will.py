@@ -60,6 +60,9 @@ def _route(will: Will, client: ClientInfo, services: Services, now: float, *, al
     if not allowed:
         services.dropped(client, message, DropReason.NOT_AUTHORIZED)
         return
+    if 0 < services.config.mqtt.max_payload_size < len(message.payload):
+        services.dropped(client, message, DropReason.PAYLOAD_TOO_LARGE)
+        return
     if services.hooks.message_publish:
         changed = services.publishing(client, message, now)
         if not isinstance(changed, Message):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-MAX_PACKET_SIZE: Final = 1_048_576
+MAX_PACKET_SIZE: Final = 10_485_760
 MOSQUITTO_CONF: Final = f"""\
 listener {{port}} 127.0.0.1
 allow_anonymous true

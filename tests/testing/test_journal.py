@@ -34,7 +34,7 @@ async def test_all_packets_are_recorded_from_the_start_to_the_end(tmp_path: Path
         await wire.expect_type(raw.PUBACK)
     assert [line[17:] for line in lines(path)[1:]] == [
         "-> CONNECT version=5.0 client_id=a clean_start",
-        "<- CONNACK {maximum_packet_size: 1048576, topic_alias_maximum: 100}",
+        "<- CONNACK {maximum_packet_size: 10485760, topic_alias_maximum: 100}",
         "-> SUBSCRIBE id=1 t",
         "<- SUBACK id=1 GRANTED_QOS_0",
         "-> PUBLISH t id=7 qos=1 'x'",

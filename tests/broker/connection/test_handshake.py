@@ -24,7 +24,7 @@ def reason(connect: Connect, **mqtt: Any) -> Reason:
 
 def test_a_client_is_told_what_differs_from_what_silence_would_mean() -> None:
     told = negotiate(Connect("a"), config(receive_maximum=65_535, max_topic_alias=0)).connack
-    assert told == {"maximum_packet_size": 1_048_576}
+    assert told == {"maximum_packet_size": 10_485_760}
     told = negotiate(Connect("a"), config(max_qos=1, retain_available=False, wildcard_subscriptions=False)).connack
     assert (told["maximum_qos"], told["retain_available"], told["wildcard_subscription_available"]) == (1, 0, 0)
     assert negotiate(Connect("a"), config(shared_subscriptions=False)).connack["shared_subscription_available"] == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trunkline.broker.pubsub import Subscriber
 from trunkline.broker.session.awaiting_rel import AwaitingRel
 from trunkline.broker.session.export import FORMAT, UnknownFormat, export_session, restore_session
-from trunkline.broker.session.inflight import Inflight
+from trunkline.broker.session.inflight import Inflight, State
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.state import Session
 from trunkline.mqtt.message import Message
@@ -26,6 +26,11 @@ def empty(limit: int = 4) -> Session:
 
 def nobody(filter: str) -> None:
     return None
+
+
+def redelivered(session: Session) -> list[tuple[int, State]]:
+    found = iter(lambda: session.inflight.next_again(80.0), None)
+    return [(packet_id, entry.state) for packet_id, entry in found]
 
 
 def describe(session: Session) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def test_what_was_exported_is_restored(session: Session) -> None:
     # and it sends the same again, with the same packet ids
     for each in (session, copy):
         each.inflight.resume(10)
-    again = [[(packet_id, entry.state) for packet_id, entry in s.inflight.redelivery(80.0)] for s in (session, copy)]
+    again = [redelivered(each) for each in (session, copy)]
     assert again[0] == again[1]
     following = Message("next", b"")
     target = Target(SUBSCRIBER, Options(1))

@@ -1,6 +1,8 @@
 """PUBLISH from a client, up to routing and the acknowledgement."""
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
@@ -211,3 +213,54 @@ async def test_aliases() -> None:
             assert not packet.properties
         await client.send(raw.publish("four", b"x", properties=raw.topic_alias(3)))
         await client.expect_disconnect(0x94)
+
+
+@pytest.mark.parametrize(("version", "codes"), [(5, [0x97, 0x97]), (4, [0, 0])])
+async def test_a_payload_that_is_too_large_goes_nowhere(version: int, codes: list[int]) -> None:
+    async with room(mqtt={"max_payload_size": 100}) as here:
+        dropped: list[str] = []
+        here.node.hooks.add("message.dropped", lambda client, message, word: dropped.append(word))
+        client, watcher = await here.client("a", version=version), await here.client("w")
+        await watcher.subscribe(("#", 0))
+        answers = []
+        for qos in (1, 2):
+            await client.send(raw.publish("t", bytes(101), qos=qos, packet_id=qos, version=version))
+            answers.append((await client.receive()).reason)
+        assert answers == codes
+        await client.send(raw.ack(raw.PUBREL, 2))
+        await client.expect_type(raw.PUBCOMP)
+        large = raw.publish("t", bytes(101), version=version)
+        await client.send(large, large, large, raw.publish("t", bytes(100), version=version))
+        await client.ping()
+        await watcher.expect_publish("t", bytes(100))
+        await watcher.ping()
+        leaving = await here.client("l", will=raw.Will("t", bytes(101)))
+        await leaving.abort()
+        await watcher.expect_nothing()
+        assert dropped == ["payload_too_large"] * 6
+        assert here.node.metrics.messages_dropped_payload_too_large == here.node.metrics.messages_dropped == 6
+
+
+async def test_a_message_is_forgotten_whose_pubrel_does_not_come_in_time(autojump_clock: MockClock) -> None:
+    async with room(session={"await_rel_timeout": 60}) as here:
+        dropped: list[tuple[bytes, str]] = []
+        here.node.hooks.add("message.dropped", lambda client, m, word: dropped.append((m.payload, word)))
+        client, watcher = await here.stay("a"), await here.client("w")
+        await watcher.subscribe(("#", 0))
+        for number in (1, 2):  # the second time its topic is known, and the messages are taken together
+            await client.send(
+                *[raw.publish("t", b"%d" % n, qos=2, packet_id=n) for n in range(10 * number, 10 * number + 3)]
+            )
+            for _ in range(3):
+                await client.expect_type(raw.PUBREC)
+            await trio.sleep(25)
+        await client.send(raw.ack(raw.PUBREL, 11))
+        await client.expect_type(raw.PUBCOMP)
+        await watcher.expect_publish("t", b"11")
+        await trio.sleep(15)
+        assert dropped == [(b"10", "await_rel_timeout"), (b"12", "await_rel_timeout")]
+        await client.abort()
+        await trio.sleep(60)
+        assert [payload for payload, _ in dropped[2:]] == [b"20", b"21", b"22"]
+        assert here.node.metrics.messages_dropped_await_rel_timeout == 5
+        assert here.session("a").session.awaiting_rel.byte_size == 0

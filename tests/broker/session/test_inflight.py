@@ -11,6 +11,7 @@ from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.versions import Version
+from trunkline.mqtt.weight import weight
 
 
 def message(payload: bytes = b"payload") -> Message:
@@ -23,6 +24,15 @@ def sent(inflight: Inflight[str], *qos: int) -> list[int]:
 
 def ids(entries: list[tuple[int, Entry[str]]]) -> list[int]:
     return [packet_id for packet_id, _ in entries]
+
+
+def again(inflight: Inflight[str], now: float) -> list[tuple[int, Entry[str]]]:
+    return list(iter(lambda: inflight.next_again(now), None))
+
+
+def overdue(inflight: Inflight[str], now: float, interval: float) -> list[tuple[int, Entry[str]]]:
+    inflight.repeat(now, interval)
+    return again(inflight, now)
 
 
 def burst(count: int) -> Burst:
@@ -177,31 +187,31 @@ def test_redelivery_is_in_the_order_of_sending_after_pubrels_in_the_order_of_pub
     inflight.pubrec(1, 0.0)
     inflight.puback(2)
     inflight.resume(10)
-    again = inflight.redelivery(5.0)
-    assert ids(again) == [4, 1, 3, 5, 6]
-    assert [entry.state for _, entry in again] == [State.WAIT_PUBCOMP] * 2 + [
+    repeated = again(inflight, 5.0)
+    assert ids(repeated) == [4, 1, 3, 5, 6]
+    assert [entry.state for _, entry in repeated] == [State.WAIT_PUBCOMP] * 2 + [
         State.WAIT_PUBREC,
         State.WAIT_PUBACK,
         State.WAIT_PUBREC,
     ]
-    assert inflight.redelivery(5.0) == []
+    assert again(inflight, 5.0) == []
 
 
 def test_redelivery_into_a_smaller_window_goes_on_with_every_acknowledgement() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 1, 2, 1, 2)
     inflight.resume(2)
-    assert ids(inflight.redelivery(0.0)) == [1, 2]
+    assert ids(again(inflight, 0.0)) == [1, 2]
     assert inflight.room == 0
     assert sent(inflight, 1) == [0]
     inflight.puback(2)
-    assert ids(inflight.redelivery(0.0)) == [3]
+    assert ids(again(inflight, 0.0)) == [3]
     inflight.pubrec(3, 0.0)
-    assert ids(inflight.redelivery(0.0)) == []  # a PUBREC makes no room
+    assert ids(again(inflight, 0.0)) == []  # a PUBREC makes no room
     inflight.pubcomp(3)
-    assert ids(inflight.redelivery(0.0)) == [4]
+    assert ids(again(inflight, 0.0)) == [4]
     inflight.puback(1)
-    assert ids(inflight.redelivery(0.0)) == [5]
+    assert ids(again(inflight, 0.0)) == [5]
     inflight.puback(4)
     assert sent(inflight, 1) == [6]
 
@@ -212,34 +222,34 @@ def test_pubrels_are_sent_again_even_beyond_a_smaller_window() -> None:
         inflight.pubrec(packet_id, 0.0)
     sent(inflight, 1)
     inflight.resume(2)
-    assert ids(inflight.redelivery(0.0)) == [1, 2, 3]
+    assert ids(again(inflight, 0.0)) == [1, 2, 3]
     inflight.pubcomp(1)
-    assert ids(inflight.redelivery(0.0)) == []
+    assert ids(again(inflight, 0.0)) == []
     inflight.pubcomp(2)
-    assert ids(inflight.redelivery(0.0)) == [4]
+    assert ids(again(inflight, 0.0)) == [4]
 
 
 def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 1, 2, 1)
     inflight.resume(1)
-    assert ids(inflight.redelivery(0.0)) == [1]
+    assert ids(again(inflight, 0.0)) == [1]
     inflight.puback(2)
     inflight.pubrec(3, 0.0)
-    assert ids(inflight.redelivery(0.0)) == []
+    assert ids(again(inflight, 0.0)) == []
     inflight.puback(1)
     inflight.pubcomp(3)
-    assert ids(inflight.redelivery(0.0)) == [4]
+    assert ids(again(inflight, 0.0)) == [4]
 
 
 def test_a_pubrec_before_the_redelivery_leaves_only_the_pubrel() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 2, 2)
     inflight.resume(2)
-    assert ids(inflight.redelivery(0.0)) == [1, 2]
+    assert ids(again(inflight, 0.0)) == [1, 2]
     inflight.pubrec(3, 0.0)
     inflight.puback(1)
-    assert ids(inflight.redelivery(0.0)) == []
+    assert ids(again(inflight, 0.0)) == []
 
 
 def test_what_is_forgotten_is_neither_open_nor_sent_again() -> None:
@@ -249,7 +259,7 @@ def test_what_is_forgotten_is_neither_open_nor_sent_again() -> None:
     inflight.forget(9)
     inflight.resume(1)
     inflight.forget(2)
-    assert ids(inflight.redelivery(0.0)) == [3]
+    assert ids(again(inflight, 0.0)) == [3]
     assert inflight.puback(1) is Miss.NOT_FOUND
 
 
@@ -257,36 +267,36 @@ def test_a_session_that_is_interrupted_again_begins_again() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 1, 1)
     inflight.resume(1)
-    inflight.redelivery(0.0)
+    again(inflight, 0.0)
     inflight.resume(10)
-    assert ids(inflight.redelivery(0.0)) == [1, 2, 3]
+    assert ids(again(inflight, 0.0)) == [1, 2, 3]
 
 
 def test_retries_are_due_after_the_interval() -> None:
     inflight = Inflight[str](10)
     inflight.insert(message(), "target", 1, 0.0)
     inflight.insert(message(), "target", 2, 5.0)
-    assert ids(inflight.due(9.9, 10.0)) == []
-    assert ids(inflight.due(10.0, 10.0)) == [1]
-    assert ids(inflight.due(15.0, 10.0)) == [2]
-    assert ids(inflight.due(25.0, 10.0)) == [1, 2]
+    assert ids(overdue(inflight, 9.9, 10.0)) == []
+    assert ids(overdue(inflight, 10.0, 10.0)) == [1]
+    assert ids(overdue(inflight, 15.0, 10.0)) == [2]
+    assert ids(overdue(inflight, 25.0, 10.0)) == [1, 2]
 
 
 def test_a_redelivery_begins_the_interval_again() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1)
     inflight.resume(10)
-    inflight.redelivery(50.0)
-    assert ids(inflight.due(59.0, 10.0)) == []
-    assert ids(inflight.due(60.0, 10.0)) == [1]
+    again(inflight, 50.0)
+    assert ids(overdue(inflight, 59.0, 10.0)) == []
+    assert ids(overdue(inflight, 60.0, 10.0)) == [1]
 
 
 def test_a_pubrec_begins_the_interval_of_its_pubrel() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 2)
     inflight.pubrec(1, 8.0)
-    assert ids(inflight.due(10.0, 10.0)) == []
-    ((packet_id, entry),) = inflight.due(18.0, 10.0)
+    assert ids(overdue(inflight, 10.0, 10.0)) == []
+    ((packet_id, entry),) = overdue(inflight, 18.0, 10.0)
     assert (packet_id, entry.state) == (1, State.WAIT_PUBCOMP)
 
 
@@ -294,8 +304,8 @@ def test_retries_leave_out_what_awaits_its_redelivery() -> None:
     inflight = Inflight[str](10)
     sent(inflight, 1, 1)
     inflight.resume(1)
-    inflight.redelivery(0.0)
-    assert ids(inflight.due(100.0, 10.0)) == [1]
+    again(inflight, 0.0)
+    assert ids(overdue(inflight, 100.0, 10.0)) == [1]
 
 
 def test_an_export_restores_to_the_same_window() -> None:
@@ -396,7 +406,7 @@ class WindowModel(RuleBasedStateMachine):
                 break
             o.sent = True
             expected.append(o.packet_id)
-        assert [packet_id for packet_id, _ in self.window.redelivery(1.0)] == expected
+        assert [packet_id for packet_id, _ in again(self.window, 1.0)] == expected
 
     @precondition(lambda self: all(o.sent for o in self.everything()))
     @rule()
@@ -416,3 +426,54 @@ class WindowModel(RuleBasedStateMachine):
 
 TestWindowModel = WindowModel.TestCase
 TestWindowModel.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+def heavy(size: int = 100_000) -> Message:
+    return Message("t", bytes(size), 2)
+
+
+def test_the_window_is_bounded_in_bytes_but_for_the_last_that_is_let_in() -> None:
+    inflight = Inflight[str](100, max_bytes=250_000)
+    assert [inflight.insert(heavy(), "target", qos, 0.0) for qos in (1, 2, 1, 2)] == [1, 2, 3, 0]
+    assert (inflight.byte_size, inflight.room) == (3 * weight(heavy()), 0)
+    assert inflight.insert(message(), "target", 1, 0.0) == 0
+    inflight.pubrec(2, 0.0)  # the client has it: only PUBREL is left to send
+    assert inflight.byte_size == 2 * weight(heavy())
+    assert inflight.insert(heavy(), "target", 1, 0.0) == 4
+    inflight.pubacks([1, 3])
+    inflight.forget(4)
+    assert (inflight.byte_size, inflight.room) == (0, 99)
+    assert inflight.insert(heavy(10**6), "target", 1, 0.0)  # one is let in, however heavy
+
+
+def test_all_that_makes_a_message_heavy_counts_and_what_is_light_pays_nothing() -> None:
+    inflight = Inflight[str](100, max_bytes=1)
+    for light in (message(), Message("t", b"", properties={"content_type": "text"})):
+        assert inflight.insert(light, "target", 1, 0.0)
+    assert inflight.byte_size == 0
+    assert inflight.insert(Message("t", b"", properties={"content_type": "x" * 5000}), "target", 2, 0.0)
+    assert inflight.room == 0
+    inflight.pubrec(3, 0.0)
+    assert inflight.room == 97
+    assert inflight.insert(Message("t" * 5000, b""), "target", 1, 0.0)
+    assert inflight.room == 0
+
+
+def test_heavy_messages_in_a_row_are_weighed_each_by_itself() -> None:
+    packets = [raw.publish("t", bytes(5000), qos=1, packet_id=n, version=4) for n in (1, 2)]
+    both = Burst(["t"], 1, Version.V311, b"".join(packets), range(0, 2 * len(packets[0]), len(packets[0])), [1, 2])
+    assert not Inflight[str](100).insert_burst(both, "target", 1, 0.0)
+
+
+def test_bytes_go_with_the_window_and_bound_no_redelivery() -> None:
+    inflight = Inflight[str](100, max_bytes=250_000)
+    for _ in range(3):
+        inflight.insert(heavy(), "target", 1, 0.0)
+    copy = Inflight[str](100, max_bytes=250_000)
+    copy.restore(*inflight.export(), now=0.0)
+    assert copy.byte_size == inflight.byte_size
+    copy.resume(50)
+    assert ids(again(copy, 0.0)) == [1, 2, 3]
+    assert copy.room == 0
+    copy.puback(2)
+    assert copy.room == 48

@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.session import mail
+from trunkline.broker.session.outbound import Outbound
 from trunkline.hooks import DROP, ClientInfo, Deny
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
@@ -360,3 +361,112 @@ async def test_a_reason_string_that_is_too_large_for_the_client_is_left_out() ->
         answer = await client.publish("t", b"x", qos=1)
         assert answer is not None
         assert (answer.reason, answer.properties) == (Reason.NOT_AUTHORIZED, [])
+
+
+async def deaf(here: Room, *, expiry: int = 1000) -> trio.abc.Stream:
+    """A client that takes up its session and reads nothing unless it is told to."""
+    theirs, ours = trio.testing.lockstep_stream_pair()
+    here.node._inside.admit_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+    await ours.send_all(raw.connect("a", clean=False, properties=raw.session_expiry(expiry)))
+    await trio.testing.wait_all_tasks_blocked()
+    return ours
+
+
+@pytest.mark.parametrize("what", ["unacknowledged", "queued", "retained"])
+async def test_a_client_that_does_not_read_is_handed_no_more_than_a_slice(what: str) -> None:
+    async with room(session={"max_inflight_bytes": 0, "max_inflight": 100 if what == "unacknowledged" else 1}) as here:
+        client, publisher = await here.stay("a"), await here.client("p")
+        if what != "retained":
+            await client.subscribe(("t/#", 1))
+        size = 100_000
+        for number in range(100):
+            await publisher.publish(f"t/{number}", b"%03d" % number + bytes(size), qos=1, retain=what == "retained")
+            if what == "unacknowledged":
+                await client.receive()
+        await client.abort()
+        for _ in range(5):
+            before = here.node.metrics.bytes_sent
+            stream = await deaf(here)
+            if what == "retained":
+                await stream.send_all(raw.subscribe(1, ("t/#", 0)))
+                await trio.testing.wait_all_tasks_blocked()
+            # a second one may be on its way before the connection has said that its socket is full
+            assert size < here.node.metrics.bytes_sent - before < 2 * (262_144 + size)
+            await stream.aclose()
+            if what == "retained":
+                await trio.testing.wait_all_tasks_blocked()
+        # one that reads gets all of it, in order
+        client = await here.stay("a")
+        if what == "retained":
+            await client.subscribe(("t/#", 0))
+        for number in range(100):
+            packet = await client.expect_type(raw.PUBLISH)
+            assert packet.payload[:3] == b"%03d" % number
+            await client.acknowledge(packet)
+            assert packet.dup == (what == "unacknowledged" or (what == "queued" and number == 0))
+        await client.ping()
+        assert here.node.metrics.delivery_dropped == 0
+
+
+async def test_what_is_sent_again_in_slices_is_not_overtaken() -> None:
+    async with room(session={"max_inflight": 200}) as here:
+        client, publisher = await here.stay("a"), await here.client("p")
+        await client.subscribe(("t", 1))
+        for number in range(100):
+            await publisher.publish("t", b"%03d" % number + bytes(10_000), qos=1)
+        await client.abort()
+        await publisher.publish("t", b"100", qos=1)
+        stream = await deaf(here)  # a slice is on its way
+        await publisher.publish("t", b"101", qos=1)
+        await publisher.publish("t", b"102", qos=0)
+        await stream.aclose()
+        client = await here.stay("a")
+        numbers = []
+        while len(numbers) < 103:
+            numbers.append((await client.expect_type(raw.PUBLISH)).payload[:3])
+        assert numbers == [b"%03d" % number for number in range(103)]
+
+
+async def test_a_queue_of_expired_messages_is_thrown_away_in_slices(autojump_clock: MockClock) -> None:
+    async with room(session={"max_queue_length": 5000}) as here:
+        client, publisher = await here.stay("a"), await here.client("p")
+        await client.subscribe(("t", 1))
+        await client.abort()
+        expiring = raw.publish("t", b"", properties=raw.message_expiry(5))
+        await publisher.send(*[expiring] * 3000)
+        await publisher.ping()
+        await trio.sleep(10)
+        turns: Counter[int] = Counter()
+        turn = 0
+
+        def count(*_: object) -> None:
+            turns[turn] += 1
+
+        fill = Outbound.fill
+
+        def in_turn(self: Outbound) -> bool:
+            nonlocal turn
+            turn += 1
+            return fill(self)
+
+        here.node.hooks.add("message.dropped", count)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Outbound, "fill", in_turn)
+            client = await here.stay("a")
+            await client.ping()
+            await trio.testing.wait_all_tasks_blocked()
+        assert turns.total() == here.node.metrics.delivery_dropped_expired == 3000
+        assert max(turns.values()) <= 500
+
+
+async def test_a_bridge_gets_as_many_at_a_time_as_it_can_take() -> None:
+    async with room() as here:
+        bridge, publisher = here.wire(4), await here.client("p")
+        await bridge.send(raw.connect("b", version=4).replace(b"MQTT\4", b"MQTT\x84"))
+        await bridge.expect_type(raw.CONNACK)
+        await bridge.subscribe(("t", 2))
+        for _ in range(30):
+            await publisher.publish("t", b"x", qos=2)
+        for _ in range(20):
+            await bridge.expect_publish("t", b"x", qos=2)
+        await bridge.ping()
