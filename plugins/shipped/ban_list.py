@@ -1,21 +1,28 @@
-"""A list of bans: of client ids, user names, addresses and networks, each for a time or for good.
+"""A list of bans: of client ids, user names, patterns of either, addresses and networks, each for a time or for good.
 
-Asking costs a look into a dict for each kind, and for addresses one for each length of network prefix that is banned.
+Asking costs a look into a dict for each kind, for addresses one for each length of network prefix that is banned, and one
+comparison for each pattern. Patterns are wildcards and no regular expressions: clients choose what they are compared with,
+and a regular expression can take for ever over it, while wildcards are done with each character once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import translate
 from ipaddress import ip_address, ip_network
 from math import inf
+from re import compile as compile_pattern
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+    from re import Pattern
 
-Kind: TypeAlias = Literal["client_id", "username", "address"]
-KINDS: Final[tuple[Kind, ...]] = ("client_id", "username", "address")
+Kind: TypeAlias = Literal["client_id", "username", "address", "client_id_pattern", "username_pattern"]
+KINDS: Final[tuple[Kind, ...]] = ("client_id", "username", "address", "client_id_pattern", "username_pattern")
+#: Characters of a pattern.
+MAX_PATTERN: Final = 256
 
 
 class ListFull(Exception):
@@ -25,7 +32,7 @@ class ListFull(Exception):
 @dataclass(frozen=True, slots=True)
 class Ban:
     kind: Kind
-    #: A client id, a user name, or a network; an address is a network of one.
+    #: A client id, a user name, a pattern, or a network; an address is a network of one.
     who: str
     reason: str = ""
     #: Who banned: `config`, `command` or `flapping`.
@@ -36,8 +43,13 @@ class Ban:
 
 
 class BanList:
-    def __init__(self, max_bans: int) -> None:
+    def __init__(self, max_bans: int, max_patterns: int = 100) -> None:
         self._max_bans = max_bans
+        self._max_patterns = max_patterns
+        self._patterns: dict[Kind, dict[str, tuple[Pattern[str], Ban]]] = {
+            "client_id_pattern": {},
+            "username_pattern": {},
+        }
         self._bans: dict[tuple[Kind, str], Ban] = {}
         #: Version of IP and prefix length of each network, to the networks by their leading bits.
         self._networks: dict[tuple[int, int], dict[int, Ban]] = {}
@@ -56,6 +68,11 @@ class BanList:
         """
         if (ban.kind, ban.who) not in self._bans and len(self._bans) >= self._max_bans:
             raise ListFull(f"there are {self._max_bans} bans, as many as there may be (max_bans)")
+        patterns = self._patterns.get(ban.kind)
+        if patterns is not None:
+            if ban.who not in patterns and sum(map(len, self._patterns.values())) >= self._max_patterns:
+                raise ListFull(f"there are {self._max_patterns} patterns, as many as there may be (max_patterns)")
+            patterns[ban.who] = compile_pattern(translate(ban.who)), ban
         self._bans[ban.kind, ban.who] = ban
         if ban.kind == "address":
             prefix, bits = _place(ip_network(ban.who))
@@ -68,6 +85,7 @@ class BanList:
             KeyError: there is none.
         """
         del self._bans[kind, who]
+        self._patterns.get(kind, {}).pop(who, None)
         if kind == "address":
             prefix, bits = _place(ip_network(who))
             del self._networks[prefix][bits]
@@ -84,7 +102,14 @@ class BanList:
             found = self._bans.get(("username", username))
         if found is None and address is not None and self._networks:
             found = self._find_address(address)
+        if found is None:
+            found = self._find_pattern("client_id_pattern", client_id)
+        if found is None and username is not None:
+            found = self._find_pattern("username_pattern", username)
         return found
+
+    def _find_pattern(self, kind: Kind, text: str) -> Ban | None:
+        return next((ban for pattern, ban in self._patterns[kind].values() if pattern.match(text)), None)
 
     def _find_address(self, text: str) -> Ban | None:
         address = read_address(text)
@@ -121,6 +146,8 @@ def normal_form(kind: str, who: str) -> tuple[Kind, str]:
         raise ValueError(f"{kind!r} cannot be banned: kind is {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if not who:
         raise ValueError(f"say which {kind} is banned")
+    if kind.endswith("_pattern") and len(who) > MAX_PATTERN:
+        raise ValueError(f"a pattern has {MAX_PATTERN} characters at most, this one {len(who)}")
     if kind == "address":
         try:
             network = ip_network(who, strict=False)

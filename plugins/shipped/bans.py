@@ -1,4 +1,4 @@
-"""Keeps clients out: by client id, user name, address or network, for a time or for good. Whoever is connected and banned
+"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by pattern. Whoever is connected and banned
 is disconnected.
 
 A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the broker's
@@ -32,7 +32,10 @@ class ConfiguredBan(Table):
     """One that holds for as long as the plugin runs."""
 
     kind: Kind = setting(..., "What is banned.")
-    who: Text = setting(..., 'Which one; for `address` also a CIDR block such as "10.0.0.0/8".')
+    who: Text = setting(
+        ...,
+        'Which one; for `address` also a CIDR block such as "10.0.0.0/8", for a pattern text with `*`, `?` and `[0-9]`.',
+    )
     reason: Text = setting("", "Why, for those who read the list. Clients are not told.", max_length=200)
 
     @model_validator(mode="after")
@@ -60,6 +63,7 @@ class BansSettings(Settings):
 
     bans: tuple[ConfiguredBan, ...] = setting((), "Bans that hold from the start.")
     max_bans: Whole = setting(10_000, "Bans at the same time, of all kinds.", "bans", ge=1)
+    max_patterns: Whole = setting(100, "Patterns among them: each is compared with each client that connects.", ge=0)
     flapping_detect: FlappingDetect = setting(FlappingDetect(), "Bans of clients that come and go too often.")
 
     @property
@@ -71,13 +75,16 @@ class BansSettings(Settings):
     def _room(self) -> Self:
         if len(self.bans) > self.max_bans:
             raise ValueError(f"{len(self.bans)} bans are configured, and max_bans is {self.max_bans}")
+        patterns = sum(ban.kind.endswith("_pattern") for ban in self.bans)
+        if patterns > self.max_patterns:
+            raise ValueError(f"{patterns} patterns are configured, and max_patterns is {self.max_patterns}")
         return self
 
 
 class Bans:
     def __init__(self, context: Context[BansSettings]) -> None:
         self._context = context
-        self._list = BanList(context.settings.max_bans)
+        self._list = BanList(context.settings.max_bans, context.settings.max_patterns)
         #: The bans that others than the configuration made, as plain values: an earlier run may have left some.
         self._kept: dict[tuple[Kind, str], tuple[Kind, str, str, str, float, float]] = context.kept.setdefault(
             "bans", {}

@@ -75,7 +75,7 @@ def test_a_ban_is_replaced_and_the_list_has_an_end() -> None:
 @pytest.mark.parametrize(
     ("kind", "who", "words"),
     [
-        ("name", "x", "kind is client_id, username or address"),
+        ("name", "x", "kind is client_id, username, address"),
         ("username", "", "which username"),
         ("address", "x", "CIDR"),
     ],
@@ -88,3 +88,47 @@ def test_what_cannot_be_banned(kind: str, who: str, words: str) -> None:
 def test_addresses_as_sockets_give_them() -> None:
     assert str(read_address("::ffff:1.2.3.4")) == "1.2.3.4"
     assert read_address("nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "inside", "outside"),
+    [
+        ("sensor-*", ["sensor-", "sensor-1/2", "sensor-\n"], ["Sensor-1", "a sensor-1"]),
+        ("*@example.com", ["eve@example.com"], ["eve@example.com.org", "eve@exampleXcom"]),
+        ("dev-[0-9]?", ["dev-1a"], ["dev-a1", "dev-1", "dev-123"]),
+        ("[!a]*", ["b", "*"], ["a", "abc"]),
+        ("(a+)+$", ["(a+)+$"], ["aaa"]),
+        ("[", ["["], ["x"]),
+    ],
+)
+def test_patterns(pattern: str, inside: list[str], outside: list[str]) -> None:
+    bans = banned(("client_id_pattern", pattern))
+    assert all(bans.find(client_id, "other", None) for client_id in inside)
+    assert not any(bans.find(client_id, "other", None) for client_id in outside)
+    bans.remove("client_id_pattern", pattern)
+    assert not any(bans.find(client_id, None, None) for client_id in inside)
+    names = banned(("username_pattern", pattern))
+    assert all(names.find("other", name, None) for name in inside)
+    assert not names.find(inside[0], None, None)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["*a" * 120 + "*b", "*?" * 120 + "b", "*[a-z]" * 40 + "*[0-9]", "(a+)+$", "(a|a)*b", "*aa" * 80 + "[0-9]"],
+)
+def test_no_pattern_takes_long_over_any_text(pattern: str) -> None:
+    """With backtracking this test would not end."""
+    bans = banned(("client_id_pattern", pattern))
+    assert bans.find("a" * 65_535, None, None) is None
+
+
+def test_patterns_have_bounds() -> None:
+    bans = BanList(10, 2)
+    for kind in ("client_id_pattern", "username_pattern"):
+        bans.add(Ban(*normal_form(kind, "x*")))
+    bans.add(Ban("client_id_pattern", "x*", "again"))
+    with pytest.raises(ListFull, match="max_patterns"):
+        bans.add(Ban("client_id_pattern", "y*"))
+    assert len(bans) == 2
+    with pytest.raises(ValueError, match="256 characters at most"):
+        normal_form("username_pattern", "x" * 257)

@@ -156,7 +156,7 @@ async def test_a_ban_that_is_made_anew_has_its_new_end(autojump_clock: MockClock
 async def test_the_commands_say_what_is_wrong() -> None:
     async with room(plugins={"bans": {"max_bans": 1}}) as here:
         for arguments, words in (
-            ({"kind": "x", "who": "y"}, "kind is client_id, username or address"),
+            ({"kind": "x", "who": "y"}, "kind is client_id, username, address"),
             ({"kind": "address", "who": "y"}, "no address"),
             ({"kind": "client_id", "who": "y", "seconds": "soon"}, "seconds is 'soon'"),
             ({"kind": "client_id", "who": "y", "seconds": "-1"}, "above 0"),
@@ -296,3 +296,22 @@ async def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -
 async def test_that_somebody_is_not_banned_proves_nothing() -> None:
     async with room(plugins={"bans": {}}) as here:
         assert not here.node.config.authenticates()
+
+
+async def test_a_pattern_keeps_out_who_comes_and_puts_out_who_is_there() -> None:
+    configured = [{"kind": "username_pattern", "who": "eve*"}]
+    async with room(plugins={"bans": {"bans": configured}}) as here:
+        assert await refused(here, "x", username="eve2", password="p") == BANNED
+        there, other = await here.client("test-1"), await here.client("prod-1")
+        assert call(here, "add", kind="client_id_pattern", who="test-*") == "banned client_id_pattern test-*"
+        await there.expect_disconnect(BY_US)
+        await other.ping()
+        assert await refused(here, "test-2") == BANNED
+        call(here, "remove", kind="client_id_pattern", who="test-*")
+        assert await refused(here, "test-2") == 0
+
+
+def test_too_many_patterns_are_found_in_the_configuration() -> None:
+    patterns = [{"kind": "username_pattern", "who": f"{number}*"} for number in range(3)]
+    with pytest.raises(ConfigError, match="max_patterns is 2"):
+        Config.from_mapping({"plugins": {"bans": {"bans": patterns, "max_patterns": 2}}})
