@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from trunkline.management.credential_files import change_credentials
+
 MAX_PACKET_SIZE: Final = 10_485_760
 MOSQUITTO_CONF: Final = f"""\
 listener {{port}} 127.0.0.1
@@ -65,6 +67,17 @@ def _command(name: str, port: int, folder: Path, more: str) -> list[str]:
         config.write_text(MOSQUITTO_CONF.format(port=port) + more)
         return [mosquitto() or "mosquitto", "-c", str(config)]
     raise ValueError(f"INTEROP_BROKER={name}: trunkline or mosquitto")
+
+
+@contextlib.contextmanager
+def with_passwords(folder: Path) -> Iterator[Broker]:
+    """Trunkline, which takes anonymous clients, and knows one that is not."""
+    if chosen() != "trunkline":
+        pytest.skip("the password file is Trunkline's")
+    file = folder / "passwords"
+    change_credentials(file, "somebody", "secret", scram=False)
+    with running(folder, more=f'[auth]\nallow_anonymous = true\npassword_file = "{file}"\n') as broker:
+        yield broker
 
 
 def free_port() -> int:

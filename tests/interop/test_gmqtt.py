@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from gmqtt import Client, Message, Subscription
 from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 
-from tests.interop.server import Broker, differs
+from tests.interop.server import Broker, differs, with_passwords
 
 PATIENCE = 60
 VERSIONS = {"v311": MQTTv311, "v5": MQTTv50}
@@ -140,6 +141,21 @@ def test_the_connection_is_cut_with_many_in_flight(broker: Broker, name: str, ve
             assert int((await subscriber.receive())[1]) == 1000
 
     within(test)
+
+
+@every_version
+@pytest.mark.parametrize("password", [None, ""])
+def test_an_empty_user_name_is_none(tmp_path: Path, name: str, version: int, password: str | None) -> None:
+    async def test(broker: Broker) -> None:
+        client = Gmqtt(broker, name, version)
+        client.client.set_auth_credentials("", password)
+        async with client:
+            await client.subscribe(name, 1)
+            client.client.publish(name, b"here", qos=1)
+            assert (await client.receive())[1] == b"here"
+
+    with with_passwords(tmp_path) as broker:
+        within(lambda: test(broker))
 
 
 @every_version
