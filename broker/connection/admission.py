@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.connection.handshake import ABSENT_RECEIVE_MAXIMUM, Refused, negotiate
 from trunkline.broker.session.channel import Channel
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
 _logger = logging.getLogger("trunkline.connection")
+
+#: What else comes to a listener for MQTT, by how it begins.
+_SPOKEN: Final = {b"\x16\x03": "TLS"} | dict.fromkeys(
+    (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ", b"CONNECT ", b"PRI * "), "HTTP, as WebSockets begin"
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +83,10 @@ class Admission:
         self._early: list[Decoded] = []
         self._error: ProtocolError | None = None
 
-    def received(self, packets: list[Decoded], error: ProtocolError | None, version: Version | None) -> None:
+    def received(
+        self, packets: list[Decoded], error: ProtocolError | None, version: Version | None, data: bytes
+    ) -> None:
+        """What was decoded of a read, and the read itself."""
         self._error = error
         if self._waiting:
             self._early += packets
@@ -91,15 +99,17 @@ class Admission:
             self._early = packets[1:]
             self._connected(first)
         elif error is not None:
-            self._refuse_bytes(error, version)
+            self._refuse_bytes(error, version, data)
 
-    def _refuse_bytes(self, error: ProtocolError, version: Version | None) -> None:
+    def _refuse_bytes(self, error: ProtocolError, version: Version | None, data: bytes) -> None:
         """No CONNECT could be read. What is told depends on whether it was one at all."""
         self._entrance.services.metrics.packets_malformed += 1
         farewell = b""
         if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
             farewell = encode(Connack(False, error.reason), version)  # [MQTT-3.1.4-2]
-        self._close(farewell, str(error), error.reason)
+        spoken = next((name for start, name in _SPOKEN.items() if data.startswith(start)), None)
+        text = str(error) if spoken is None else f"this looks like {spoken}, and not like MQTT: {error}"
+        self._close(farewell, text, error.reason)
 
     # CONNECT
 

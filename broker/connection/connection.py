@@ -120,7 +120,7 @@ class Connection(Actor[Any]):
         if channel is not None:
             channel.session(mail.Received(channel, packets, decoder.error))
         elif self._admission is not None:
-            self._admission.received(packets, decoder.error, decoder.version)
+            self._admission.received(packets, decoder.error, decoder.version, data)
 
     def send(self, pieces: list[bytes]) -> None:
         """Put wire bytes on their way. The session calls this at the end of its turn: a message to the connection would

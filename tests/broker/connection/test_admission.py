@@ -1,5 +1,7 @@
 """From CONNECT to CONNACK: who is asked, who waits, and what becomes of what came meanwhile."""
 
+import logging
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -167,3 +169,22 @@ async def test_who_looks_is_told_what_was_decided_about_a_client() -> None:
         await bad.send(raw.connect("bad"))
         assert (await bad.receive()).reason == Reason.BANNED
     assert told == [("good", Reason.SUCCESS, ""), ("bad", Reason.BANNED, "go away")]
+
+
+@pytest.mark.parametrize(
+    ("begin", "what"),
+    [
+        (bytes.fromhex("16 03 01 02 00 01 00 01 fc 03 03"), "this looks like TLS"),
+        (b"GET /mqtt HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", "this looks like HTTP"),
+        (b"\x30\x03\x00\x01t", "PUBLISH before CONNECT"),
+    ],
+)
+async def test_the_log_says_what_came_in_place_of_mqtt(
+    caplog: pytest.LogCaptureFixture, begin: bytes, what: str
+) -> None:
+    caplog.set_level(logging.INFO, "trunkline.connection")
+    async with room() as here:
+        wire = here.wire()
+        await wire.send(begin)
+        await wire.rest()
+    assert caplog.messages[0].startswith(f"refused the connection from this process by in-process: {what}")
