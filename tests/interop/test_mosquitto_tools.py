@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.server import Broker, differs
 
-PATIENCE = 15
+PATIENCE = 60
 every_version = pytest.mark.parametrize("version", ["31", "311", "5"])
 
 
