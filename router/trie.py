@@ -2,79 +2,34 @@
 
 A node has one branch for each literal level, one for `+`, and two places for values: of the filter that ends at the node,
 and of the one that goes on with `#`. A lookup carries the set of nodes that the levels so far lead to, so its cost is the
-number of filters' beginnings that match, however many filters there are.
+number of filters' beginnings that match, however many filters there are. Where these are many, the set has been met before,
+see `trunkline.router.wide`.
 
 A branch that a single filter goes along is a leaf with the rest of that filter, not a chain of nodes: a million filters
 like `device/17/+/set` are a million leaves. Nothing recurses: a filter may have as many levels as fit into 64 KiB.
 """
 
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
-from trunkline.router.levels import tail_matches
+from trunkline.router.branches import Leaf, Node
+from trunkline.router.wide import WideMatches
 
 V = TypeVar("V")
 
 
-class _Leaf(Generic[V]):
-    __slots__ = ("suffix", "value")
-
-    def __init__(self, suffix: str | None, value: V) -> None:
-        #: What follows the level that leads here; None if nothing does (an empty string is an empty level).
-        self.suffix = suffix
-        self.value = value
-
-    def matches(self, levels: list[str], depth: int) -> bool:
-        """Whether the levels from `depth` on are what follows."""
-        if self.suffix is None:
-            return depth == len(levels)
-        return tail_matches(self.suffix.split("/"), levels[depth:])
-
-
-class _Node(Generic[V]):
-    __slots__ = ("children", "plus", "rest", "value")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Branch[V]] | None = None
-        self.plus: _Branch[V] | None = None
-        self.value: V | None = None
-        self.rest: V | None = None
-
-    def branch(self, level: str) -> "_Branch[V] | None":
-        if level == "+":
-            return self.plus
-        return self.children.get(level) if self.children is not None else None
-
-    def attach(self, level: str, branch: "_Branch[V]") -> None:
-        if level == "+":
-            self.plus = branch
-        elif self.children is None:
-            self.children = {level: branch}
-        else:
-            self.children[level] = branch
-
-    def detach(self, level: str) -> bool:
-        """True if nothing is left."""
-        if level == "+":
-            self.plus = None
-        elif self.children is not None:
-            del self.children[level]
-            if not self.children:
-                self.children = None
-        return self.children is None and self.plus is None and self.value is None and self.rest is None
-
-
-_Branch: TypeAlias = _Node[V] | _Leaf[V]
-
 #: So many rests of filters are shared between leaves.
 _COMMON = 1024
+#: A set of so many nodes is worth being remembered.
+_WIDE: Final = 64
 
 
 class FilterTrie(Generic[V]):
     """Values by topic filter; `match` finds those of all filters that match a topic."""
 
     def __init__(self) -> None:
-        self._root: _Node[V] = _Node()
+        self._root: Node[V] = Node()
         self._common: dict[str, str] = {}
+        self._wide: WideMatches[V] = WideMatches()
         #: Number of filters that have a value.
         self.filters = 0
         #: Number of nodes and leaves beside the root.
@@ -90,7 +45,7 @@ class FilterTrie(Generic[V]):
             branch = node.branch(level)
             if branch is None:
                 return None
-            if isinstance(branch, _Leaf):
+            if isinstance(branch, Leaf):
                 return branch.value if branch.suffix == _after(filter, offset) else None
             node = branch
         return node.value
@@ -103,6 +58,7 @@ class FilterTrie(Generic[V]):
         return self._put(filter, value, False)
 
     def _put(self, filter: str, value: V, replace: bool) -> V:
+        self._wide.forget(self._root, filter)
         node = self._root
         offset = 0
         for level in filter.split("/"):
@@ -115,11 +71,11 @@ class FilterTrie(Generic[V]):
             branch = node.branch(level)
             if branch is None:
                 suffix = _after(filter, offset)
-                node.attach(level, _Leaf(None if suffix is None else self._share(suffix), value))
+                node.attach(level, Leaf(None if suffix is None else self._share(suffix), value))
                 self.filters += 1
                 self.nodes += 1
                 return value
-            if isinstance(branch, _Leaf):
+            if isinstance(branch, Leaf):
                 if branch.suffix == _after(filter, offset):
                     if replace:
                         branch.value = value
@@ -133,9 +89,9 @@ class FilterTrie(Generic[V]):
             node.value = value
         return node.value
 
-    def _split(self, leaf: _Leaf[V]) -> _Node[V]:
+    def _split(self, leaf: Leaf[V]) -> Node[V]:
         """A node in place of a leaf, so that another filter can go along the same branch."""
-        node: _Node[V] = _Node()
+        node: Node[V] = Node()
         if leaf.suffix is None:
             node.value = leaf.value
         elif leaf.suffix == "#":
@@ -155,8 +111,9 @@ class FilterTrie(Generic[V]):
 
     def remove(self, filter: str) -> V | None:
         """Take the filter out, with every node that only it needed."""
+        self._wide.forget(self._root, filter)
         node = self._root
-        path: list[tuple[_Node[V], str]] = []
+        path: list[tuple[Node[V], str]] = []
         offset = 0
         for level in filter.split("/"):
             if level == "#":
@@ -167,7 +124,7 @@ class FilterTrie(Generic[V]):
             branch = node.branch(level)
             if branch is None:
                 return None
-            if isinstance(branch, _Leaf):
+            if isinstance(branch, Leaf):
                 if branch.suffix != _after(filter, offset):
                     return None
                 path.pop()
@@ -200,10 +157,10 @@ class FilterTrie(Generic[V]):
         # A wildcard at the first level does not match topics that begin with $ [MQTT-4.7.2-1].
         reserved = topic[:1] == "$"
         for depth, level in enumerate(levels, 1):
-            following: list[_Node[V]] = []
+            following: list[Node[V]] = []
             for node in nodes:
                 if node.children is not None and (branch := node.children.get(level)) is not None:
-                    if not isinstance(branch, _Leaf):
+                    if not isinstance(branch, Leaf):
                         following.append(branch)
                     elif branch.matches(levels, depth):
                         found.append(branch.value)
@@ -212,12 +169,14 @@ class FilterTrie(Generic[V]):
                 if node.rest is not None:
                     found.append(node.rest)
                 if (branch := node.plus) is not None:
-                    if not isinstance(branch, _Leaf):
+                    if not isinstance(branch, Leaf):
                         following.append(branch)
                     elif branch.matches(levels, depth):
                         found.append(branch.value)
             if not following:
                 return found
+            if len(following) > _WIDE:
+                return found + self._wide.match(following, levels, depth)
             nodes = following
             reserved = False
         for node in nodes:

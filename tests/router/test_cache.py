@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.router.subscribers import Client
+from tests.router.strategies import filters, topics
+from tests.router.subscribers import Client, receivers
 from trunkline.router import Options, Route, Router
 from trunkline.router.cache import RouteCache
 from trunkline.router.topictree import PATIENCE
@@ -157,3 +160,25 @@ def test_churn_elsewhere_leaves_the_routes() -> None:
         router.unsubscribe(client, f"device/{number}/#")
         router.unsubscribe(client, f"device/{number}/+")
     assert [router.cache[f"device/{number}/on"] for number in range(1000)] == routes
+
+
+changes = st.lists(st.tuples(st.booleans(), st.integers(0, 2), filters, topics), max_size=40)
+
+
+@settings(max_examples=200, deadline=None)
+@given(changes, st.sampled_from([0, 8, 1000]))
+def test_a_cache_changes_nothing_but_the_cost(events: list[tuple[bool, int, str, str]], capacity: int) -> None:
+    cached: Router[Client] = Router(cache_capacity=capacity)
+    plain: Router[Client] = Router(cache_capacity=0)
+    clients = [Client(f"c{number}") for number in range(3)]
+    asked: set[str] = set()
+    for come, number, filter, topic in events:
+        for router in (cached, plain):
+            if come:
+                router.subscribe(clients[number], filter, Options())
+            else:
+                router.unsubscribe(clients[number], filter)
+        asked.add(topic)
+        for each in asked:
+            assert receivers(cached, each) == receivers(plain, each)
+    assert not plain.cache

@@ -11,6 +11,7 @@ from tests.router.strategies import filters, topics
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
 from trunkline.router import Outcome, RetainedStore
+from trunkline.router.retained import Retained
 
 
 def message(topic: str, payload: bytes = b"x", expires_at: float = inf) -> Message:
@@ -98,6 +99,41 @@ def test_like_a_dict(stored: list[tuple[str, bytes, float]], asked: list[str], n
         page, after = store.page(now, after=after, limit=2)
         listed += [each.topic for each in page]
     assert listed == sorted(topic for topic, each in model.items() if each.expires_at > now)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["store", "delete", "sweep", "look"]), topics, filters, st.sampled_from([inf, 3.0, 9.0])
+        ),
+        max_size=40,
+    )
+)
+def test_like_a_dict_whatever_changes_in_between(events: list[tuple[str, str, str, float]]) -> None:
+    store = RetainedStore()
+    model: dict[str, Message] = {}
+    for now, (event, topic, filter, lives) in enumerate(events):
+        if event == "store":
+            model[topic] = message(topic, str(now).encode(), now + lives)
+            store.store(model[topic], now)
+        elif event == "delete":
+            assert store.delete(topic) is model.pop(topic, None)
+        elif event == "sweep":
+            store.sweep(now)
+            model = {each: kept for each, kept in model.items() if kept.expires_at > now}
+        there = {each: kept for each, kept in model.items() if kept.expires_at > now}
+        expected = sorted(id(kept) for each, kept in there.items() if matches(filter, each))
+        assert sorted(map(id, found(store, filter, now))) == expected
+        assert store.byte_size == sum(kept.weight for kept in model.values() if not kept.topic.startswith("$SYS/"))
+        kept_now = [store.find(each, now) for each in there]
+        assert sorted(there, key=lambda each: int(there[each].payload)) == [
+            each.message.topic for each in sorted(filter_none(kept_now), key=lambda each: each.sequence)
+        ]
+
+
+def filter_none(kept: list[Retained | None]) -> list[Retained]:
+    return [each for each in kept if each is not None]
 
 
 def test_never_early_and_not_at_the_deadline(store: RetainedStore) -> None:
