@@ -19,6 +19,10 @@ PREVIEW: Final = 60
 _GRANTED: Final = {0: "GRANTED_QOS_0", 1: "GRANTED_QOS_1", 2: "GRANTED_QOS_2"}
 
 
+#: Characters of a user name that are shown.
+MAX_USERNAME: Final = 64
+
+
 def fields(packet: Packet) -> dict[str, Any]:
     """A packet by names; what is at its default is left out. Reasons are shown by their names, bytes as they are."""
     found: dict[str, Any] = {}
@@ -72,11 +76,18 @@ def describe_without_content(packet: Packet) -> str:
     return line(_without_content(fields(packet)))
 
 
+def shown_username(username: str | None) -> str | None:
+    """A user name for the log. What is long is no name: some clients have a token there, which lets others in."""
+    return username if username is None or len(username) <= MAX_USERNAME else f"{username[:MAX_USERNAME]}…"
+
+
 def _without_content(found: dict[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in found.items():
         if name == "password":
             shown[name] = True
+        elif name == "username":
+            shown[name] = shown_username(value)
         elif isinstance(value, bytes):
             shown[f"{name}_bytes"] = len(value)
         elif name == "user_property":

@@ -8,8 +8,8 @@ from trunkline.hooks.decisions import Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
 from trunkline.hooks.points import CLIENT_ENHANCED_AUTHENTICATE
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import Auth
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.packets import Auth, PacketType
+from trunkline.mqtt.reasons import REASONS, Reason
 
 if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
@@ -43,9 +43,12 @@ def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) ->
         channel.exchange = None
         if not isinstance(decision, Success):  # [MQTT-4.12.1-2]
             denial = decision if isinstance(decision, Deny) else Deny()
-            raise ProtocolError(denial.text or "re-authentication failed", denial.reason)
-        if decision.username is not None and decision.username != channel.client.username:
-            channel.client.username = decision.username
+            known = denial.reason in REASONS[PacketType.DISCONNECT, False]  # many are for CONNACK alone
+            reason = denial.reason if known else Reason.NOT_AUTHORIZED
+            raise ProtocolError(denial.text or "re-authentication failed", reason)
+        client = channel.client
+        if decision.username is not None and decision.username != client.username:
+            client.username, client.superuser = decision.username, decision.superuser
             session.forget_decisions()
         session.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
 

@@ -88,7 +88,7 @@ class DelayedPublish:
         try:
             delay, topic = self._read(message.topic)
         except ProtocolError as error:
-            return self._refuse(error.reason, str(error))
+            return self._refuse(Reason.TOPIC_NAME_INVALID, str(error))
         if self._settings.check_access and not self._context.may(client, "publish", topic, message.qos, message.retain):
             return self._refuse(Reason.NOT_AUTHORIZED, "")
         inner = Message(topic, message.payload, message.qos, message.retain, message.properties)

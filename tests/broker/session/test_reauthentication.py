@@ -104,3 +104,23 @@ async def test_an_answer_that_cannot_be_written_is_a_no() -> None:
         client = here.wire()
         await client.send(raw.connect("a", properties=raw.authentication_method("M")))
         assert (await client.expect_type(raw.CONNACK)).reason == 0x87
+
+
+async def test_another_user_is_no_superuser_because_the_former_was_one() -> None:
+    def exchange(client: ClientInfo, exchange: Exchange) -> Success:
+        return Success(username=exchange.data.decode(), superuser=exchange.data == b"root")
+
+    hooks = Hooks()
+    hooks.add("client.enhanced_authenticate", exchange)
+    hooks.add("client.check_acl", lambda *_: Deny())
+    async with room(hooks=hooks) as here:
+        method = raw.authentication_method("M")
+        client = here.wire()
+        await client.send(raw.connect("a", properties=method + raw.authentication_data(b"root")))
+        assert (await client.expect_type(raw.CONNACK)).reason == 0
+        assert await client.subscribe(("t", 0)) == [0]
+        await client.send(raw.auth(0x19, method + raw.authentication_data(b"bob")))
+        assert (await client.expect_type(raw.AUTH)).reason == 0
+        assert await client.subscribe(("u", 0)) == [0x87]
+        here.broker.publish("t", b"x")
+        await client.expect_nothing()

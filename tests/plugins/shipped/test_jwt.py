@@ -160,6 +160,22 @@ async def test_the_token_in_the_user_name() -> None:
         assert [client.username for client in clients] == ["ann", None]
 
 
+@pytest.mark.parametrize("token_in", ["username", "password"])
+async def test_no_token_is_logged(token_in: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "trunkline")
+    good, wrong = signed({"sub": "ann"}), signed({"sub": "ann"}, SECRET[::-1])
+    async with room(plugins=plugin(token_in=token_in)) as here:
+        for token, reason in ((good, 0), (wrong, REFUSED)):
+            if token_in == "username":
+                assert await connect(here, None, username=token) == reason
+            else:
+                assert await connect(here, token) == reason
+    signatures = [token.rpartition(".")[2] for token in (good, wrong)]
+    assert "CONNECT" in caplog.text
+    for record in caplog.records:
+        assert not any(signature in f"{record.getMessage()} {vars(record)}" for signature in signatures)
+
+
 # Claims
 
 
