@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 class TaskActor(Actor[None]):
     """An actor that is nothing but a task: it ends with it, and crashes if that raises."""
 
-    def __init__(self, async_fn: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
         self._async_fn = async_fn
+        self._args = args
 
     def init(self) -> None:
         self.start_task(self._run)
 
     async def _run(self) -> None:
-        await self._async_fn()
+        await self._async_fn(*self._args)
         self.stop()

@@ -20,7 +20,7 @@ from trunkline.broker.connection.transport import SocketTransport, StreamTranspo
 from trunkline.broker.repeats import Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.connection.poller import Poller
@@ -113,8 +113,9 @@ class Listener:
         #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
         self.address: tuple[str, int] = (settings.host, settings.port)
 
-    async def open(self, nursery: trio.Nursery) -> None:
-        """
+    async def open(self, start_beside: Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]) -> None:
+        """`start_beside` runs a task by name, and again when it crashes.
+
         Raises:
             OSError: the address cannot be had.
         """
@@ -129,7 +130,8 @@ class Listener:
             if self._poller is not None:
                 self._doors.append(_Door(sock, self, self._poller, self._scheduler))
             else:
-                nursery.start_soon(self._accept_in_task, trio.socket.from_stdlib_socket(sock))
+                host, port = sock.getsockname()[:2]
+                await start_beside(f"accepting on {host}:{port}", partial(self._accept_in_task, sock))
 
     def close(self) -> None:
         self._refused.flush()
@@ -168,7 +170,8 @@ class Listener:
     def has_resources(self) -> None:
         self._services.alarms.deactivate(OUT_OF_DESCRIPTORS)
 
-    async def _accept_in_task(self, listening: trio.socket.SocketType) -> None:
+    async def _accept_in_task(self, bound: socket.socket) -> None:
+        listening = trio.socket.from_stdlib_socket(bound)
         while True:
             try:
                 sock, peer = await listening.accept()
@@ -242,9 +245,6 @@ class _Door:
                     self._reopening.restart(PAUSE)
                     return
                 # the client was gone before we came
-
-    def receiver(self, data: bytes) -> None:
-        raise NotImplementedError("a listening socket brings no bytes")
 
     def _open(self) -> None:
         try:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import random
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from trunkline.actors import Child, Restart, Scheduler, Strategy, Supervisor, TaskActor, TooManyRestarts
-from trunkline.actors.exits import abnormal
 from trunkline.actors.system import innermost
 from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
+from trunkline.broker.beside import Beside
 from trunkline.broker.census import Census
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
@@ -42,9 +42,8 @@ from trunkline.plugins.manager import Plugins
 from trunkline.router import RetainedStore, Router
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
-    from trunkline.actors import Ref
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
@@ -95,6 +94,7 @@ class Node:
         #: Whose children all actors are, but for those of plugins.
         self.supervisor = Supervisor(
             Child("routes", lambda: self._services.pubsub.new_writer()),
+            Child("errands", lambda: self._errands),
             Child("sessions", lambda: self._sessions),
             Child("connections", lambda: self._connections),
             strategy=Strategy.ONE_FOR_ONE,
@@ -104,6 +104,8 @@ class Node:
         )
         self._connections = Supervisor(name="connections")
         self._sessions = Supervisor(name="sessions")
+        #: Tasks that outlive the session which began them, and must be over before the node ends.
+        self._errands = Supervisor(name="errands")
         self._poller = polling.Poller(self.scheduler) if polling.available() else None
         self._services = Services(
             config=config,
@@ -131,10 +133,6 @@ class Node:
         )
         self.sessions = Directory(self._services, self._sessions)
         self._gates: list[Gate] = []
-        self._nursery: trio.Nursery
-        #: Tasks that must be over before the node ends, and the end of one of them.
-        self._errands = 0
-        self._errand_over = trio.Event()
         self._inside = self._gate(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
@@ -239,18 +237,17 @@ class Node:
         with scope:
             async with trio.open_nursery() as scheduling:
                 stepping = trio.CancelScope(shield=True)
-                scheduling.start_soon(self._step, stepping)
+                await scheduling.start(self._vital, "the run queue", self._step, stepping)
                 try:
                     async with trio.open_nursery() as nursery:
-                        self._nursery = nursery
-                        await nursery.start(self._supervise)
+                        await nursery.start(self._vital, "the supervisor", self.supervisor.run, self.scheduler)
                         if self._poller is not None:
-                            nursery.start_soon(self._poll, self._poller)
-                        await nursery.start(self.plugins.run, self.config.plugins)
+                            await nursery.start(self._vital, "the poller", self._poller.run)
+                        await nursery.start(self._vital, "the plugins", self.plugins.run, self.config.plugins)
                         if self._prepare is not None:
                             self._prepare(self)
                         await self._open_control()
-                        await self._open_listeners(nursery)
+                        await self._open_listeners()
                         if self.config.sys.interval:
                             await self._start_beside("sys", self._census.publish)
                         task_status.started()
@@ -268,50 +265,31 @@ class Node:
                     scope.shield = False  # if it failed, there is nothing left to say goodbye with
 
     def _start_errand(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
-        async def run() -> None:
-            try:
-                await async_fn(*args)
-            except Exception:
-                _logger.exception("an errand failed")
-            finally:
-                self._errands -= 1
-                self._errand_over.set()
-                self._errand_over = trio.Event()
+        self._errands.start(TaskActor(async_fn, *args), name=async_fn.__qualname__)
 
-        self._errands += 1
-        self._nursery.start_soon(run)
+    async def _vital(
+        self,
+        what: str,
+        run: Callable[..., Awaitable[object]],
+        *args: object,
+        task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """A part of the node's heart. What goes wrong for one client never gets as far as here; what does ends the node."""
+        try:
+            await run(*args, task_status=task_status)
+        except Exception as error:
+            logged = isinstance(error, TooManyRestarts)
+            _logger.critical("%s has failed, and the node ends: %s", what, error, exc_info=None if logged else error)
+            raise NodeFailed(f"{what} has failed: {error}") from error
 
-    # The node's heart. What goes wrong for one client never gets as far as here; what does ends the node.
-
-    async def _step(self, scope: trio.CancelScope) -> None:
+    async def _step(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """The run queue outlives everything else: actors that stop still have mail for each other."""
-        with _vital("the run queue"), scope:
-            await self.scheduler.run()
-
-    async def _poll(self, poller: polling.Poller) -> None:
-        with _vital("the poller"):
-            await poller.run()
-
-    async def _supervise(self, *, task_status: trio.TaskStatus[Supervisor]) -> None:
-        with _vital("the supervisor"):
-            await self.supervisor.run(self.scheduler, task_status=task_status)
-
-    # What runs beside it
+        with scope:
+            await self.scheduler.run(task_status=task_status)
 
     async def _start_beside(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
-        """Run a task that is started again when it crashes. When it does so too often, an alarm says that the broker goes
-        on without it."""
-
-        def start() -> Supervisor:
-            return Supervisor(Child(f"{name} task", lambda: TaskActor(async_fn)), intensity=5, period=60.0, name=name)
-
-        ref = await self.supervisor.start_child(Child(name, start, Restart.TEMPORARY))
-        self._nursery.start_soon(self._tell_of_end, ref)
-
-    async def _tell_of_end(self, ref: Ref[Any]) -> None:
-        reason = await ref.join()
-        if abnormal(reason):
-            self.alarms.activate(f"{ref.name}.down", f"it crashed too often, and stays away until a restart: {reason}")
+        """Run a task that is no part of the heart, under a supervisor of its own."""
+        await self.supervisor.start_child(Child(name, lambda: Beside(name, async_fn, self.alarms), Restart.TEMPORARY))
 
     async def _open_control(self) -> None:
         settings = self.config.control
@@ -331,14 +309,14 @@ class Node:
             self.control = control
             await self._start_beside("control", control.run)
 
-    async def _open_listeners(self, nursery: trio.Nursery) -> None:
+    async def _open_listeners(self) -> None:
         for settings in self.config.listeners:
             anonymous = self.config.allows_anonymous(settings)
             versions = frozenset(version for version in Version if str(version) in settings.versions)
             gate = self._gate(settings.label, anonymous, versions)
             listener = Listener(settings, gate, self._services, self._poller, self.scheduler)
             try:
-                await listener.open(nursery)
+                await listener.open(self._start_beside)
             except OSError as error:
                 raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
             self.listeners.append(listener)
@@ -357,8 +335,8 @@ class Node:
             gate.turn_away()
         await self.quiet()
         with trio.move_on_after(self._grace):
-            while self._errands:  # wills that somebody is asked about
-                await self._errand_over.wait()
+            while self._errands.count:  # wills that somebody is asked about
+                await next(iter(self._errands)).join()
         await self.quiet()
 
     async def say_goodbye(self) -> None:
@@ -388,16 +366,6 @@ class Node:
 class NodeFailed(Exception):
     """Something that everything else rests on has failed: the run queue, the poller, or an actor that there is one of and
     that crashed too often."""
-
-
-@contextmanager
-def _vital(what: str) -> Generator[None]:
-    try:
-        yield
-    except Exception as error:
-        logged = isinstance(error, TooManyRestarts)
-        _logger.critical("%s has failed, and the node ends: %s", what, error, exc_info=None if logged else error)
-        raise NodeFailed(f"{what} has failed: {error}") from error
 
 
 class ListenError(Exception):

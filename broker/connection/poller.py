@@ -39,7 +39,7 @@ def available() -> bool:
 
 
 class Polled(Protocol):
-    """What has a socket. An error in either of its calls crashes its owner: it belongs to one, the poller to all."""
+    """What has a socket. An error in what it does crashes its owner: it belongs to one, the poller to all."""
 
     @property
     def owner(self) -> Ref[Any] | None: ...
@@ -47,6 +47,8 @@ class Polled(Protocol):
         """The socket is ready for that."""
         ...
 
+
+class Reader(Polled, Protocol):
     @property
     def receiver(self) -> Callable[[bytes], None]:
         """Takes what was read, when all sockets of the turn have been."""
@@ -62,7 +64,7 @@ class Poller:
         self.read_size = LEAST
         #: Bytes that were read in this turn, and for whom. Whoever reads adds to both.
         self.taken = 0
-        self.read: list[tuple[Polled, bytes]] = []
+        self.read: list[tuple[Reader, bytes]] = []
         #: For whoever writes: to do that at the end of the turn.
         self.at_end = scheduler.at_end
         self._selector = selectors.DefaultSelector()
@@ -94,9 +96,10 @@ class Poller:
         if sock.fileno() >= 0 and sock.fileno() in self._selector.get_map():
             self._selector.unregister(sock)
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         selector, scheduler = self._selector, self._scheduler
         descriptor = selector.fileno()
+        task_status.started()
         while True:
             await trio.lowlevel.wait_readable(descriptor)
             turn_ends = perf_counter() + LONGEST_TURN
@@ -115,11 +118,11 @@ class Poller:
                             except Exception as error:  # noqa: BLE001 - the owner's end is the handling
                                 scheduler.blame(polled.owner, polled.ready, error)
                         read, self.read = self.read, []
-                        for polled, data in read:
+                        for reader, data in read:
                             try:
-                                polled.receiver(data)
+                                reader.receiver(data)
                             except Exception as error:  # noqa: BLE001 - as above
-                                scheduler.blame(polled.owner, polled.receiver, error)
+                                scheduler.blame(reader.owner, reader.receiver, error)
                     # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
                     # these lie in mailboxes would let a client that sends fast enough fill the memory.
                     if scheduler.ready:

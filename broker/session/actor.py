@@ -566,6 +566,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._on_end(self)
             self._services.pubsub.remove_routes(self.subscriber, list(self.session.subscriptions), lambda _: None)
         if reason is not None and not isinstance(reason, Shutdown):  # nothing else will tell of what is lost
+            self._outbound.detach()  # publishers that wait for this session go on
             self._give_up()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {

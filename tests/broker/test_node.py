@@ -15,11 +15,9 @@ from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.actors import Scheduler
-from trunkline.broker import census
 from trunkline.broker.config import Config
 from trunkline.broker.connection.poller import Poller
 from trunkline.broker.node import NodeFailed, open_node
-from trunkline.management.sys_topics import sys_topics
 
 
 async def test_clients_are_told_and_wills_reach_those_who_are_still_there() -> None:
@@ -192,36 +190,3 @@ async def test_a_fault_in_the_heart_ends_the_node_by_name(
     with trio.fail_after(5), pytest.raises(NodeFailed, match=words):
         await break_its_heart()
     assert f"{words.partition(':')[0]}, and the node ends: a fault" in caplog.text
-
-
-async def test_what_runs_beside_the_heart_is_started_again(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    errors = [ValueError("a fault") for _ in range(3)]
-
-    def fails_at_first(*args: Any) -> Any:
-        if errors:
-            raise errors.pop()
-        return sys_topics(*args)
-
-    monkeypatch.setattr(census, "sys_topics", fails_at_first)
-    async with room(sys={"interval": 10}) as here:
-        client = await here.client("a")
-        await client.subscribe(("$SYS/broker/version", 0))
-        assert (await client.expect_type(raw.PUBLISH)).topic == "$SYS/broker/version"
-        assert not errors
-        assert here.node.alarms.active == []
-
-
-async def test_the_node_goes_on_without_what_crashes_beside_it_again_and_again(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> None:
-        raise ValueError("a fault")
-
-    monkeypatch.setattr(census, "sys_topics", fails)
-    async with room(sys={"interval": 10}) as here:
-        client = await here.client("a")
-        await trio.testing.wait_all_tasks_blocked()
-        assert [alarm.name for alarm in here.node.alarms.active] == ["sys.down"]
-        await client.ping()

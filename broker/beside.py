@@ -1,0 +1,31 @@
+"""What runs beside the node's heart, and may fail without ending it: the control socket, `$SYS` topics, tasks that accept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from trunkline.actors import Child, Scheduler, Supervisor, TaskActor, TooManyRestarts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trunkline.broker.alarms import Alarms
+
+
+class Beside(Supervisor):
+    """Starts a task again when it crashes. When it does so too often, an alarm says that the broker goes on without it."""
+
+    def __init__(self, name: str, async_fn: Callable[[], Awaitable[object]], alarms: Alarms) -> None:
+        super().__init__(Child(f"{name} task", lambda: TaskActor(async_fn)), intensity=5, period=60.0, name=name)
+        self._alarms = alarms
+
+    async def run(
+        self, scheduler: Scheduler, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        try:
+            await super().run(scheduler, task_status=task_status)
+        except TooManyRestarts as error:
+            self._alarms.activate(f"{self.name}.down", f"it stays away until the broker is started again: {error}")
+            raise

@@ -1,0 +1,358 @@
+"""A crash at every place that all clients share, and in every actor with mail pending: it ends what it belongs to, whoever
+waits hears of it and is served again, and the others' messages flow on.
+
+The places are found in the source, the actor classes among the imported ones, so a new one is covered by itself; one that the
+scenario below does not reach fails, as does a class that it does not know how to judge.
+"""
+
+import errno
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.attacks.crash_sites import Crash, Injected, Site, sites
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline import testing
+from trunkline.actors import Ref
+from trunkline.broker import host
+from trunkline.broker.connection import poller as polling
+from trunkline.broker.node import Node, NodeFailed
+from trunkline.management.views import subscription_rows
+from trunkline.plugins import Context, PluginError, Settings
+
+#: Seconds, of a clock that jumps, after which somebody waits in vain.
+PATIENCE = 200
+
+
+@pytest.fixture
+def clock() -> MockClock:
+    """It leaves real sockets a moment before it jumps."""
+    return MockClock(autojump_threshold=0.005)
+
+
+# The scenario
+
+
+class Closed(Exception):
+    """The broker has ended the connection."""
+
+
+class Client:
+    """Does what a client must, and hears what it waits for or that the connection is over."""
+
+    def __init__(self, wire: Wire, acknowledges: bool = True) -> None:
+        self.wire = wire
+        self._acknowledges = acknowledges
+        wire.patience = PATIENCE
+
+    async def ask(self, packet: bytes, *kinds: int) -> raw.Received:
+        """Send this and wait for a packet of one of these kinds."""
+        await self.send(packet)
+        return await self.wait(*kinds)
+
+    async def send(self, packet: bytes) -> None:
+        try:
+            await self.wire.send(packet)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise Closed from None
+
+    async def wait(self, *kinds: int) -> raw.Received:
+        while True:
+            try:
+                packet = await self.wire.receive()
+            except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError):
+                raise Closed from None
+            if packet.type in kinds:
+                return packet
+            if packet.type == raw.DISCONNECT:
+                raise Closed
+            if packet.type == raw.PUBLISH and packet.qos and self._acknowledges:
+                await self.send(raw.ack(raw.PUBACK if packet.qos == 1 else raw.PUBREC, packet.packet_id))
+            elif packet.type == raw.PUBREL & 0xF0:
+                await self.send(raw.ack(raw.PUBCOMP, packet.packet_id))
+
+    async def connect(self, client_id: str, **settings: Any) -> None:
+        connack = await self.ask(raw.connect(client_id, version=self.wire.version, **settings), raw.CONNACK)
+        if connack.reason:
+            raise Closed
+
+    async def subscribe(self, *filters: str) -> None:
+        requests = [(filter, 2) for filter in filters]
+        suback = await self.ask(raw.subscribe(1, *requests, version=self.wire.version), raw.SUBACK)
+        assert len(suback.reasons) == len(filters)
+
+    async def publish(self, topic: str, qos: int, payload: bytes = b"x", **more: Any) -> None:
+        packet = raw.publish(topic, payload, qos=qos, packet_id=7 if qos else None, version=self.wire.version, **more)
+        if qos == 0:
+            await self.send(packet)
+        else:
+            answer = await self.ask(packet, raw.PUBACK, raw.PUBREC)
+            if qos == 2 and answer.reason < 0x80:
+                await self.ask(raw.ack(raw.PUBREL, 7), raw.PUBCOMP)
+
+    async def ping(self) -> None:
+        await self.ask(raw.PINGREQ, raw.PINGRESP[0])
+
+
+class Plugin:
+    """Decides by asking somebody, has a timer, a task and a subscription."""
+
+    def __init__(self, context: Context[Settings]) -> None:
+        self._context = context
+        context.hooks.add("client.authenticate", self.authenticate)
+        context.hooks.add("client.check_acl", self.check_acl)
+        context.subscribe("busy/#", self.look)
+        self.tick()
+
+    def tick(self) -> None:
+        self._context.after(1.0, self.tick)
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    async def authenticate(self, client: Any, password: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def check_acl(self, *_: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def look(self, message: Any) -> None: ...
+
+
+class Scene:
+    """A broker with everything in it that can be in one, and clients that come and go."""
+
+    def __init__(self, broker: testing.Broker, patch: pytest.MonkeyPatch) -> None:
+        self.broker = broker
+        self.node: Node = broker.node
+        self._patch = patch
+        self._wires: list[Wire] = []
+
+    async def tcp(self, version: int = 5, acknowledges: bool = True) -> Client:
+        self._wires.append(await Wire.open(self.broker.host, self.broker.port, version=version))
+        return Client(self._wires[-1], acknowledges)
+
+    async def inside(self, version: int = 5, acknowledges: bool = True) -> Client:
+        self._wires.append(Wire(self.broker.connect(), version=version))
+        return Client(self._wires[-1], acknowledges)
+
+    async def leave(self) -> None:
+        for wire in self._wires:
+            await wire.abort()
+
+    async def busy(self) -> None:
+        """Does all that a client can, and then falls silent."""
+        client = await self.tcp()
+        will = raw.Will("will/busy", b"gone", 1, properties=raw.will_delay(5))
+        await client.connect("busy", keep_alive=10, clean=False, properties=raw.session_expiry(30), will=will)
+        await client.subscribe("busy/#", "$share/group/busy/shared")
+        for qos in (0, 1, 2):
+            await client.publish("busy/own", qos)
+            await client.publish("kept/1", qos, retain=True, properties=raw.message_expiry(3))
+        await client.send(raw.publish("busy/burst", b"x") * 50)
+        await client.send(raw.publish("busy/large", bytes(10_000)))
+        await client.ping()
+        await client.ask(raw.unsubscribe(2, "busy/#"), raw.UNSUBACK)
+        await client.ping()
+        with suppress(Closed):
+            await client.wait()
+        await client.wire.abort()
+
+    async def old(self) -> None:
+        """Speaks 3.1.1, through a stream in the process, and does not acknowledge what it gets."""
+        client = await self.inside(4, acknowledges=False)
+        await client.connect("old", clean=False)
+        await client.subscribe("old/#")
+        await client.publish("old/1", 1)
+        await trio.sleep(12)
+        await client.ping()
+        await client.send(raw.disconnect())
+        await client.wire.abort()
+
+    async def slow(self) -> None:
+        """Reads, and acknowledges nothing, while another publishes more than it may have waiting."""
+        client, publisher = await self.tcp(acknowledges=False), await self.tcp()
+        await client.connect("slow", properties=raw.receive_maximum(1))
+        await client.subscribe("slow/#")
+        await publisher.connect("fast")
+        for _ in range(30):
+            await publisher.publish("slow/1", 1)
+        await client.wire.abort()
+        await publisher.wire.abort()
+
+    async def crowd(self) -> None:
+        """Several ask for routes at once, and leave."""
+        async with trio.open_nursery() as nursery:
+
+            async def come(number: int) -> None:
+                client = await self.tcp()
+                await client.connect(f"crowd {number}")
+                await client.subscribe(f"crowd/{number}", "crowd/+")
+                await client.publish("crowd/all", 1)
+                await client.ping()
+                await client.wire.abort()
+
+            for number in range(4):
+                nursery.start_soon(self.served, come, number)
+
+    async def served(self, script: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """A client whose connection ends comes again, and is served then. That somebody waits in vain is no end."""
+        for attempt in range(4):
+            try:
+                await script(*args)
+                return
+            except Closed:
+                assert attempt < 3, f"{script.__name__} is closed again and again"
+                await trio.sleep(1)
+
+    async def play(self) -> None:
+        node = self.node
+        try:
+            await node.plugins.enable("probe", factory=Plugin)
+        except PluginError:
+            await node.plugins.enable("probe", factory=Plugin)
+        async with trio.open_nursery() as nursery:
+            for script in (self.busy, self.old, self.slow, self.crowd):
+                nursery.start_soon(self.served, script)
+            await trio.sleep(2)
+            node.host.forget_decisions(None)  # the access rules have changed
+            with self._patch.context() as patch:
+                accept, errors = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+
+                def exhausted(sock: socket.socket) -> Any:
+                    if errors:
+                        raise errors.pop()
+                    return accept(sock)
+
+                patch.setattr(socket.socket, "accept", exhausted)
+                late = await self.tcp()
+                with suppress(Closed):
+                    await late.connect("late")
+                await late.wire.abort()
+        await trio.sleep(
+            200
+        )  # until the last session has expired, the last will is published, the last drop is told of
+
+
+def everyone(node: Node) -> set[Ref[Any]]:
+    """All clients' actors."""
+    return {ref for child in ("sessions", "connections") for ref in below(node, child)}
+
+
+def below(node: Node, child: str) -> list[Ref[Any]]:
+    nested: Any = node.supervisor[child]._actor  # pyright: ignore[reportPrivateUsage]
+    return list(nested.supervisor) if nested is not None else []
+
+
+def check_tables(node: Node) -> None:
+    """Nobody stands anywhere who is gone."""
+    for gate in node._gates:  # pyright: ignore[reportPrivateUsage]
+        assert all(connection.ref.alive for connection in gate.connections)
+    clients = {actor.session.client_id for actor in node.sessions}
+    assert all(actor.ref.alive for actor in node.sessions)
+    for row in subscription_rows(node.router, limit=1000):
+        assert row.client_id in clients or row.client_id.startswith("$plugin/"), row
+    poller = node._poller  # pyright: ignore[reportPrivateUsage]
+    if poller is not None:
+        watched = poller._selector.get_map()  # pyright: ignore[reportPrivateUsage]
+        assert all(key.data.owner is None or key.data.owner.alive for key in watched.values())
+
+
+@asynccontextmanager
+async def scene(folder: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
+    """With two bystanders who have nothing to do with what happens, and for whom nothing may change."""
+    patch.setattr(host, "SESSIONS_AT_ONCE", 1)
+    settings: dict[str, Any] = {
+        "sys": {"interval": 10},
+        "control": {"path": str(folder / "broker.sock")},
+        "session": {
+            "retry_interval": 5,
+            "max_queue_length": 12,
+            "backpressure": 2,
+            "max_inflight": 5,
+            "expiry_interval": 60,
+        },
+        "flapping": {"max_takeovers": 0},
+    }
+    async with testing.broker(history=0, **settings) as broker:
+        here = Scene(broker, patch)
+        try:
+            one, two = await here.tcp(), await here.tcp()
+            await one.connect("one")
+            await two.connect("two")
+            await two.subscribe("between/#")
+            yield here
+            await one.publish("between/us", 1, b"still here")
+            packet = await two.wait(raw.PUBLISH)
+            assert packet.payload == b"still here"
+            await two.subscribe("between/others")
+            await two.ping()
+            newcomer = await here.tcp()
+            await newcomer.connect("newcomer")
+            await newcomer.subscribe("new/#")
+        finally:
+            with trio.CancelScope(shield=True):
+                await here.leave()
+        await trio.sleep(1)
+        check_tables(here.node)
+
+
+async def suffer(folder: Path, patch: pytest.MonkeyPatch, arm: Callable[[set[Ref[Any]]], None]) -> None:
+    """The scenario, with a crash somewhere in it."""
+    async with scene(folder, patch) as here:
+        protected = everyone(here.node)
+        lasting = {name: here.node.supervisor[name] for name in ("errands", "sessions", "connections")}
+        arm(protected)
+        await here.play()
+        assert all(ref.alive for ref in protected), "a bystander was ended"
+        assert lasting == {name: here.node.supervisor[name] for name in lasting}, "a supervisor was ended"
+
+
+# At the places where something is registered
+
+#: What is registered here is the node's heart, or holds it: see "In the broker" in docs/actors.md.
+VITAL = {
+    Site("broker/node.py", "open_node", "start"),
+    Site("broker/node.py", "Node.run", "start"),
+    Site("broker/node.py", "Node._serve", "start"),
+    Site("plugins/manager.py", "Plugins.run", "start"),
+}
+
+
+@pytest.mark.parametrize("site", [site for site in sites() if site not in VITAL], ids=str)
+async def test_what_is_registered_crashes(
+    clock: MockClock, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for polls in (True, False):
+        if polls or polling.available():
+            with monkeypatch.context() as patch:
+                crash = Crash(site)
+                crash.install(patch)
+                if not polls:
+                    patch.setattr(polling, "available", lambda: False)
+                await suffer(tmp_path, patch, crash.arm)
+            if crash.owner is not None:
+                assert not crash.owner.alive
+                assert isinstance(await crash.owner.join(), Injected)
+            if crash.fired or crash.absent:
+                return
+    pytest.fail("the scenario does not get there: have it do what this is for")
+
+
+@pytest.mark.parametrize("site", sorted(VITAL), ids=str)
+async def test_what_is_vital_crashes(
+    clock: MockClock, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site in sites()
+    crash = Crash(site, armed=True)
+    crash.install(monkeypatch)
+    with pytest.raises((Injected, NodeFailed)):
+        await suffer(tmp_path, monkeypatch, lambda _: None)
+    assert crash.fired
