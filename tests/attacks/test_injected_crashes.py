@@ -223,6 +223,9 @@ class Scene:
                 nursery.start_soon(self.served, script)
             await trio.sleep(2)
             node.host.forget_decisions(None)  # the access rules have changed
+            report: Any = node._security._report  # pyright: ignore[reportPrivateUsage]
+            # passwords are checked in a thread, for which this clock does not wait
+            report.refused(next(iter(node.sessions)).client)
             with self._patch.context() as patch:
                 accept, errors = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
 
