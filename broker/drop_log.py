@@ -1,4 +1,4 @@
-"""What is dropped, in the log: by reason, with how much an operator has to care."""
+"""What is dropped or refused, in the log: by reason, with how much an operator has to care."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
+from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from trunkline.broker.repeats import Times
 
 _logger = logging.getLogger("trunkline.dropped")
+_subscribing = logging.getLogger("trunkline.session")
 
 #: Nothing is lost: this is how publishing and subscribing work.
 _USUAL: Final = frozenset({DropReason.NO_SUBSCRIBERS, DropReason.NO_LOCAL, DropReason.REDISPATCHED})
@@ -34,12 +36,28 @@ def say_dropped(reason: DropReason, times: Times) -> None:
     client_id, topic = times.last
     _logger.log(
         level,
-        "%s for %s: %s (%stopic %.200s, client %.200s)",
+        "%s for %s: %s (%sclient %.200s, topic %.200s)",
         times.counted("message", "dropped"),
         times.apart("client"),
         reason.word.replace("_", " "),
         times.example,
-        topic,
         client_id or "(the broker)",
+        topic,
         extra={"reason": reason.word, "count": times.count, "clients": len(times.whom), "topic": topic},
+    )
+
+
+def say_refused(reason: int, times: Times) -> None:
+    """Write a record about the subscriptions that were refused for a reason."""
+    word = Reason(reason).name.lower()
+    client_id, filter = times.last
+    _subscribing.warning(
+        "%s of %s: %s (%sclient %.200s, filter %.200s)",
+        times.counted("subscription", "refused"),
+        times.apart("client"),
+        word.replace("_", " "),
+        times.example,
+        client_id,
+        filter,
+        extra={"reason": word, "count": times.count, "clients": len(times.whom), "filter": filter},
     )

@@ -19,7 +19,7 @@ from trunkline.broker.beside import Beside
 from trunkline.broker.census import Census
 from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
-from trunkline.broker.drop_log import say_dropped
+from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
@@ -112,6 +112,7 @@ class Node:
             hooks=self.hooks,
             metrics=self.metrics,
             drops=Repeats(self.scheduler.call_at, say_dropped),
+            refusals=Repeats(self.scheduler.call_at, say_refused),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=PubSub(
@@ -349,6 +350,7 @@ class Node:
             for gate in self._gates:
                 await gate.empty()
         self._services.drops.flush()
+        self._services.refusals.flush()
 
     async def quiet(self) -> None:
         """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no longer."""

@@ -7,7 +7,6 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 
 from __future__ import annotations
 
-import logging
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, cast
 
@@ -25,7 +24,6 @@ from trunkline.hooks.points import (
 from trunkline.mqtt.burst import Burst, acknowledge_all
 from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
-from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Notify
     from trunkline.router import Target
-
-_logger = logging.getLogger("trunkline.session")
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 BURST: Final = 262_144
@@ -277,16 +273,8 @@ class Outbound:
         """It costs this message and no more. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
         if packet_id:
             self._window.forget(packet_id)
-        if isinstance(error, TooLong):
-            self._drop(message, DropReason.TOO_LARGE)
-            return
-        self._drop(message, DropReason.UNWRITABLE)
-        _logger.error(
-            "a message to %s cannot be written: %s",
-            quoted(message.topic),
-            quoted(str(error)),
-            extra={"client": self.client.client_id},
-        )
+        reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
+        self._services.dropped(self.client, message, reason, str(error))
 
     # The client answers
 

@@ -33,7 +33,9 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
+    #: What the log has of messages that are dropped and of subscriptions that are refused.
     drops: Repeats[DropReason]
+    refusals: Repeats[int]
     alarms: Alarms
     access: Access
     pubsub: PubSub
@@ -67,10 +69,10 @@ class Services:
             changed.expires_at = inf if interval is None else now + interval
         return changed
 
-    def dropped(self, client: ClientInfo, message: Message, reason: DropReason) -> None:
-        """Count a message that went nowhere, or not to this subscriber, and tell who wants to know."""
+    def dropped(self, client: ClientInfo, message: Message, reason: DropReason, why: str = "") -> None:
+        """Count a message that went nowhere, or not to this subscriber, and tell who wants to know. `why` is for the log."""
         self.metrics.drop(reason)
-        self.drops.note(reason, client.client_id, message.topic)
+        self.drops.note(reason, client.client_id, f"{message.topic}: {why}" if why else message.topic)
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
 

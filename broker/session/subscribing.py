@@ -183,14 +183,15 @@ class Subscribing:
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(judged):
             if isinstance(request, Deny):
-                self._refuse(answer, place, fitting(request.reason, PacketType.SUBACK), request.text)
+                filter, reason = packet.requests[place].filter, fitting(request.reason, PacketType.SUBACK)
+                self._refuse(answer, place, filter, reason, request.text)
                 continue
             if isinstance(request, Withhold):
                 answer.reasons[place] = fitting(request.reason, PacketType.SUBACK)
                 continue
             if request.filter not in known:
                 if room <= 0:
-                    self._refuse(answer, place, Reason.QUOTA_EXCEEDED, "too many subscriptions")
+                    self._refuse(answer, place, request.filter, Reason.QUOTA_EXCEEDED, "too many subscriptions")
                     continue
                 room -= 1
             self._want(request, identifier, answer, place, wanted)
@@ -233,8 +234,9 @@ class Subscribing:
             self._subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants))
         )
 
-    def _refuse(self, answer: Answer, place: int, reason: int, text: str = "") -> None:
+    def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
         metrics = self._services.metrics
+        self._services.refusals.note(reason, answer.client.client_id, filter)
         metrics.packets_subscribe_error += 1
         metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
@@ -278,7 +280,7 @@ class Subscribing:
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
                 self._not_made(filter)
-                self._refuse(answer, place, grant)
+                self._refuse(answer, place, filter, grant)
                 continue
             made.append(grant)
             # an answer to an earlier wish to have it removed may have come meanwhile

@@ -22,7 +22,7 @@ def dropped(reason: DropReason, caplog: pytest.LogCaptureFixture, topic: str = "
 
 def test_a_record_names_reason_client_and_topic(caplog: pytest.LogCaptureFixture) -> None:
     record = dropped(DropReason.QUEUE_FULL, caplog)
-    assert record.getMessage() == "2,107 messages dropped for 2 clients: queue full (e.g. topic a/1, client c1)"
+    assert record.getMessage() == "2,107 messages dropped for 2 clients: queue full (e.g. client c1, topic a/1)"
     fields = {name: vars(record)[name] for name in ("reason", "count", "clients", "topic")}
     assert fields == {"reason": "queue_full", "count": 2107, "clients": 2, "topic": "a/1"}
 
@@ -57,8 +57,8 @@ async def test_what_a_broker_drops_is_in_its_log(autojump_clock: MockClock, capl
             await publisher.publish("t", b"x" * (1000 if number == 0 else 1), qos=1, packet_id=1)
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     too_large, full, more = said
-    assert too_large == "1 message dropped for 1 client: too large (topic t, client small)"
-    assert full == "1 message dropped for 1 client: queue full (topic t, client away)"
+    assert too_large == "1 message dropped for 1 client: too large (client small, topic t: 1009 bytes, 100 are taken)"
+    assert full == "1 message dropped for 1 client: queue full (client away, topic t)"
     assert more.startswith("49 more messages dropped in the last minute for 1 client: queue full")
 
 
@@ -67,3 +67,16 @@ def test_each_reason_is_on_the_page_for_operators() -> None:
     table = page.partition("### What is dropped")[2].partition("###")[0]
     listed = {word for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for word in row.split(", ")}
     assert {reason.word.replace("_", " ") for reason in DropReason} <= listed
+
+
+async def test_a_refused_subscription_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trunkline.session")
+    async with room(session={"max_subscriptions": 1}) as here:
+        client = await here.client("a")
+        assert await client.subscribe(("t/1", 0), ("t/2", 0), ("t/3", 0)) == [0, 0x97, 0x97]
+        await client.disconnect()
+    said = [message for message in caplog.messages if "refused" in message]
+    assert said == [
+        "1 subscription refused of 1 client: quota exceeded (client a, filter t/2)",
+        "1 more subscription refused in the last minute of 1 client: quota exceeded (client a, filter t/3)",
+    ]
