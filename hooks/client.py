@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from trunkline.mqtt.describing import shown_username
 from trunkline.mqtt.versions import Version
 
 
@@ -45,7 +46,7 @@ class ClientInfo:
         """What log records about it have as `extra`."""
         return {
             "client": self.client_id,
-            "username": self.username,
+            "username": shown_username(self.username),
             "peer": self.address,
             "listener": self.listener,
         }

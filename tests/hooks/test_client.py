@@ -14,3 +14,9 @@ def test_the_address_is_for_people(peer: tuple[str, int] | None, text: str) -> N
 def test_log_records_about_a_client_name_it() -> None:
     client = ClientInfo("c", "ann", ("10.0.0.1", 5), "tcp")
     assert client.log_fields == {"client": "c", "username": "ann", "peer": "10.0.0.1:5", "listener": "tcp"}
+
+
+def test_a_token_in_place_of_a_user_name_is_not_logged() -> None:
+    shown = ClientInfo("c", "eyJ" + "x" * 300).log_fields["username"]
+    assert isinstance(shown, str)
+    assert len(shown) < 70
