@@ -86,18 +86,15 @@ class JsonFormatter(_Formatter):
     """One JSON object a line, with every field of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = vars(record).items()
-        entry = {
-            name: _cut(value) if isinstance(value, str) else value
-            for name, value in fields
-            if name not in _STANDARD and value is not None
-        }
-        entry |= {
+        entry: dict[str, object] = {
             "time": _moment(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _cut(record.getMessage()),
         }
+        for name, value in vars(record).items():
+            if value is not None and name not in _STANDARD and name not in entry:
+                entry[name] = _cut(value) if isinstance(value, str) else value
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)  # pure ASCII: escapes all that could end a line

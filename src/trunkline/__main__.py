@@ -108,16 +108,19 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise innermost(group) from None
-    logger.info("stopped; gone, as they were kept in memory only: %s", lost)
+    logger.info("stopped%s", lost)
 
 
 async def _at_stake(node: "Node") -> str:
-    """What clients count on, and what ends with the process."""
+    """What clients count on, and what ends with the process, if there is any of it."""
     figures = await node.figures()
     sessions = sum(session.session.expiry_interval > 0 for session in node.sessions)
     waiting = figures["queue.count"] + figures["inflight.count"]
     retained = node.retained.limited
-    return f"sessions {sessions:,}, retained messages {retained:,}, messages not delivered {waiting:,}"
+    if not sessions and not retained and not waiting:
+        return ""
+    lost = f"sessions {sessions:,}, retained messages {retained:,}, messages not delivered {waiting:,}"
+    return f"; gone, as they were kept in memory only: {lost}"
 
 
 def _end_within(seconds: float) -> None:
