@@ -384,14 +384,16 @@ def _from_folder(listeners: object, base: Path | None) -> object:
         return listeners
     based: list[object] = []
     for entry in cast("list[object]", listeners):
-        if isinstance(entry, Mapping):
-            files = {
-                key: base / value
-                for key, value in cast("Mapping[str, object]", entry).items()
-                if key in settings.CredentialFiles._fields and isinstance(value, str) and value
-            }
-            entry = {**entry, **files}
-        based.append(entry)
+        if not isinstance(entry, Mapping):
+            based.append(entry)
+            continue
+        table = cast("Mapping[str, object]", entry)
+        files = {
+            key: base / value
+            for key, value in table.items()
+            if key in settings.CredentialFiles._fields and isinstance(value, str) and value
+        }
+        based.append({**table, **files})
     return based
 
 

@@ -417,6 +417,6 @@ def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None
 
 def test_only_a_login_proves_who_somebody_is() -> None:
     asks = Config.from_mapping({"plugins": {"http-auth": {"authorize": {"url": "http://h/"}}}})
-    assert not asks.authenticates
+    assert not asks.authenticates()
     logs_in = Config.from_mapping({"plugins": {"http-auth": {"authenticate": {"url": "http://h/"}}}})
-    assert logs_in.authenticates
+    assert logs_in.authenticates()
