@@ -247,6 +247,10 @@ class Link:
         self._read_or_not()
         self.from_client.release_soon()
 
+    def look(self) -> None:
+        if self._reads:
+            self.inner.look()
+
     def finish(self) -> None:
         self.to_client.put(FINISH)
         self.to_client.release()

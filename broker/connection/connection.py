@@ -7,6 +7,7 @@ leaves in one write. After the end it lingers: the peer must be able to read the
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import trio
@@ -32,8 +33,19 @@ MAX_CONNECT_SIZE: Final = 1_048_576
 #: Bytes of answers that may wait for a client before nothing more is read from it.
 OUTPUT_LIMIT: Final = 1_048_576
 
+
+class Judge:
+    """To itself: look whether it has been silent for too long."""
+
+    __slots__ = ()
+
+
+JUDGE: Final = Judge()
+
 #: Bytes that came in, or an event.
-Mail: TypeAlias = "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume | mail.LogPackets"
+Mail: TypeAlias = (
+    "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume | Judge | mail.LogPackets"
+)
 
 
 class Connection(Actor[Any]):
@@ -104,6 +116,8 @@ class Connection(Actor[Any]):
             self.resume(message.holder)
         elif isinstance(message, mail.LogPackets):
             self.log_packets(message.client if message.on else None, logging.INFO)
+        else:
+            self._judge_silence()
 
     # Bytes
 
@@ -185,6 +199,7 @@ class Connection(Actor[Any]):
             self._silence = keep_alive * self._entrance.services.config.mqtt.keep_alive_multiplier
             self._timer.restart_at(self._heard + self._silence)
         else:
+            self._silence = inf
             self._timer.cancel()
 
     def close(self, farewell: bytes) -> None:
@@ -208,9 +223,20 @@ class Connection(Actor[Any]):
         now = self.scheduler.now
         if self._holders is not None and self not in self._holders:
             self._heard = now  # others have us wait; a client that does not read has itself to blame
+        if self._channel is not None and now < self._heard + self._silence:
+            self._timer.restart_at(self._heard + self._silence)
+        else:
+            # After a pause of the process, what the client said in time is still unread.
+            self._transport.look()
+            self.scheduler.later(self.ref, JUDGE)
+
+    def _judge_silence(self) -> None:
+        """All that had come when the timer fired has been handled."""
+        if self._timer.armed or self._silence == inf:
+            return  # with it came the CONNECT, or the end
         if self._channel is None:
             self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
-        elif now < self._heard + self._silence:
+        elif self.scheduler.now < self._heard + self._silence:
             self._timer.restart_at(self._heard + self._silence)
         else:  # [MQTT-3.1.2-22]
             self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard of it", self._channel))

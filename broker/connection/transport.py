@@ -87,6 +87,10 @@ class Transport(Protocol):
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
+    def look(self) -> None:
+        """What has come and was not read yet shall be read by the end of the next turn."""
+        ...
+
     def finish(self) -> None:
         """No more will be sent; reading goes on."""
         ...
@@ -232,6 +236,13 @@ class SocketTransport:
         self._reading = True
         self._watch()
 
+    def look(self) -> None:
+        if self._reading:
+            with suppress(OSError):  # there is nothing, or the poller will tell what is wrong
+                data = self._sock.recv(READ_SIZE)
+                if data:
+                    self.receiver(data)
+
     def finish(self) -> None:
         self._finishing = True
         if not self._pending and not self._outgoing:
@@ -359,6 +370,9 @@ class StreamTransport:
 
     def resume(self) -> None:
         self._resumed.set()
+
+    def look(self) -> None:
+        """Its task does, which runs before the next turn."""
 
     def finish(self) -> None:
         self._finishing = True

@@ -1,12 +1,22 @@
 """A network connection's life."""
 
+import os
+import socket
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
+from tests.wire import Wire
+from trunkline import testing
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.session import mail
 
@@ -78,3 +88,73 @@ async def test_a_connection_that_crashes_is_lost_to_its_session_alone(
         assert here.session("a").channel is None
         await (await here.stay("a")).ping()
     assert "on purpose" in caplog.text
+
+
+@asynccontextmanager
+async def connected(number: int, **settings: Any) -> AsyncGenerator[list[socket.socket]]:
+    """Clients with sockets that can be written to while the broker stands still."""
+    async with testing.broker() as b:
+        socks: list[socket.socket] = []
+        for index in range(number):
+            wire = await Wire.open(b.host, b.port)
+            await wire.connect(f"client {index}", **settings)
+            assert isinstance(wire.stream, trio.SocketStream)
+            socks.append(socket.socket(fileno=os.dup(wire.stream.socket.fileno())))
+            await wire.stream.aclose()
+        yield socks
+        for sock in socks:
+            sock.close()
+
+
+async def answered(socks: list[socket.socket]) -> int:
+    """How many get their PINGRESP rather than the end."""
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    return sum(sock.recv(100) == raw.PINGRESP for sock in socks)
+
+
+async def test_what_came_in_time_counts_after_a_pause_of_the_process(mock_clock: MockClock) -> None:
+    async with connected(30, keep_alive=10) as socks:
+        mock_clock.jump(9)
+        for sock in socks:
+            sock.send(raw.PINGREQ)
+        mock_clock.jump(100)  # nothing runs meanwhile: a suspended machine, or a callback that blocks
+        assert await answered(socks) == len(socks)
+        mock_clock.jump(16)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert [sock.recv(100)[0] for sock in socks] == [raw.DISCONNECT] * len(socks)  # nobody was heard of since
+
+
+async def test_a_connect_that_came_in_time_counts_after_a_pause_of_the_process(mock_clock: MockClock) -> None:
+    async with testing.broker(mqtt={"connect_timeout": 10}) as b:
+        socks = [socket.create_connection((b.host, b.port)) for _ in range(30)]
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        for number, sock in enumerate(socks):
+            sock.send(raw.connect(f"client {number}"))
+        mock_clock.jump(100)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert [sock.recv(100)[0] for sock in socks] == [raw.CONNACK] * len(socks)
+        mock_clock.jump(100)  # these have no keep-alive
+        for sock in socks:
+            sock.send(raw.PINGREQ)
+        assert await answered(socks) == len(socks)
+        for sock in socks:
+            sock.close()
+
+
+async def test_a_day_of_pings_and_of_a_wall_clock_that_is_set(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with room() as here:
+        client = await here.client("a", keep_alive=60)
+        client.patience = 100
+        wall = time.time
+        for minute in range(24 * 60):
+            offset = (minute % 7 - 3) * 3600.0
+            monkeypatch.setattr(time, "time", lambda offset=offset: wall() + offset)
+            await trio.sleep(60)
+            await client.ping()
+        await trio.sleep(89)
+        await client.ping()
+        began = trio.current_time()
+        await client.expect_disconnect(0x8D)
+        assert trio.current_time() - began == pytest.approx(90, abs=0.01)
