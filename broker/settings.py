@@ -124,7 +124,7 @@ class MqttSettings(Section):
     )
     max_topic_levels: Whole = key(128, "Levels of a topic name or filter.", "levels", ge=1, le=65_535)
     max_filters: Whole = key(
-        5000,
+        2000,
         "Topic filters in one SUBSCRIBE or UNSUBSCRIBE. A client that sends more is disconnected (0x97). 0 is no bound.",
         "filters",
         ge=0,

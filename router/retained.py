@@ -157,6 +157,10 @@ class RetainedStore:
         kept = self._kept.get(topic)
         return inf if kept is None else kept.deadline
 
+    def may_match(self, filter: str) -> bool:
+        """Is it worth a look? This one is quick."""
+        return self._tree.may_match(filter) if has_wildcard(filter) else filter in self._kept
+
     def match(self, filter: str, now: float) -> Iterator[Retained | None]:
         """What is kept for the topics that match, found while it is asked for, and None now and then, so that whoever asks
         can go on later where there is little to find.

@@ -137,10 +137,10 @@ class TopicTree:
         The tree may change between two of them: topics that were taken out meanwhile may still come, those added
         meanwhile may or may not.
         """
+        if not self.may_match(filter):
+            return
         levels = filter.split("/")
         count = len(levels)
-        if not self._may_match(levels):
-            return
         node = self._reserved if filter[:1] == "$" else self._root
         depth = 0
         # Straight down, as long as there is one way.
@@ -154,6 +154,8 @@ class TopicTree:
                     yield branch
                 return
             node = branch
+        # Most topics are told apart by their end, without being taken to pieces.
+        end = "" if levels[-1] in ("+", "#") else "/" + levels[-1]
         # What is left to visit: branches, and how many levels of the filter led to them.
         pending: list[tuple[Iterator[_Branch], int]] = [(iter((node,)), depth)]
         looked = 0
@@ -165,7 +167,7 @@ class TopicTree:
                     looked = 0
                     yield None
                 if isinstance(branch, str):
-                    if depth == _ALL or _leaf_matches(branch, levels, depth):
+                    if depth == _ALL or (branch.endswith(end) and _leaf_matches(branch, levels, depth)):
                         yield branch
                     continue
                 level = "#" if depth == _ALL else levels[depth] if depth < count else ""
@@ -185,9 +187,9 @@ class TopicTree:
             else:
                 pending.pop()
 
-    def _may_match(self, levels: list[str]) -> bool:
+    def may_match(self, filter: str) -> bool:
         """Is there, for each level of a filter, some topic that has it there?"""
-        counts = self._levels
+        counts, levels = self._levels, filter.split("/")
         wanted = levels[:-1] if levels[-1] == "#" else levels
         if len(wanted) > len(counts):
             return False

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 BURST: Final = 262_144
+#: Retained messages that could be sent while one look for them is in vain.
+IN_VAIN: Final = 3
 #: From here on a reason code is a no.
 FAILURE: Final = 0x80
 

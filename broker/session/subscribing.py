@@ -274,7 +274,7 @@ class Subscribing:
 
     def subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
         """The routes are there: SUBACK first, then what was retained."""
-        hooks, retained = self._services.hooks, len(self._services.pubsub.retained)
+        hooks, retained = self._services.hooks, self._services.pubsub.retained
         made: list[Grant] = []
         revoked = self._session.revoked
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
@@ -309,7 +309,7 @@ class Subscribing:
             wanted = options.retain_handling == SEND_RETAINED or (
                 options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
             )
-            if wanted and retained and parse_shared(grant.filter) is None:
+            if wanted and retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
                 self._outbound.replay(grant, self._as_retained(options))
 
     def _not_made(self, filter: str) -> None:
