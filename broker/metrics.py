@@ -163,6 +163,7 @@ class Metrics:
         "session.discarded", "Sessions discarded because their client asked for a clean start."
     )
     session_expired: int = counted("session.expired", "Sessions that ended because their client stayed away too long.")
+    session_crashed: int = counted("session.crashed", "Sessions ended by an error in the broker or in what it runs.")
     session_terminated: int = counted("session.terminated", "Sessions ended, for any reason.")
     authentication_success: int = counted("authentication.success", "Clients that proved who they are.")
     authentication_success_anonymous: int = counted(

@@ -205,7 +205,7 @@ SESSION_TAKEN_OVER: Final[Notify[ClientInfo]] = Notify(
 SESSION_TERMINATED: Final[Notify[ClientInfo, str]] = Notify(
     "session.terminated",
     "client reason",
-    "A session ends for any other reason: `expired`, `disconnected` (its expiry is 0), `kicked`, `shutdown`.",
+    "A session ends for any other reason: `expired`, `disconnected` (its expiry is 0), `kicked`, `shutdown`, `crashed`.",
 )
 SESSION_SUBSCRIBED: Final[Notify[ClientInfo, SubscriptionRequest]] = Notify(
     "session.subscribed", "client request", "A subscription was made, or renewed; `request` says what was granted."

@@ -7,6 +7,9 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 from __future__ import annotations
 
 import logging
+from collections import deque
+from functools import partial
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.actors import Actor, Shutdown
@@ -18,6 +21,7 @@ from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.rights import Rights
+from trunkline.broker.session.state import AT_ONCE
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.waiting import Waiting
 from trunkline.hooks.points import (
@@ -85,6 +89,7 @@ class SessionActor(Actor["mail.ToSession"]):
         "_rights",
         "_services",
         "_subscribing",
+        "_undone",
         "_waiting",
         "channel",
         "client",
@@ -108,6 +113,8 @@ class SessionActor(Actor["mail.ToSession"]):
         self._retry: Timer | None = None
         #: Is the next slice of what waits for the client to come in a later turn?
         self._filling = False
+        #: Steps of its end, or of its connection's, that are under way.
+        self._undone: deque[Callable[[], object]] = deque()
         #: Is the client id free, and the actor only here until its routes are gone?
         self._ended = False
 
@@ -313,7 +320,6 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_unreachable(self, message: mail.Unreachable) -> None:
         del message
         self._give_up()
-        self.stop()
 
     def _routed(self, answer: Answer) -> None:
         """The routes are as this connection, or somebody on its behalf, asked for, and it may go on."""
@@ -472,27 +478,32 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _left(self, reason: Reason, text: str, successor: ClientInfo | None = None) -> None:
         """The channel is over, and the absence of the client begins. `successor` is whose connection came instead."""
-        channel, services = self.channel, self._services
+        channel = self.channel
         assert channel is not None
         self.channel = None
         self.left_at = self._outbound.now
         if self._waiting.end():
             channel.will = None
         self.subscriber.online = False
-        self._rights.stop()
-        self._outbound.detach()
         if self._retry is not None:
             self._retry.cancel()
-        services.metrics.client_disconnected += 1
+        self._in_steps(
+            self._rights.stop,
+            self._outbound.detach,
+            partial(self._tell_left, channel.client, reason, text, successor),
+            partial(self._absence.begin, channel.will, self.session.expiry_interval),
+        )
+
+    def _tell_left(self, client: ClientInfo, reason: Reason, text: str, successor: ClientInfo | None) -> None:
+        self._services.metrics.client_disconnected += 1
         words, named = text, None
         if successor is not None:  # the client itself is not told where the other is
-            words += f": the new connection is from {successor.address}, this one was from {channel.client.address}"
+            words += f": the new connection is from {successor.address}, this one was from {client.address}"
         if reason not in UNNAMED:
             named = reason.name.lower()
             words += f" ({named})"
-        _logger.info("disconnected: %s", words, extra=channel.client.log_fields | {"reason": named})
-        services.hooks.notify(CLIENT_DISCONNECTED, channel.client, reason, text)
-        self._absence.begin(channel.will, self.session.expiry_interval)
+        _logger.info("disconnected: %s", words, extra=client.log_fields | {"reason": named})
+        self._services.hooks.notify(CLIENT_DISCONNECTED, client, reason, text)
 
     def _detach(self, reason: Reason, text: str) -> None:
         """Nobody is connected any more. The session ends now or when its time is up."""
@@ -536,38 +547,73 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _end(self, word: str) -> None:
         """The session is over and its client id free. The actor ends when no route leads to it any more."""
-        services = self._services
         self._ended = True
-        self._absence.publish_will()  # [MQTT-3.1.3-9] the end of the session cuts a delay short
-        self._absence.over()
-        self._on_end(self)
+        self._in_steps(
+            self._absence.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+            self._absence.over,
+            partial(self._on_end, self),
+            partial(self._tell_end, word),
+            self._remove_routes,
+        )
+
+    def _tell_end(self, word: str) -> None:
+        services = self._services
+        services.metrics.session_terminated += 1
         if word == "discarded":
             services.metrics.session_discarded += 1
             services.hooks.notify(SESSION_DISCARDED, self.client)
         else:
             services.hooks.notify(SESSION_TERMINATED, self.client, word)
-        services.metrics.session_terminated += 1
+
+    def _remove_routes(self) -> None:
         cast = self.ref.cast
-        services.pubsub.remove_routes(
+        self._services.pubsub.remove_routes(
             self.subscriber, list(self.session.subscriptions), lambda _: cast(mail.Unreachable())
         )
 
     def _give_up(self) -> None:
-        """What is left of the session goes to others, or is lost."""
-        self._inbound.forget_unreleased(self.client)
-        self._outbound.hand_over(self.subscriber)
+        """What is left of the session goes to others, or is lost; a part of it in each turn."""
+        if self._inbound.forget_unreleased(self.client, AT_ONCE) or self._outbound.hand_over(self.subscriber, AT_ONCE):
+            self.do_later(self._give_up)
+        else:
+            self.stop()
+
+    def _in_steps(self, *steps: Callable[[], object]) -> None:
+        """One after the other. Those that a crash leaves undone are done by `terminate`."""
+        self._undone.extend(steps)
+        while self._undone:
+            self._undone.popleft()()
 
     def terminate(self, reason: BaseException | None) -> None:
-        """The actor is gone. After a crash the client must not wait for an answer, nor its client id be lost."""
-        if not self._ended:
+        """The actor is gone. After a crash, the client's connection has ended as any other that is lost, and the session
+        with it."""
+        if reason is not None and not isinstance(reason, Shutdown):
+            self._services.metrics.session_crashed += 1
+            _logger.error("the session ends after an error in the broker: %r", reason, extra=self.client.log_fields)
+            self.session.expiry_interval = 0.0  # so no will waits for its delay
+            self._salvage()
+            if self.channel is not None:
+                self.channel.cast(mail.Close(b""))
+                self._salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))
+            if not self._ended:
+                self._salvage(partial(self._end, "crashed"))
+            self._salvage(partial(self._inbound.forget_unreleased, self.client, maxsize))
+            self._salvage(partial(self._outbound.hand_over, self.subscriber, maxsize))
+        elif not self._ended:
             self._ended = True
             if self.channel is not None:
                 self.channel.cast(mail.Close(b""))
             self._on_end(self)
-            self._services.pubsub.remove_routes(self.subscriber, list(self.session.subscriptions), lambda _: None)
-        if reason is not None and not isinstance(reason, Shutdown):  # nothing else will tell of what is lost
-            self._outbound.detach()  # publishers that wait for this session go on
-            self._give_up()
+            self._remove_routes()
+
+    def _salvage(self, *actions: Callable[[], object]) -> None:
+        """Do them and all that a crash has left undone: what raises once more costs nothing else."""
+        self._undone.extendleft(actions)
+        while self._undone:
+            try:
+                self._undone.popleft()()
+            except Exception:
+                _logger.exception("another error at the end of the session", extra=self.client.log_fields)
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
         BurstTo: _on_burst,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.access import Undecided
@@ -9,6 +10,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
+from trunkline.broker.session.state import AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.burst import Burst
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
-#: Messages that are forgotten in one turn.
-AT_ONCE: Final = 500
 
 
 class Inbound:
@@ -347,8 +347,9 @@ class Inbound:
                 self._services.dropped(self._outbound.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()
 
-    def forget_unreleased(self, client: ClientInfo) -> None:
-        """The session is over: no PUBREL will come any more."""
-        for _, _, message in self._awaiting_rel.export():
+    def forget_unreleased(self, client: ClientInfo, limit: int) -> bool:
+        """The session is over: no PUBREL will come any more. True when that was not all."""
+        for message in self._awaiting_rel.expire(inf, limit):
             if message is not None:
                 self._services.dropped(client, message, DropReason.UNRELEASED)
+        return len(self._awaiting_rel) > 0

@@ -308,6 +308,13 @@ class Inflight(Generic[T]):
         self._unsent.pop(packet_id, None)
         self._lighten(packet_id)
 
+    def take(self) -> Entry[T] | None:
+        """Take the oldest entry out, whatever it waits for."""
+        for packet_id, entry in self._entries.items():
+            self.forget(packet_id)
+            return entry.of(packet_id)
+        return None
+
     def _end(self, packet_id: int, state: State) -> Entry[T] | Shared[T] | Miss:
         entry = self._entries.get(packet_id)
         if entry is None:

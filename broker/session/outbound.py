@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
-from trunkline.broker.session.mqueue import EXPIRED_AT_ONCE
 from trunkline.broker.session.replay import Replay, Replays
+from trunkline.broker.session.state import AT_ONCE
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
@@ -452,7 +452,7 @@ class Outbound:
             self._send(*entry[:3])
         for gone in expired:
             self._drop(gone[0], DropReason.EXPIRED)
-        if len(expired) >= EXPIRED_AT_ONCE:
+        if len(expired) >= AT_ONCE:
             room = 0
         if not queue.length and room > 0:
             room = self._send_retained(room)
@@ -508,25 +508,33 @@ class Outbound:
         """Have `fill` send again what a 3.x client has not acknowledged for that long."""
         self._window.repeat(self.now, interval)
 
-    def hand_over(self, leaving: Subscriber) -> None:
+    def hand_over(self, leaving: Subscriber, limit: int) -> bool:
         """The session is over: what a shared group gave it and it did not finish goes to other members, but for QoS 2
         that was sent.  # [MQTT-4.8.2-5]
 
-        The rest of what it had not finished is lost.
+        The rest of what it had not finished is lost. True when so many were not all.
         """
-        open_entries = [entry for _, entry in self._window.items() if entry.state is not State.WAIT_PUBCOMP]
-        orphans = [(entry.message, entry.target, entry.state is State.WAIT_PUBACK) for entry in open_entries]
-        orphans += [(entry[0], entry[1], True) for entry in self._queue]
-        for message, target, movable in orphans:
-            group = target.group if movable and message.expires_at > self.now else None
-            member = None if group is None else group.pick(message.publisher, message.topic, (leaving,))
-            if message.expires_at <= self.now:
-                self._drop(message, DropReason.EXPIRED)
-            elif member is None:
-                self._drop(message, DropReason.SESSION_ENDED)
-            else:
-                self._drop(message, DropReason.REDISPATCHED)
-                member.subscriber.cast((message, member))
+        for _ in range(limit):
+            entry = self._window.take()
+            if entry is None:
+                queued = self._queue.pop(-inf, [])
+                if queued is None:
+                    return False
+                self._orphaned(queued[0], queued[1], leaving, movable=True)
+            elif entry.state is not State.WAIT_PUBCOMP:
+                self._orphaned(entry.message, entry.target, leaving, movable=entry.state is State.WAIT_PUBACK)
+        return True
+
+    def _orphaned(self, message: Message, target: Target[Subscriber], leaving: Subscriber, *, movable: bool) -> None:
+        group = target.group if movable and message.expires_at > self.now else None
+        member = None if group is None else group.pick(message.publisher, message.topic, (leaving,))
+        if message.expires_at <= self.now:
+            self._drop(message, DropReason.EXPIRED)
+        elif member is None:
+            self._drop(message, DropReason.SESSION_ENDED)
+        else:
+            self._drop(message, DropReason.REDISPATCHED)
+            member.subscriber.cast((message, member))
 
     def _drop(self, message: Message, reason: DropReason) -> None:
         self._services.dropped(self.client, message, reason)

@@ -5,7 +5,7 @@ It can be exported, stored, moved to another place and restored there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trunkline.broker.pubsub import Subscriber
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.revoked import Revoked
     from trunkline.mqtt.message import Message
     from trunkline.router import Options, Target
+
+#: Messages that are thrown away or handed over in one turn: others get theirs before the next.
+AT_ONCE: Final = 500
 
 
 class Session:

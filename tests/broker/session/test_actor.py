@@ -1,14 +1,22 @@
 """A session as an actor: one mailbox for its client, its publishers, the routes and its timers."""
 
+from collections import Counter
+from typing import Any
+
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from trunkline.broker.session import mail
+from trunkline.broker.session.absence import Absence
+from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
+from trunkline.broker.session.outbound import Outbound
+from trunkline.broker.session.rights import Rights
 from trunkline.mqtt.reasons import Reason
 
 
@@ -55,6 +63,124 @@ async def test_a_crash_is_the_end_of_one_session(
         again = await here.stay("doomed")
         await again.ping()
     assert "on purpose" in caplog.text
+
+
+class Broken(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize("also", ["nothing", "Outbound.detach", "Rights.stop", "Absence.begin", "Outbound.hand_over"])
+@pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
+async def test_a_session_that_crashes_ends_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock, also: str, away: bool
+) -> None:
+    def crash(*_: object) -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        told: list[tuple[str, str]] = []
+        add = here.node.hooks.add
+        add("client.connected", lambda client: told.append(("connected", client.client_id)))
+        add("client.disconnected", lambda client, reason, text: told.append(("disconnected", client.client_id)))
+        add("session.created", lambda client: told.append(("created", client.client_id)))
+        add("session.terminated", lambda client, word: told.append((word, client.client_id)))
+        add("message.dropped", lambda client, message, word: told.append((word, message.topic)))
+        watcher = await here.client("watcher")
+        await watcher.subscribe(("will", 0))
+        told.clear()
+        doomed = await here.stay("doomed", will=raw.Will("will", b"gone", properties=raw.will_delay(900)))
+        await doomed.subscribe(("t", 1))
+        await doomed.send(raw.publish("unreleased", qos=2, packet_id=1))
+        await doomed.expect_type(raw.PUBREC)
+        here.broker.publish("t", b"unacknowledged", qos=1)
+        await doomed.expect_type(raw.PUBLISH)
+        if away:
+            await doomed.abort()
+            await trio.sleep(1)
+        if also != "nothing":
+            kind, name = also.split(".")
+            owner = {"Outbound": Outbound, "Rights": Rights, "Absence": Absence}[kind]
+            method = getattr(owner, name)
+            monkeypatch.setattr(owner, name, crash)
+        session = here.session("doomed")
+        session.ref.cast(mail.Timeout(crash))
+        if also == "Absence.begin" and not away:
+            await trio.sleep(1)  # that is the very step that publishes the will
+        else:
+            await watcher.expect_publish("will", b"gone")
+        if also != "nothing":
+            monkeypatch.setattr(owner, name, method)
+        assert told[:4] == [
+            ("created", "doomed"),
+            ("connected", "doomed"),
+            ("disconnected", "doomed"),
+            ("crashed", "doomed"),
+        ]
+        lost = [("session_ended", "unreleased"), ("session_ended", "t")]
+        assert told[4:] == lost[: 1 if also == "Outbound.hand_over" else 2]
+        assert here.node.sessions.get("doomed") is None
+        metrics = here.node.metrics
+        assert (metrics.session_crashed, metrics.session_terminated, metrics.client_disconnected) == (1, 1, 1)
+        assert here.node.router.subscriptions == 1
+        again = await here.stay("doomed")
+        await again.ping()
+    tagged = [
+        record for record in caplog.records if getattr(record, "client", "") == "doomed" and record.levelname == "ERROR"
+    ]
+    assert tagged
+
+
+async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        words: list[str] = []
+        here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
+        client = await here.client("a")
+        await client.subscribe("t")
+        monkeypatch.setattr(Absence, "over", crash)
+        await client.send(raw.disconnect())
+        await client.expect_close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert words == ["disconnected"]
+        assert here.node.sessions.get("a") is None
+        assert here.node.router.subscriptions == 0
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("what", ["queue", "unreleased"])
+async def test_what_a_session_leaves_behind_is_dealt_with_in_slices(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    async with room() as here:
+        turns: Counter[int] = Counter()
+        turn = 0
+        handle_many = SessionActor.handle_many
+
+        def in_turn(self: SessionActor, messages: list[Any]) -> None:
+            nonlocal turn
+            turn += 1
+            handle_many(self, messages)
+
+        monkeypatch.setattr(SessionActor, "handle_many", in_turn)
+        publisher, client = await here.client("p"), await here.stay("a")
+        if what == "queue":
+            await client.subscribe(("t", 1))
+            await client.abort()
+            await publisher.send(*[raw.publish("t", b"x", qos=1, packet_id=n) for n in range(1, 3001)])
+            for _ in range(3000):
+                await publisher.expect_type(raw.PUBACK)
+        else:
+            await client.send(*[raw.publish("t", b"x", qos=2, packet_id=n) for n in range(1, 3001)])
+            for _ in range(3000):
+                await client.expect_type(raw.PUBREC)
+        here.node.hooks.add("message.dropped", lambda *_: turns.update([turn]))
+        here.session("a").ref.cast(mail.End(Reason.ADMINISTRATIVE_ACTION, "kicked"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert turns.total() == 3000
+        assert max(turns.values()) <= 500
+        metrics = here.node.metrics
+        counted = (metrics.delivery_dropped_session_ended, metrics.messages_dropped_session_ended)
+        assert counted == ((3000, 0) if what == "queue" else (0, 3000))
 
 
 async def test_what_ends_a_session() -> None:
