@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.connection.handshake import ABSENT_RECEIVE_MAXIMUM, Refused, negotiate
+from trunkline.broker.connection.other_protocols import guess
 from trunkline.broker.session.channel import Channel
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Allow, Deny
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
 _logger = logging.getLogger("trunkline.connection")
-
-#: What else comes to a listener for MQTT, by how it begins.
-_SPOKEN: Final = {b"\x16\x03": "TLS"} | dict.fromkeys(
-    (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ", b"CONNECT ", b"PRI * "), "HTTP, as WebSockets begin"
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -107,9 +103,7 @@ class Admission:
         farewell = b""
         if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
             farewell = encode(Connack(False, error.reason), version)  # [MQTT-3.1.4-2]
-        spoken = next((name for start, name in _SPOKEN.items() if data.startswith(start)), None)
-        text = str(error) if spoken is None else f"this looks like {spoken}, and not like MQTT: {error}"
-        self._close(farewell, text, error.reason)
+        self._close(farewell, guess(data) or str(error), error.reason)
 
     # CONNECT
 

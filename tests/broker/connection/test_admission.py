@@ -174,8 +174,7 @@ async def test_who_looks_is_told_what_was_decided_about_a_client() -> None:
 @pytest.mark.parametrize(
     ("begin", "what"),
     [
-        (bytes.fromhex("16 03 01 02 00 01 00 01 fc 03 03"), "this looks like TLS"),
-        (b"GET /mqtt HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", "this looks like HTTP"),
+        (b"SSH-2.0-x\r\n", "this looks like SSH"),
         (b"\x30\x03\x00\x01t", "PUBLISH before CONNECT"),
     ],
 )
