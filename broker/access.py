@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.access")
 
+#: Characters. Decisions about longer topics are not remembered: a thousand of the longest would take 64 MB a connection.
+LONGEST_REMEMBERED: Final = 256
+
 #: A no with one of these reasons says nothing about the right: whoever decides could not.
 _CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
 
@@ -167,6 +170,8 @@ class Access:
         )
 
     def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
+        if len(topic) > LONGEST_REMEMBERED:
+            return
         if len(decisions) >= self._cache_size:
             decisions.clear()
         if self._cache_size:

@@ -383,7 +383,10 @@ class AclSettings(Section):
     )
     no_match: Literal["allow", "deny"] = key("allow", "The decision where no rule matches.")
     cache_size: Whole = key(
-        1024, "Decisions remembered for each connection. 0 asks the rules every time.", "decisions", ge=0
+        1024,
+        "Decisions remembered for each connection, about topics of up to 256 characters. 0 asks the rules every time.",
+        "decisions",
+        ge=0,
     )
     asked_again: Whole = key(
         8,

@@ -27,8 +27,9 @@ MAX_PACKET_SIZE: Final = 268_435_455 + 5
 #: Levels that a topic may have unless somebody says otherwise; EMQX has the same.
 MAX_LEVELS: Final = 128
 
-#: Topic names that a decoder remembers. When there are more it starts again with none.
+#: Topic names that a decoder remembers, and their bytes as encoded. When there are more it starts again with none.
 _REMEMBERED_TOPICS: Final = 1024
+_REMEMBERED_BYTES: Final = 65_536
 
 #: Longer names (as encoded, with their length) are not remembered, so that a decoder's memory stays small. The fast
 #: paths rely on it that the first byte of such a length is 0.
@@ -65,6 +66,7 @@ class Decoder:
         "_first_bytes",
         "_size",
         "_topics",
+        "_topics_size",
         "_usual",
         "buffered",
         "error",
@@ -112,6 +114,7 @@ class Decoder:
         self._size = 0  # of that packet with its header, or 0 while its length is not known
         self._first_bytes = CONNECT_ONLY if version is None else FIRST_BYTES[version, server]
         self._topics: dict[bytes, str] = {}
+        self._topics_size = 0
         #: Of the last read that was one PUBLISH and nothing else: who publishes now and then sends its like again.
         self._usual: _Usual | None = None
 
@@ -284,9 +287,13 @@ class Decoder:
         """Keep what makes the next PUBLISH to this topic cheap, and this one where it goes."""
         topic_end = body + 2 + (data[body] << 8 | data[body + 1])
         if message.topic and topic_end - body <= _LONGEST_REMEMBERED:
-            if len(self._topics) >= _REMEMBERED_TOPICS:
-                self._topics.clear()
-            self._topics[data[body:topic_end]] = message.topic
+            name, topics = data[body:topic_end], self._topics
+            if name not in topics:
+                self._topics_size += len(name)
+                if len(topics) >= _REMEMBERED_TOPICS or self._topics_size > _REMEMBERED_BYTES:
+                    topics.clear()
+                    self._topics_size = len(name)
+                topics[name] = message.topic
         if data[position] == 0x30 and not message.properties and data[body - 1]:
             # The length is not padded (its last byte is not 0), so these are the bytes that would be written again.
             if self.version is Version.V5:

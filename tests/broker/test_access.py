@@ -48,6 +48,16 @@ def test_no_more_is_remembered_than_was_configured() -> None:
     assert not forgetful.channel.may_publish[0]
 
 
+def test_decisions_about_long_topics_are_not_remembered() -> None:
+    rules = Rules()
+    for topic in ("ok" + "x" * 254, "ok" + "x" * 255):
+        for _ in range(2):
+            assert rules.access.may_publish(rules.channel, topic, 0, False)
+            assert rules.access.may_read(rules.channel, topic)
+    assert [len(topic) for topic in rules.channel.may_publish[0]] == [256]
+    assert [len(topic) for topic in rules.channel.may_read] == [256]
+
+
 @pytest.mark.parametrize("default", ["allow", "deny"])
 def test_where_no_rule_matches_the_default_counts_and_receiving_is_allowed(default: str) -> None:
     rules = Rules(acl={"no_match": default})

@@ -339,6 +339,17 @@ def test_topics_that_are_remembered_are_few_and_short() -> None:
     assert decoder._topics == {}  # pyright: ignore[reportPrivateUsage]
 
 
+def test_topics_that_are_remembered_are_bounded_by_their_bytes() -> None:
+    decoder = decoder_for(V311)
+    largest = 0
+    for number in range(2000):
+        decoder.feed(encode(publish(f"{number:0250}"), V311))
+        decoder.feed(encode(publish(f"{number:0250}", qos=1, packet_id=1, dup=True), V311))  # known: not counted again
+        names = decoder._topics  # pyright: ignore[reportPrivateUsage]
+        largest = max(largest, sum(map(len, names)))
+    assert 65_000 < largest <= 65_536
+
+
 def test_a_remembered_topic_is_one_string() -> None:
     decoder = decoder_for(V5)
     packets = decoder.feed(encode(publish("some/topic"), V5) * 5)
