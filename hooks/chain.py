@@ -54,6 +54,7 @@ class Hooks:
     client_disconnected: Chain
     client_check_acl: Chain
     client_acl_decided: Chain
+    client_read_filter: Chain
     client_subscribe: Chain
     client_unsubscribe: Chain
     session_created: Chain

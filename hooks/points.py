@@ -116,6 +116,12 @@ def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:
     return new
 
 
+def _part(old: str, new: object) -> str:
+    if not isinstance(new, str):
+        raise TypeError(f"returned {new!r:.80}, which is no part of a topic filter")
+    return new
+
+
 def _filter(old: str, new: object) -> str:
     if not isinstance(new, str):
         raise TypeError(f"returned {new!r:.80}, which is neither a topic filter nor a Deny")
@@ -174,6 +180,14 @@ CLIENT_ACL_DECIDED: Final[Notify[ClientInfo, Action, str, int, bool, bool]] = No
     "It is decided whether this client may publish to the topic, subscribe to the filter or receive from the topic. "
     "Decisions are kept for the connection, so this is not called for each message; of each message that is refused, "
     "`message.dropped` is.",
+)
+CLIENT_READ_FILTER: Final[Transform[str]] = Transform(
+    "client.read_filter",
+    "client filter",
+    "A SUBSCRIBE or UNSUBSCRIBE has a topic filter that is none. Whoever knows the form returns the part that is one, and "
+    "takes the rest off at `client.subscribe` and `client.unsubscribe`, which get the whole. When nobody does, the "
+    "connection ends.",
+    replace=_part,
 )
 CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
     "client.subscribe",

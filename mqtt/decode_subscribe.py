@@ -1,4 +1,8 @@
-"""SUBSCRIBE, UNSUBSCRIBE and their acknowledgements."""
+"""SUBSCRIBE, UNSUBSCRIBE and their acknowledgements.
+
+Whether a topic filter is one is not judged here but by whoever acts on it, with `validate_filter`: a server may know forms
+of its own.
+"""
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
@@ -6,7 +10,7 @@ from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.property_codec import decode_properties
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.reasons import REASONS, Reason
-from trunkline.mqtt.topics import QUEUE_PREFIX, SHARE_PREFIX, validate_filter
+from trunkline.mqtt.topics import QUEUE_PREFIX, SHARE_PREFIX
 from trunkline.mqtt.versions import Version
 
 
@@ -18,16 +22,8 @@ def _head(reader: Reader, place: PacketType) -> tuple[int, Properties]:
 
 
 def _filter(reader: Reader) -> str:
-    """What follows a question mark may be conditions, which a hook takes off: the session judges what is left."""
     topic_filter = reader.string()  # [MQTT-3.8.3-1] [MQTT-3.10.3-1]
-    if topic_filter.startswith(QUEUE_PREFIX):
-        topic_filter = SHARE_PREFIX + topic_filter
-    plain, _, conditions = topic_filter.partition("?")
-    if reader.version is Version.V5 and plain and conditions:
-        validate_filter(plain, reader.max_levels)
-    else:
-        validate_filter(topic_filter, reader.max_levels)
-    return topic_filter
+    return SHARE_PREFIX + topic_filter if topic_filter.startswith(QUEUE_PREFIX) else topic_filter
 
 
 def _too_many(limit: int | None) -> ProtocolError:

@@ -284,6 +284,8 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
 
+        subscribing.check_filters([request.filter for request in packet.requests], channel)
+
         def subscribe(judged: list[Judged]) -> None:
             self._waiting.on = True  # for the routes
             subscribing.subscribe(packet, judged, channel)
@@ -296,6 +298,8 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         channel, subscribing = self.channel, self._subscribing
         assert channel is not None
+
+        subscribing.check_filters(packet.filters, channel)
 
         def unsubscribe(judged: list[str | Deny | Withhold]) -> None:
             self._waiting.on = True  # for the routes

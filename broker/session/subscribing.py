@@ -14,7 +14,13 @@ import trio
 from trunkline.broker.routes import SLICE
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny, Withhold
-from trunkline.hooks.points import CLIENT_SUBSCRIBE, CLIENT_UNSUBSCRIBE, SESSION_SUBSCRIBED, SESSION_UNSUBSCRIBED
+from trunkline.hooks.points import (
+    CLIENT_READ_FILTER,
+    CLIENT_SUBSCRIBE,
+    CLIENT_UNSUBSCRIBE,
+    SESSION_SUBSCRIBED,
+    SESSION_UNSUBSCRIBED,
+)
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, reason_string
 from trunkline.mqtt.packets import PacketType, Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
@@ -24,7 +30,7 @@ from trunkline.mqtt.topics import parse_shared, plain_filter, validate_filter
 from trunkline.router import Options, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.routes import Grant
@@ -83,6 +89,22 @@ class Subscribing:
         self._subscriber = subscriber
 
     # What becomes of each filter
+
+    def check_filters(self, filters: Iterable[str], channel: Channel) -> None:
+        """Before anybody is asked about them.  # [MQTT-4.7.0-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+
+        Raises:
+            ProtocolError: one of them is no topic filter, and nobody knows its form.
+        """
+        most = self._services.config.mqtt.max_topic_levels
+        for filter in filters:
+            try:
+                validate_filter(filter, most)
+            except ProtocolError:
+                part = self._services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
+                if not isinstance(part, str) or part == filter:
+                    raise
+                validate_filter(part, most)
 
     def waits(self, packet: Subscribe | Unsubscribe) -> bool:
         """Does the answer take longer than a turn: because somebody must be waited for, or because it is long?"""

@@ -124,6 +124,10 @@ class MessageFilter:
 
     # What clients ask for
 
+    @hook("client.read_filter")
+    def read_filter(self, client: ClientInfo, filter: str) -> str:
+        return _split(client, filter)[0]
+
     @hook("client.subscribe", priority=TOPIC_SYNTAX)
     def subscribe(
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties

@@ -18,7 +18,7 @@ def test_hooks_has_an_attribute_a_point_and_no_other() -> None:
 
 
 def test_names_are_unique_and_found() -> None:
-    assert len({point.name for point in POINTS}) == len(POINTS) == 28
+    assert len({point.name for point in POINTS}) == len(POINTS) == 29
     assert all(find(point.name) is point for point in POINTS)
 
 

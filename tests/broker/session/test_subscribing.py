@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import trio
 
 from tests.broker.room import room
@@ -127,12 +128,12 @@ async def test_a_hook_may_end_the_connection_in_place_of_an_answer() -> None:
         assert list(here.session("a").session.subscriptions) == ["good"]
 
 
-async def test_a_filter_with_a_question_mark_that_no_hook_takes_is_judged_as_a_whole() -> None:
+async def test_a_question_mark_is_a_letter_where_no_hook_makes_more_of_it() -> None:
     async with room() as here:
         client = await here.client("a")
-        assert await client.subscribe(("a/#?x=1", 0), ("a?b", 0), ("a/+?b", 0)) == [0x8F, 0, 0x8F]
-        await client.send(raw.unsubscribe(1, "a/#?x=1", "a?b", "a/+?b/+c"))
-        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0x11, 0, 0x11]
+        assert await client.subscribe(("a?b", 0)) == [0]
+        await client.publish("a?b")
+        await client.expect_publish("a?b")
 
 
 async def test_more_filters_than_a_packet_may_have_end_the_connection() -> None:
@@ -181,3 +182,58 @@ async def test_a_queue_shares_its_filter() -> None:
         await members[0].send(raw.unsubscribe(2, "$queue/t", version=4))
         await members[0].expect_type(raw.UNSUBACK)
         assert [target.subscriber.client_id for target in here.node.router.targets("$share/$queue/t")] == ["b"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    ("filter", "reason"),
+    [
+        *(
+            (filter, 0x81)
+            for filter in (
+                "",
+                "#/a",
+                "a+",
+                "$share//a",
+                "$share/g",
+                "$share/g/",
+                "$queue/",
+                "$share/+/a",
+                "a/#?",
+                "a/#?x",
+            )
+        ),
+        *((filter, 0x8F) for filter in ("a/b/c/d", "$share/g/a/b/c/d")),
+    ],
+)
+async def test_what_is_no_topic_filter_ends_the_connection_before_any_hook_sees_it(
+    version: int, filter: str, reason: int
+) -> None:
+    async with room(mqtt={"max_topic_levels": 3}) as here:
+        seen: list[object] = []
+        here.node.hooks.add("client.subscribe", lambda client, request, properties: seen.append(request))
+        here.node.hooks.add("client.unsubscribe", lambda client, filter, properties: seen.append(filter))
+        for packet in (
+            raw.subscribe(1, ("good", 0), (filter, 0), version=version),
+            raw.unsubscribe(1, "good", filter, version=version),
+        ):
+            client = await here.client("a", version=version)
+            await client.send(packet)
+            await client.expect_disconnect(reason)
+        assert seen == []
+
+
+async def test_a_form_of_filters_that_somebody_knows() -> None:
+    async with room() as here:
+        hooks = here.node.hooks
+        hooks.add("client.read_filter", lambda client, filter: filter.removesuffix("!"))
+        hooks.add(
+            "client.subscribe",
+            lambda client, request, properties: replace(request, filter=request.filter.removesuffix("!")),
+        )
+        client = await here.client("a")
+        assert await client.subscribe(("a/#!", 1)) == [1]
+        await client.publish("a/b")
+        await client.expect_publish("a/b")
+        await client.send(raw.subscribe(1, ("#/a!", 1)))  # what is left must be one
+        await client.expect_disconnect(0x81)
