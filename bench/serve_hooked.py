@@ -7,11 +7,11 @@ from pathlib import Path
 
 import trio
 
-from trunkline.__main__ import YOUNG_OBJECTS
 from trunkline.broker.config import Override, load
 from trunkline.broker.node import open_node
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
+from trunkline.serving import YOUNG_OBJECTS
 
 
 def look(client: ClientInfo, message: Message) -> None:

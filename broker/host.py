@@ -12,7 +12,6 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.pubsub import BurstTo, Subscriber
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import TAKEN
-from trunkline.management.views import ClientRow, client_row, client_rows
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter, validate_name
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action
+    from trunkline.management.views import ClientRow
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.reasons import Reason
@@ -146,13 +146,17 @@ class NodeHost:
         pubsub.make_routes(subscriber, [(filter, Options(qos))], lambda _: None)
         return lambda: pubsub.remove_routes(subscriber, [filter], lambda _: None)
 
-    # Clients
+    # Clients; how they are listed is imported when somebody asks
 
     def client(self, client_id: str) -> ClientRow | None:
+        from trunkline.management.views import client_row
+
         found = self._sessions.get(client_id)
         return None if found is None else client_row(found)
 
     def clients(self, after: str, limit: int) -> list[ClientRow]:
+        from trunkline.management.views import client_rows
+
         return client_rows(self._sessions, after, limit)
 
     def subscriptions(self, client_id: str) -> Mapping[str, Options]:

@@ -11,6 +11,7 @@ import hmac
 import logging
 import os
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
@@ -33,13 +34,11 @@ from trunkline.management.control_frames import (
     unpack,
 )
 from trunkline.management.control_place import PORT, SOCKET, PlaceError, default_path, takes_port
-from trunkline.management.operations import find
-from trunkline.management.operations.registry import OperationError, Page, plain_row
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trunkline.management.operations.registry import Administered, Operation
+    from trunkline.management.operations.registry import Administered, Operation, Page
 
 _logger = logging.getLogger("trunkline.control")
 
@@ -141,6 +140,8 @@ class Control:
                 if self.connections > self._settings.max_connections:
                     raise _Bad(UNWELCOME, f"there are {self._settings.max_connections} control connections already")
                 await self._greet(stream)
+                # a broker starts without them; a thread, so that nobody waits meanwhile
+                await trio.to_thread.run_sync(import_module, "trunkline.management.operations")
                 while (packed := await self._receive(stream, self._settings.max_frame_size)) is not None:
                     await self._send(stream, await self._answer(packed))
             except _Bad as bad:
@@ -226,6 +227,9 @@ class Control:
     # Requests
 
     async def _answer(self, packed: bytes) -> bytes:
+        from trunkline.management.operations import find
+        from trunkline.management.operations.registry import OperationError, Page
+
         request = _content(packed)
         number, name, arguments = request.get("id"), request.get("operation"), _arguments(request)
         if not (isinstance(number, int | str) and isinstance(name, str) and arguments is not None):
@@ -267,6 +271,8 @@ def _arguments(request: dict[str, Any]) -> dict[str, Any] | None:
 
 def _pack_page(number: int | str, operation: Operation, page: Page[Any], arguments: dict[str, Any]) -> bytes:
     """As many of the rows as go into a page."""
+    from trunkline.management.operations.registry import plain_row
+
     rows: list[bytes] = []
     room = PAGE_BYTES
     for row in page.rows:

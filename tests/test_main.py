@@ -164,6 +164,59 @@ def test_a_log_file_that_cannot_be_written(start: Callable[..., Process], tmp_pa
     assert "".join(broker.lines).count("\n") == 1
 
 
+def loaded(code: str) -> set[str]:
+    """The modules that an interpreter has after this."""
+    # measuring coverage would bring modules of its own
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    command = [sys.executable, "-c", f"import sys\nfirst = set(sys.modules)\n{code}\nprint(*set(sys.modules) - first)"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout.split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    """Those of others."""
+    return {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"trunkline"}
+
+
+START = """
+import io, threading, trio
+from trunkline.broker.config import Config
+from trunkline import serving
+config = Config.from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}})
+async def start():
+    async with serving.open_node(config, read=lambda: config):
+        pass
+trio.run(start)
+"""
+
+
+def test_a_broker_starts_with_what_it_needs() -> None:
+    """What is heavy and comes later: tables and colours, TOML that keeps comments, password hashing, what `ctl` asks, JSON
+    Schema and HTTP of plugins, pytest, asyncio."""
+    modules = loaded(f"import trunkline.__main__, trunkline.management.cli\n{START}")
+    assert "trunkline.broker.node" in modules
+    heavy = {"asyncio", "sqlite3", "trunkline.management.operations", "trunkline.management.views", "multiprocessing"}
+    heavy |= {"trunkline.testing", "trunkline.plugins.shipped", "trunkline.events", "trunkline.management.ctl_commands"}
+    assert modules & heavy == set()
+    needed = {"trio", "attr", "attrs", "outcome", "sniffio", "idna", "sortedcontainers"}
+    needed |= {
+        "pydantic",
+        "pydantic_core",
+        "annotated_types",
+        "typing_extensions",
+        "typing_inspection",
+        "click",
+        "msgpack",
+    }
+    allowed = {name for name in packages(modules) if not name.startswith("_")} - {"cython_runtime"}
+    assert allowed <= needed
+    assert len([name for name in modules if name.startswith("trunkline")]) <= 160
+
+
+def test_commands_do_without_the_broker() -> None:
+    modules = loaded("from trunkline.__main__ import main\nimport trunkline.management.cli")
+    assert not {"trio", "msgpack", "rich", "tomlkit"} & packages(modules)
+
+
 def test_version_of_the_installed_command() -> None:
     command = Path(sys.executable).with_name("trunkline")
     assert subprocess.run([command, "--version"], capture_output=True, check=True).stdout.startswith(b"trunkline, ")
