@@ -40,6 +40,8 @@ YOUNG_OBJECTS = 10_000
 def run(read: Callable[[], Config], source: str) -> int:
     """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload;
     `source` says where from."""
+    if RELOAD is not None:
+        signal.signal(RELOAD, signal.SIG_IGN)  # whoever asks so early gets what is being read now
     config = read()
     try:
         logs.configure(config.log)
