@@ -80,6 +80,7 @@ _logger = logging.getLogger("trunkline.session")
 class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
         "_absence",
+        "_coming",
         "_ended",
         "_filling",
         "_inbound",
@@ -106,6 +107,8 @@ class SessionActor(Actor["mail.ToSession"]):
         #: The client; while nobody is connected, the last one.
         self.client = client
         self.channel: Channel | None = None
+        #: Connections whose request lies in the mailbox: if it is never handled, they must not wait for it.
+        self._coming: list[Channel] = []
         #: When the last client went, in node time.
         self.left_at = 0.0
         self._services = services
@@ -367,10 +370,17 @@ class SessionActor(Actor["mail.ToSession"]):
 
     # The connection comes and goes
 
+    def attach(self, channel: Channel, present: bool) -> None:
+        """Have this connection. `present` says whether the session was there before."""
+        self._coming.append(channel)
+        channel.session = self.subscriber.cast
+        channel.session(mail.Attach(channel, present))
+
     def _on_attach(self, message: mail.Attach) -> None:
         channel, services = message.channel, self._services
         if self._ended:  # it expired while the request was on its way
             services.open_session(channel)
+            self._coming.remove(channel)
             return
         if self.channel is not None:
             services.metrics.session_takenover += 1
@@ -380,6 +390,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._left(Reason.SESSION_TAKEN_OVER, text, successor=channel.client)
         self._absence.over()
         self.channel, self.client = channel, channel.client
+        self._coming.remove(channel)
         channel.resumed = message.present
         self.session.expiry_interval = channel.expiry_interval
         self.subscriber.online = True
@@ -591,6 +602,8 @@ class SessionActor(Actor["mail.ToSession"]):
     def terminate(self, reason: BaseException | None) -> None:
         """The actor is gone. After a crash, the client's connection has ended as any other that is lost, and the session
         with it."""
+        for channel in self._coming:
+            channel.cast(mail.Close(b""))
         if reason is not None and not isinstance(reason, Shutdown):
             self._services.metrics.session_crashed += 1
             _logger.error("the session ends after an error in the broker: %r", reason, extra=self.client.log_fields)

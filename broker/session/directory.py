@@ -72,14 +72,12 @@ class Directory:
         client = channel.client
         known = self._sessions.get(client.client_id)
         if known is not None and self._resumes(known, channel):
-            channel.session = known.subscriber.cast
-            channel.session(mail.Attach(channel, True))  # [MQTT-3.1.2-5]
+            known.attach(channel, True)  # [MQTT-3.1.2-5]
             return
         if known is not None:  # [MQTT-3.1.2-4]
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
         actor = self.add(client)
-        channel.session = actor.subscriber.cast
-        channel.session(mail.Attach(channel, False))
+        actor.attach(channel, False)
 
     def add(self, client: ClientInfo) -> SessionActor:
         """A new session of this client, empty and without a connection. It takes the client id."""

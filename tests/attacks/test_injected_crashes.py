@@ -6,6 +6,8 @@ scenario below does not reach fails, as does a class that it does not know how t
 """
 
 import errno
+import importlib
+import pkgutil
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,11 +18,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.attacks.crash_sites import Crash, Injected, Site, sites
+import trunkline
+from tests.attacks.crash_sites import FOLDERS, Crash, Injected, Site, sites
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.actors import Ref
+from trunkline.actors import Actor, Ref, TaskActor
+from trunkline.actors.supervisor import Nested
 from trunkline.broker import host
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.node import Node, NodeFailed
@@ -140,8 +144,18 @@ class Scene:
         return Client(self._wires[-1], acknowledges)
 
     async def inside(self, version: int = 5, acknowledges: bool = True) -> Client:
-        self._wires.append(Wire(self.broker.connect(), version=version))
+        try:
+            self._wires.append(Wire(self.broker.connect(), version=version))
+        except RuntimeError:  # the supervisor of connections is being started again
+            raise Closed from None
         return Client(self._wires[-1], acknowledges)
+
+    async def bystanders(self) -> tuple[Client, Client]:
+        one, two = await self.tcp(), await self.tcp()
+        await one.connect("one")
+        await two.connect("two")
+        await two.subscribe("between/#")
+        return one, two
 
     async def leave(self) -> None:
         for wire in self._wires:
@@ -269,8 +283,9 @@ def check_tables(node: Node) -> None:
 
 
 @asynccontextmanager
-async def scene(folder: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
-    """With two bystanders who have nothing to do with what happens, and for whom nothing may change."""
+async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) -> AsyncGenerator[Scene]:
+    """With two bystanders who have nothing to do with what happens, and for whom nothing may change; unless it `cuts`
+    them off, and then they can come again."""
     patch.setattr(host, "SESSIONS_AT_ONCE", 1)
     settings: dict[str, Any] = {
         "sys": {"interval": 10},
@@ -287,11 +302,13 @@ async def scene(folder: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Scene
     async with testing.broker(history=0, **settings) as broker:
         here = Scene(broker, patch)
         try:
-            one, two = await here.tcp(), await here.tcp()
-            await one.connect("one")
-            await two.connect("two")
-            await two.subscribe("between/#")
+            one, two = await here.bystanders()
             yield here
+            if cuts:
+                for client in (one, two):
+                    with pytest.raises(Closed):
+                        await client.ping()
+                one, two = await here.bystanders()
             await one.publish("between/us", 1, b"still here")
             packet = await two.wait(raw.PUBLISH)
             assert packet.payload == b"still here"
@@ -359,3 +376,100 @@ async def test_what_is_vital_crashes(
     with pytest.raises((Injected, NodeFailed)):
         await suffer(tmp_path, monkeypatch, lambda _: None)
     assert crash.fired
+
+
+# In the actors, with mail pending
+
+
+def actor_classes() -> list[type[Actor[Any]]]:
+    """All that the broker has."""
+    for folder in (*FOLDERS, "actors"):
+        package = importlib.import_module(f"trunkline.{folder}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.startswith("trunkline.plugins.shipped.") and not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found: list[type[Actor[Any]]] = []
+    left: list[type[Actor[Any]]] = [Actor]
+    while left:
+        for kind in left.pop().__subclasses__():
+            left.append(kind)
+            if kind.__module__.startswith(f"{trunkline.__name__}."):
+                found.append(kind)
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+#: Which message of those that the actors of a class get after the bystanders have come.
+NUMBERS = (1, 2, 3, 5, 8, 13, 21)
+HANDLERS = ("handle_many", "handle", "handle_call")
+
+
+class Handling:
+    """A crash of an actor of this class at its n-th message, behind which others wait."""
+
+    def __init__(self, kind: type[Actor[Any]], number: int) -> None:
+        self.kind = kind
+        self.number = number
+        self.count = 0
+        self.armed = False
+        self.protected: set[Ref[Any]] = set()
+        self.ended: Ref[Any] | None = None
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        for name in HANDLERS:
+            if getattr(self.kind, name) is not getattr(Actor, name):
+                patch.setattr(self.kind, name, self._wrapped(name, getattr(self.kind, name)))
+
+    def arm(self, protected: set[Ref[Any]]) -> None:
+        self.armed, self.protected = True, protected
+
+    def _wrapped(self, name: str, real: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def handle(actor: Any, message: Any) -> Any:
+            if self.armed and self.ended is None and type(actor) is self.kind and actor.ref not in self.protected:
+                self.count += 1
+                if self.count == self.number:
+                    self.ended = actor.ref
+                    if name == "handle_many":
+                        real(actor, message[: len(message) // 2])
+                    raise Injected(f"{self.kind.__name__}.{name}")
+            return real(actor, message)
+
+        return handle
+
+
+def takes_messages(kind: type[Actor[Any]]) -> bool:
+    return any(getattr(kind, name) is not getattr(Actor, name) for name in HANDLERS)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in actor_classes() if takes_messages(kind)], ids=lambda kind: kind.__name__
+)
+async def test_an_actor_crashes_with_mail_pending(
+    clock: MockClock, kind: type[Actor[Any]], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handling = Handling(kind, number)
+    handling.install(monkeypatch)
+    await suffer(tmp_path, monkeypatch, handling.arm)
+    assert handling.ended is not None, f"the scenario has no {kind.__name__} that gets so many messages"
+    assert isinstance(await handling.ended.join(), Injected)
+
+
+#: Actors that are nothing but a task. What else has none must take messages.
+TASKS = {Nested, TaskActor}
+
+
+def test_every_class_of_actors_is_judged() -> None:
+    assert {kind for kind in actor_classes() if not takes_messages(kind)} == TASKS
+
+
+@pytest.mark.parametrize("child", ["errands", "sessions", "connections", "control", "sys", "routes"])
+async def test_a_child_of_the_node_crashes(
+    clock: MockClock, child: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene(tmp_path, monkeypatch, cuts=child in ("sessions", "connections")) as here:
+        here.node.supervisor[child].crash(Injected(child))
+        await here.play()
+        if child in ("control", "sys"):
+            assert child not in here.node.supervisor, "what runs beside the heart is given up when its supervisor fails"
+        else:
+            assert here.node.supervisor[child].alive
