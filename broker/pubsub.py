@@ -232,7 +232,7 @@ class PubSub:
 
     def _retain(self, message: Message, now: float) -> None:
         if self._settings.enabled:
-            outcome = self.retained.store(message, now)
+            outcome = self.retained.store(message.bare(), now)
             if outcome.refused:
                 self._metrics.messages_retained_refused += 1
                 if outcome is Outcome.FULL:

@@ -42,3 +42,18 @@ class Message:
         on its way."""
         weight = len(self.topic) + len(self.payload)
         return weight + properties_weight(self.properties) if self.properties else weight
+
+    def bare(self) -> "Message":
+        """The same message without its encoded forms, which may take several times as much: for whoever keeps it for long."""
+        return Message(
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.properties,
+            self.publisher,
+            self.username,
+            self.guid,
+            self.timestamp,
+            self.expires_at,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trunkline.router.table import FilterTable
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant
     from trunkline.mqtt.message import Message
     from trunkline.router import RetainedStore, Target
+    from trunkline.router.retained import Retained
+
+#: Bytes of a message that is cheaper to keep in its encoded forms than to encode again.
+SMALL: Final = 1024
 
 
 class Replay:
@@ -48,7 +52,7 @@ class Replay:
             if kept is None or kept.sequence > self._since or kept.message.topic in self._sent:
                 return None
             self._sent.add(kept.message.topic)
-            return kept.message if self._allowed(kept.message) else None
+            return _to_send(kept) if self._allowed(kept.message) else None
         self.over = True
         return None
 
@@ -60,7 +64,12 @@ class Replay:
         kept = self._store.find(live.topic, self._now)
         if kept is None or kept.sequence > self._since or not self._allowed(kept.message):
             return None
-        return kept.message
+        return _to_send(kept)
+
+
+def _to_send(kept: Retained) -> Message:
+    """The encoded forms of a small message are shared by all who subscribe; those of a larger one go with it."""
+    return kept.message if kept.weight <= SMALL else kept.message.bare()
 
 
 class Replays:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,25 @@ async def test_filters_that_lead_nowhere_hold_up_nobody() -> None:
         await greedy.ping()
         here.broker.publish("1/a/y", b"live")
         await greedy.expect_publish("1/a/y", b"live")
+
+
+async def test_a_large_message_is_kept_without_its_encoded_forms() -> None:
+    async with room() as here:
+        payload = bytes(10_000)
+        readers = [await here.client(f"reader{version}", version) for version in (4, 5)]
+        for reader in readers:
+            await reader.subscribe(("t", 1))
+        publisher = await here.client("publisher")
+        await publisher.publish("t", payload, qos=1, retain=True)
+        for reader in readers:
+            await reader.take_publish("t", payload, qos=1)
+        for qos in (0, 1, 2):
+            for reader in readers:
+                await reader.subscribe(("t", qos))
+                await reader.acknowledge(await reader.expect_type(raw.PUBLISH))
+        kept = here.node.retained.get("t", trio.current_time())
+        assert kept is not None
+        assert (kept.wire3, kept.wire5, kept.frames) == (None, None, None)
 
 
 @pytest.mark.parametrize("qos", [0, 1])
