@@ -588,7 +588,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _give_up(self) -> None:
         """What is left of the session goes to others, or is lost; a part of it in each turn."""
-        if self._inbound.forget_unreleased(self.client, AT_ONCE) or self._outbound.hand_over(self.subscriber, AT_ONCE):
+        if self._inbound.forget_unreleased(self.client, AT_ONCE) or self._outbound.hand_over(AT_ONCE):
             self.do_later(self._give_up)
         else:
             self.stop()
@@ -615,7 +615,7 @@ class SessionActor(Actor["mail.ToSession"]):
             if not self._ended:
                 self._salvage(partial(self._end, "crashed"))
             self._salvage(partial(self._inbound.forget_unreleased, self.client, maxsize))
-            self._salvage(partial(self._outbound.hand_over, self.subscriber, maxsize))
+            self._salvage(partial(self._outbound.hand_over, maxsize))
         elif not self._ended:
             self._ended = True
             if self.channel is not None:

@@ -188,7 +188,7 @@ class Outbound:
         if allowed is None:
             allowed = self._services.access.may_read(channel, message.topic)
         if not allowed:
-            self._drop(message, DropReason.READ_NOT_AUTHORIZED)
+            self._keep_back(channel, message, target)
             return
         original = message
         if self._services.hooks.message_deliver:
@@ -480,7 +480,7 @@ class Outbound:
             self.write(Pubrel(packet_id))
             return
         if not self._may_get(channel, entry.message):
-            self._withdraw(packet_id, entry)
+            self._withdraw(channel, packet_id, entry)
             return
         try:
             self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
@@ -495,9 +495,9 @@ class Outbound:
         allowed = channel.may_read.get(message.topic)
         return self._services.access.may_read(channel, message.topic) if allowed is None else allowed
 
-    def _withdraw(self, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
+    def _withdraw(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
         """It was sent while the client might have it. Now the exchange ends without it."""
-        self._drop(entry.message, DropReason.READ_NOT_AUTHORIZED)
+        self._keep_back(channel, entry.message, entry.target, sent=entry.qos == 2)
         if entry.qos == 1:
             self._window.forget(packet_id)
         else:  # the client may have it, and would take a later message with this id for the same
@@ -508,7 +508,7 @@ class Outbound:
         """Have `fill` send again what a 3.x client has not acknowledged for that long."""
         self._window.repeat(self.now, interval)
 
-    def hand_over(self, leaving: Subscriber, limit: int) -> bool:
+    def hand_over(self, limit: int) -> bool:
         """The session is over: what a shared group gave it and it did not finish goes to other members, but for QoS 2
         that was sent.  # [MQTT-4.8.2-5]
 
@@ -520,21 +520,31 @@ class Outbound:
                 queued = self._queue.pop(-inf, [])
                 if queued is None:
                     return False
-                self._orphaned(queued[0], queued[1], leaving, movable=True)
+                self._orphaned(queued[0], queued[1], DropReason.SESSION_ENDED)
             elif entry.state is not State.WAIT_PUBCOMP:
-                self._orphaned(entry.message, entry.target, leaving, movable=entry.state is State.WAIT_PUBACK)
+                movable = entry.state is State.WAIT_PUBACK
+                self._orphaned(entry.message, entry.target, DropReason.SESSION_ENDED, movable=movable)
         return True
 
-    def _orphaned(self, message: Message, target: Target[Subscriber], leaving: Subscriber, *, movable: bool) -> None:
+    def _orphaned(
+        self, message: Message, target: Target[Subscriber], reason: DropReason, *, movable: bool = True
+    ) -> None:
+        """It goes to another member of the shared group that it came by, or is dropped for this reason."""
         group = target.group if movable and message.expires_at > self.now else None
-        member = None if group is None else group.pick(message.publisher, message.topic, (leaving,))
+        member = None if group is None else group.pick(message.publisher, message.topic, (target.subscriber,))
         if message.expires_at <= self.now:
             self._drop(message, DropReason.EXPIRED)
         elif member is None:
-            self._drop(message, DropReason.SESSION_ENDED)
+            self._drop(message, reason)
         else:
             self._drop(message, DropReason.REDISPATCHED)
             member.subscriber.cast((message, member))
+
+    def _keep_back(self, channel: Channel, message: Message, target: Target[Subscriber], *, sent: bool = False) -> None:
+        """The client may not have it. What a shared group gave it while it might is for another member; not what it may
+        have at QoS 2."""
+        lost = channel.revoked is not None and channel.revoked.concerns(message.topic)
+        self._orphaned(message, target, DropReason.READ_NOT_AUTHORIZED, movable=lost and not sent)
 
     def _drop(self, message: Message, reason: DropReason) -> None:
         self._services.dropped(self.client, message, reason)

@@ -521,3 +521,27 @@ async def test_what_was_taken_away_stays_away_in_a_session_that_is_restored(judg
         here.broker.publish("no/given", b"x", qos=1)
         await client.take_publish("no/given", b"x", qos=1)
         await client.expect_nothing()
+
+
+@pytest.mark.parametrize("sent", [False, True])
+async def test_what_a_group_gave_to_one_that_lost_the_right_another_member_gets(sent: bool) -> None:
+    denied: set[str] = set()
+    hooks = Hooks()
+    hooks.add("client.check_acl", lambda client, *_: Deny() if client.client_id in denied else None)
+    async with room(hooks=hooks) as here:
+        a = await here.stay("a")
+        await a.subscribe("$share/g/t")
+        if not sent:
+            await a.disconnect()
+        here.broker.publish("t", b"1", qos=1)
+        if sent:
+            await a.expect_publish("t", b"1", qos=1)
+            await a.abort()
+        b = await here.client("b")
+        await b.subscribe("$share/g/t")
+        denied.add("a")
+        a = await here.stay("a")
+        await a.expect_nothing()
+        await b.take_publish("t", b"1", qos=1)
+        here.broker.publish("t", b"2", qos=1)
+        await b.take_publish("t", b"2", qos=1)
