@@ -1,0 +1,126 @@
+"""The pages for newcomers say what is so: the tutorial works, and the files of the others are configurations."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trunkline.broker.config import Config, key_paths
+from trunkline.broker.settings import Listener
+from trunkline.hooks.acl_file import parse_rules
+from trunkline.management.operations import OPERATIONS
+from trunkline.plugins.finding import shipped
+
+DOCS = Path(__file__).parents[1] / "docs"
+TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", TUTORIAL, re.DOTALL))
+PAGES = ["coming-from-mosquitto.md", "coming-from-emqx.md", "troubleshooting.md", "operating.md", "tutorial.md"]
+
+
+def trunkline(folder: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trunkline", *arguments]
+    return subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """As the tutorial has it."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert trunkline(tmp_path, "passwd", "users", "ann", "--stdin", text="secret\n").returncode == 0
+    return tmp_path
+
+
+@pytest.fixture
+def port(folder: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "trunkline", "--listen", "tcp://127.0.0.1:0"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    found = (re.search(r"listening on .* port (\d+): clients need credentials", line) for line in process.stderr)
+    yield next(filter(None, found))[1]
+    process.terminate()
+    process.communicate(timeout=120)
+
+
+def test_the_configuration_of_the_tutorial_is_good(folder: Path) -> None:
+    done = trunkline(folder, "config", "check")
+    assert (done.stdout, done.stderr) == ("Good: configuration trunkline.toml.\n", "")
+    assert done.stdout in TUTORIAL
+
+
+def test_whoever_has_a_password_may_listen(folder: Path, port: str) -> None:
+    command = [sys.executable, "listen.py", port]
+    refused = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE)  # and tries again, for ever
+    listener = subprocess.Popen([*command, "ann", "secret"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "listening\n"
+        assert trunkline(folder, "ctl", "publish", "home/kitchen", "21.5").returncode == 0
+        assert listener.stdout.readline() == "home/kitchen 21.5\n"
+        assert refused.poll() is None
+    finally:
+        for process in (refused, listener):
+            process.kill()
+            process.communicate()
+
+
+def test_the_test_of_the_tutorial_passes(folder: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_thermometer.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert " passed" in done.stdout, done.stdout
+
+
+def test_the_plugin_of_the_tutorial_is_written(folder: Path) -> None:
+    """That such a package passes its tests, and can be enabled, is shown where it is made."""
+    assert trunkline(folder, "plugins", "new", "door-bell").returncode == 0
+    assert (folder / "trunkline-door-bell" / "pyproject.toml").exists()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_are_what_they_should_be(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "users").touch()
+    (tmp_path / "acl.toml").touch()
+    for mark, block in re.findall(r"(<!-- .* -->\n)?```toml\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL):
+        if "acl" in mark:
+            assert parse_rules(block)
+        else:
+            Config.from_mapping(tomllib.loads(block))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_keys_that_are_named_are_there(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    known = {".".join(path) for path in key_paths()}
+    columns = [line.split(" | ")[2] for line in text.splitlines() if "coming" in page and line.count(" | ") == 3]
+    named = re.findall(r"`([a-z]+\.[a-z_0-9]+)`", "\n".join(columns) if columns else text)
+    sections = {path.partition(".")[0] for path in known}
+    others = {"control.down", "sys.down", "acl.toml"}  # alarms, a file
+    assert [name for name in named if name.partition(".")[0] in sections and name not in known | others] == []
+    for plugin in re.findall(r"\[plugins\.([a-z-]+)", text):
+        assert plugin in shipped() or plugin == "door-bell"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_are_named_are_there(page: str) -> None:
+    text = re.sub(r"\s+", " ", (DOCS / page).read_text(encoding="utf-8"))
+    for words in re.findall(r"trunkline ctl (?:--\w+ \w+ )?((?:[a-z]+ ?){1,2})", text):
+        first, _, second = words.strip().partition(" ")
+        groups = {name.partition(".")[0] for name in OPERATIONS if "." in name}
+        assert first in OPERATIONS or first in groups, words
+        assert first in OPERATIONS or not second or f"{first}.{second}" in OPERATIONS or page == "operating.md", words
+
+
+def test_what_is_said_of_defaults() -> None:
+    config = Config()
+    assert (config.session.max_inflight, config.session.max_queue_length) == (100, 10_000)
+    assert (config.session.expiry_interval, config.session.max_subscriptions) == (7200, 10_000)
+    assert (config.mqtt.max_packet_size, config.mqtt.max_client_id_length) == (10 * 1024**2, 256)
+    assert (config.mqtt.max_topic_alias, config.mqtt.assigned_client_id_prefix) == (100, "auto-")
+    assert (config.sys.interval, config.retained.check_retain_source) == (10, False)
+    assert (config.acl.no_match, config.acl.deny_action) == ("allow", "ignore")
+    assert Listener().max_connections == 100_000
