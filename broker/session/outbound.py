@@ -31,7 +31,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.routes import Grant
@@ -105,7 +105,7 @@ class Outbound:
             return
         if self._replays is not None:
             # N84: what was retained before this message must not come after it
-            for earlier, replayed in self._replays.overtaken_by(message):
+            for earlier, replayed in self._replays.overtaken_by(message, self.now):
                 self._enqueue(earlier, replayed, self._qos(earlier, replayed))
         self._enqueue(message, target, qos)
 
@@ -406,11 +406,11 @@ class Outbound:
     def replay(self, grant: Grant, target: Target[Subscriber]) -> None:
         """Send the retained messages that match a new subscription."""
         if self._replays is None:
-            self._replays = Replays()
+            self._replays = Replays(self._services.pubsub.retained)
         self._replays.add(Replay(grant, target, self._services.pubsub.retained, self._may_replay, self.now))
         self.direct = False
 
-    def end_replays(self, filters: Container[str]) -> None:
+    def end_replays(self, filters: Iterable[str]) -> None:
         """Of these subscriptions, which are no more."""
         if self._replays is not None:
             self._replays.end(filters)

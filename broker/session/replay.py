@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trunkline.router.table import FilterTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Iterable
 
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.routes import Grant
@@ -23,7 +23,7 @@ SMALL: Final = 1024
 class Replay:
     """Never sends what was stored after the subscription was made: that comes live. So nothing comes twice."""
 
-    __slots__ = ("_allowed", "_matches", "_now", "_sent", "_since", "_store", "filter", "over", "target")
+    __slots__ = ("_allowed", "_matches", "_sent", "_since", "filter", "over", "target")
 
     def __init__(
         self,
@@ -40,8 +40,6 @@ class Replay:
         self._allowed = allowed
         self.filter = grant.filter
         self._since = grant.since
-        self._store = store
-        self._now = now
         self._matches = store.match(grant.filter, now)
         #: Topics that were sent.
         self._sent: set[str] = set()
@@ -56,15 +54,12 @@ class Replay:
         self.over = True
         return None
 
-    def overtaken_by(self, live: Message) -> Message | None:
-        """The retained message of the same topic, which has to come before this live one if it was not sent yet."""
-        if live.topic in self._sent:
+    def overtaken_by(self, kept: Retained) -> Message | None:
+        """What is retained for the topic of a live message and has to come before it, if it was not sent yet."""
+        if kept.sequence > self._since or kept.message.topic in self._sent:
             return None
-        self._sent.add(live.topic)
-        kept = self._store.find(live.topic, self._now)
-        if kept is None or kept.sequence > self._since or not self._allowed(kept.message):
-            return None
-        return _to_send(kept)
+        self._sent.add(kept.message.topic)
+        return _to_send(kept) if self._allowed(kept.message) else None
 
 
 def _to_send(kept: Retained) -> Message:
@@ -75,9 +70,10 @@ def _to_send(kept: Retained) -> Message:
 class Replays:
     """Those of one session, which come one after the other."""
 
-    __slots__ = ("_by_filter", "_in_order")
+    __slots__ = ("_by_filter", "_in_order", "_store")
 
-    def __init__(self) -> None:
+    def __init__(self, store: RetainedStore) -> None:
+        self._store = store
         self._in_order: OrderedDict[str, Replay] = OrderedDict()
         #: A live message concerns those whose filters match, however many there are.
         self._by_filter: FilterTable[Replay] = FilterTable()
@@ -94,15 +90,15 @@ class Replays:
     def first(self) -> Replay:
         return next(iter(self._in_order.values()))
 
-    def remove(self, filter: str) -> None:
-        del self._in_order[filter]
-        self._by_filter.remove(filter)
+    def end(self, filters: Iterable[str]) -> None:
+        for filter in filters:
+            if self._in_order.pop(filter, None) is not None:
+                self._by_filter.remove(filter)
 
-    def end(self, filters: Container[str]) -> None:
-        for filter in [each for each in self._in_order if each in filters]:
-            self.remove(filter)
-
-    def overtaken_by(self, live: Message) -> list[tuple[Message, Target[Subscriber]]]:
+    def overtaken_by(self, live: Message, now: float) -> list[tuple[Message, Target[Subscriber]]]:
         """What has to come before a live message, and how."""
-        earlier = [(replay.overtaken_by(live), replay.target) for replay in self._by_filter.match(live.topic)]
+        kept = self._store.find(live.topic, now)
+        if kept is None:
+            return []
+        earlier = [(replay.overtaken_by(kept), replay.target) for replay in self._by_filter.match(live.topic)]
         return [(message, target) for message, target in earlier if message is not None]

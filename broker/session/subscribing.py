@@ -349,7 +349,7 @@ class Subscribing:
 
     def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
         hooks = self._services.hooks
-        self._outbound.end_replays(set(answer.filters))
+        self._outbound.end_replays(answer.filters)
         for place, filter, was_there in zip(answer.places, answer.filters, existed, strict=True):
             if isinstance(was_there, Reason):
                 answer.reasons[place] = was_there

@@ -47,35 +47,55 @@ def test_all_that_was_stored_before_and_nothing_that_came_after() -> None:
     assert replaying.next() is None
 
 
+def before(store: RetainedStore, replaying: Replay, live: Message) -> Message | None:
+    """What comes before a live message because of this replay."""
+    replays = Replays(store)
+    replays.add(replaying)
+    earlier = replays.overtaken_by(live, 0.0)
+    assert len(earlier) <= 1
+    return earlier[0][0] if earlier else None
+
+
 def test_a_live_message_lets_what_was_retained_go_first_and_once() -> None:
     store = RetainedStore()
     for topic in "ab":
-        store.store(retained(topic, 1), 0.0)
+        store.store(retained(topic), 0.0)
     replaying = replay(store)
     live = Message("b", b"live", guid=200)
-    assert replaying.overtaken_by(live) is store.get("b", 0.0)
-    assert replaying.overtaken_by(live) is None
+    assert before(store, replaying, live) is store.get("b", 0.0)
+    assert before(store, replaying, live) is None
     assert [message.topic for message in rest(replaying)] == ["a"]
-    assert replaying.overtaken_by(Message("a", b"live", guid=201)) is None  # it was sent
+    assert before(store, replaying, Message("a", b"live", guid=201)) is None  # it was sent
+    assert before(store, replay(store, "a"), live) is None  # another filter
 
 
 def test_a_live_message_concerns_the_replays_of_its_topic() -> None:
     store = RetainedStore()
     for topic in ("a/1", "b/1"):
         store.store(retained(topic), 0.0)
-    replays = Replays()
+    replays = Replays(store)
     for number in range(1000):
         replays.add(replay(store, f"b/{number}"))
     for filter in ("a/+", "a/1", "a/#"):
         replays.add(replay(store, filter))
     kept = store.get("a/1", 0.0)
     live = Message("a/1", b"live")
-    assert [earlier for earlier, _ in replays.overtaken_by(live)] == [kept] * 3
-    assert replays.overtaken_by(live) == []
-    replays.end({"a/+", "a/1", "a/#", "unknown"})
+    assert [earlier for earlier, _ in replays.overtaken_by(live, 0.0)] == [kept] * 3
+    assert replays.overtaken_by(live, 0.0) == []
+    assert replays.overtaken_by(Message("a/2", b"live"), 0.0) == []
+    replays.end(["a/+", "a/1", "a/#", "unknown"])
     assert (len(replays), replays.first.filter) == (1000, "b/0")
     replays.add(replay(store, "b/0"))
     assert len(replays) == 1000
+
+
+def test_live_messages_of_other_topics_leave_nothing_behind() -> None:
+    store = RetainedStore()
+    store.store(retained("a"), 0.0)
+    replaying = replay(store)
+    for number in range(100):
+        assert before(store, replaying, Message(f"t/{number}", b"live")) is None
+    assert not replaying._sent  # pyright: ignore[reportPrivateUsage]
 
 
 def test_what_was_replaced_meanwhile_comes_live_alone() -> None:
@@ -84,7 +104,7 @@ def test_what_was_replaced_meanwhile_comes_live_alone() -> None:
     replaying = replay(store)
     fresh = retained("a", 200)
     store.store(fresh, 0.0)
-    assert replaying.overtaken_by(fresh) is None
+    assert before(store, replaying, fresh) is None
     assert replaying.next() is None
 
 
@@ -93,7 +113,7 @@ def test_what_the_client_may_not_have_is_left_out() -> None:
     for topic in ("open", "secret"):
         store.store(retained(topic, 1), 0.0)
     replaying = replay(store, allowed=lambda message: message.topic == "open")
-    assert replaying.overtaken_by(Message("secret", b"", guid=200)) is None
+    assert before(store, replaying, Message("secret", b"", guid=200)) is None
     assert [message.topic for message in rest(replaying)] == ["open"]
 
 
@@ -120,7 +140,7 @@ def test_whatever_happens_meanwhile_nothing_stale_comes_after_something_fresh(ev
             live = retained(topic, guid) if event == "keep" else Message(topic, b"", guid=guid)
             if event == "keep":
                 store.store(live, 0.0)
-            take(replaying.overtaken_by(live))
+            take(before(store, replaying, live))
             take(live)
     for message in rest(replaying):
         take(message)
