@@ -5,12 +5,16 @@ A full queue may lose a thousand messages a second, and must not fill the disk a
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trunkline.actors import Timer
+
 
 K = TypeVar("K")
 
@@ -49,11 +53,11 @@ class Times:
 
 
 class Repeats(Generic[K]):
-    __slots__ = ("_call_at", "_kinds", "_say")
+    __slots__ = ("_kinds", "_say", "_timer")
 
-    def __init__(self, call_at: Callable[[float, Callable[[], None]], object], say: Callable[[K, Times], None]) -> None:
+    def __init__(self, call_at: Callable[[float, Callable[[], None]], Timer], say: Callable[[K, Times], None]) -> None:
         """`say` writes the record."""
-        self._call_at = call_at
+        self._timer = call_at(inf, self._tick)
         self._say = say
         #: Those that a record was written of in the last interval.
         self._kinds: dict[K, Times] = {}
@@ -63,7 +67,7 @@ class Repeats(Generic[K]):
         times = self._kinds.get(kind)
         if times is None:
             if not self._kinds:
-                self._call_at(trio.current_time() + INTERVAL, self._tick)
+                self._timer.restart_at(trio.current_time() + INTERVAL)
             times = self._kinds[kind] = Times()
         times.count += 1
         times.last = whom, what
@@ -73,16 +77,21 @@ class Repeats(Generic[K]):
             self._write(kind, times)
 
     def flush(self) -> None:
-        """Write what was not written yet."""
-        for kind, times in self._kinds.items():
-            if times.count:
-                self._write(kind, times)
+        """Write what was not written yet, and begin anew."""
+        self._timer.cancel()
+        kinds, self._kinds = self._kinds, {}
+        self._write_all(kinds)
 
     def _tick(self) -> None:
         self._kinds = {kind: times for kind, times in self._kinds.items() if times.count}
-        self.flush()
+        self._write_all(self._kinds)
         if self._kinds:
-            self._call_at(trio.current_time() + INTERVAL, self._tick)
+            self._timer.restart_at(trio.current_time() + INTERVAL)
+
+    def _write_all(self, kinds: dict[K, Times]) -> None:
+        for kind, times in kinds.items():
+            if times.count:
+                self._write(kind, times)
 
     def _write(self, kind: K, times: Times) -> None:
         self._say(kind, times)
