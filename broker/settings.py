@@ -163,7 +163,11 @@ class MqttSettings(Section):
         1.5, "A client that is silent for its keep alive times this is disconnected.", "factor", ge=1.0, le=10.0
     )
     connect_timeout: Duration = key(
-        15.0, "A connection whose CONNECT is not complete by then is closed.", "seconds", gt=0
+        15.0,
+        "A connection whose CONNECT is not complete by then is closed, and a client that nobody has decided about by then "
+        "is refused (0x88).",
+        "seconds",
+        gt=0,
     )
     allow_empty_client_id: Flag = key(True, "Whether the broker names clients that bring no client id.")
     assigned_client_id_prefix: WireText = key(

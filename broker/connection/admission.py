@@ -172,6 +172,15 @@ class Admission:
         else:
             self._deny(Deny(text="this listener takes no clients without credentials"))
 
+    @property
+    def waits(self) -> bool:
+        """Has somebody been asked who the client is, and not answered?"""
+        return self._waiting
+
+    def give_up(self) -> None:
+        """The answer takes too long. Its task ends with the connection."""
+        self._deny(Deny(Reason.SERVER_UNAVAILABLE, "nobody decided in time who the client is"))
+
     def _deny(self, decision: Deny) -> None:
         metrics = self._entrance.services.metrics
         metrics.authentication_failure += 1

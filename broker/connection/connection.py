@@ -234,7 +234,9 @@ class Connection(Actor[Any]):
         """All that had come when the timer fired has been handled."""
         if self._timer.armed or self._silence == inf:
             return  # with it came the CONNECT, or the end
-        if self._channel is None:
+        if self._admission is not None and self._admission.waits:
+            self._admission.give_up()
+        elif self._channel is None:
             self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
         elif self.scheduler.now < self._heard + self._silence:
             self._timer.restart_at(self._heard + self._silence)

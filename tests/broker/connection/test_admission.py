@@ -187,3 +187,29 @@ async def test_the_log_says_what_came_in_place_of_mqtt(
         await wire.send(begin)
         await wire.rest()
     assert caplog.messages[0].startswith(f"refused the connection from this process by in-process: {what}")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_who_is_not_told_in_time_who_the_client_is_says_so(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    caplog.set_level(logging.INFO, "trunkline")
+    over = trio.Event()
+
+    async def never(client: ClientInfo, password: bytes | None) -> Allow:
+        try:
+            await trio.sleep_forever()
+        finally:
+            over.set()
+
+    async with room(mqtt={"connect_timeout": 10}) as here:
+        here.broker.hooks.add("client.authenticate", never)
+        wire = here.wire(version)
+        began = trio.current_time()
+        await wire.send(raw.connect("a", version=version))
+        assert (await wire.expect_type(raw.CONNACK)).reason == (Reason.SERVER_UNAVAILABLE if version == 5 else 3)
+        assert trio.current_time() == began + 10
+        await wire.expect_close()
+        await over.wait()
+        assert "nobody decided in time" in caplog.text
+        assert here.node.metrics.authentication_failure == 1
