@@ -5,7 +5,6 @@ it by a test.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple
 
 from trunkline.hooks.alarm import Alarm
@@ -91,12 +90,22 @@ def _message(old: Message, new: object) -> Message:
     if new.topic != old.topic:
         validate_name(new.topic)
     check_writable(new)
-    if _origin(new) == _origin(old) and not _shares_encoded(new, old):
+    if not _shares_encoded(new, old) and _origin(new) == _origin(old):
         return new
     # It is the same publication to all who look at it next. A copy, for a callback may return one object for many messages,
     # or the old one (or a copy.copy of it) changed in place: what was encoded before the change is not true.
-    guid, timestamp, publisher, username = _origin(old)
-    return replace(new, guid=guid, timestamp=timestamp, publisher=publisher, username=username)
+    return Message(
+        new.topic,
+        new.payload,
+        new.qos,
+        new.retain,
+        new.properties,
+        old.publisher,
+        old.username,
+        old.guid,
+        old.timestamp,
+        new.expires_at,
+    )
 
 
 def _origin(message: Message) -> tuple[int, float, str, str | None]:
@@ -104,8 +113,11 @@ def _origin(message: Message) -> tuple[int, float, str, str | None]:
 
 
 def _shares_encoded(new: Message, old: Message) -> bool:
-    forms = ((new.wire3, old.wire3), (new.wire5, old.wire5), (new.frames, old.frames))
-    return any(form is not None and form is before for form, before in forms)
+    return (
+        (new.wire3 is not None and new.wire3 is old.wire3)
+        or (new.wire5 is not None and new.wire5 is old.wire5)
+        or (new.frames is not None and new.frames is old.frames)
+    )
 
 
 def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:
