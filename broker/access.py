@@ -10,6 +10,7 @@ import trio
 from trunkline.hooks.chain import CRASHED
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import CLIENT_ACL_DECIDED, CLIENT_CHECK_ACL
+from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -73,7 +74,11 @@ class Access:
             decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
         if limit.cancelled_caught:
             _logger.error(
-                "nobody decided within %g s about %s to %r", self._timeout, action, topic, extra=client.log_fields
+                "nobody decided within %g s about %s to %s",
+                self._timeout,
+                action,
+                quoted(topic),
+                extra=client.log_fields,
             )
         return self._told(decision, self._default, client, action, topic, qos, retain)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from trunkline.mqtt.describing import shown_username
+from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.versions import Version
 
 
@@ -45,7 +46,7 @@ class ClientInfo:
     def log_fields(self) -> dict[str, object]:
         """What log records about it have as `extra`."""
         return {
-            "client": self.client_id,
+            "client": shortened(self.client_id),
             "username": shown_username(self.username),
             "peer": self.address,
             "listener": self.listener,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.packets import TYPE_OF, Connect, Publish, Suback, Subscribe, Unsuback, Unsubscribe
 from trunkline.mqtt.reasons import Reason
 
@@ -92,11 +93,17 @@ def _without_content(found: dict[str, Any]) -> dict[str, Any]:
             shown[f"{name}_bytes"] = len(value)
         elif name == "user_property":
             shown["user_properties"] = len(value)
-        elif isinstance(value, dict):
-            shown[name] = _without_content(cast("dict[str, Any]", value))
         else:
-            shown[name] = value
+            shown[name] = _without_long_texts(value)
     return shown
+
+
+def _without_long_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return shortened(value)
+    if isinstance(value, list):
+        return [_without_long_texts(each) for each in value]
+    return _without_content(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
 
 
 def line(found: dict[str, Any]) -> str:

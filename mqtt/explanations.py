@@ -15,7 +15,7 @@ from trunkline.mqtt.strings import DISCOURAGED
 #: Characters of a text of others that are quoted: the beginning tells which one it is.
 MAX_QUOTED: Final = 200
 
-#: Characters of a reason string.
+#: Characters of a reason string, and of a name in a log.
 MAX_TEXT: Final = 1000
 
 _REPLACED: Final = re.compile(f"[\0\ud800-\udfff]|{DISCOURAGED.pattern}")
@@ -26,13 +26,16 @@ def quoted(text: str | bytes) -> str:
     return repr(text) if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]!r}…"
 
 
+def shortened(text: str) -> str:
+    """A name as it stands in logs: whole, unless it is longer than any that is read."""
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
 def reason_string(text: str) -> Properties:
     """The properties that tell a client why: none without a text. A character that a strict client refuses becomes U+FFFD."""
     if not text:
         return NO_PROPERTIES
-    if len(text) > MAX_TEXT:
-        text = text[: MAX_TEXT - 1] + "…"
-    return {"reason_string": _REPLACED.sub("\ufffd", text)}
+    return {"reason_string": _REPLACED.sub("\ufffd", shortened(text))}
 
 
 def fitting(reason: int, kind: PacketType) -> int:

@@ -23,7 +23,7 @@ from trunkline.hooks.points import (
     CLIENT_ENHANCED_AUTHENTICATE,
 )
 from trunkline.mqtt.encoder import encode, encode_within
-from trunkline.mqtt.explanations import fitting, quoted, reason_string
+from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
@@ -279,7 +279,7 @@ class Admission:
     def _close(self, farewell: bytes, text: str, reason: int) -> None:
         client, name = self._client, Reason(reason).name.lower()
         why = f"{text} ({name})" if text else name
-        fields = client.log_fields | {"reason": name, "client": client.client_id or None}
+        fields = client.log_fields | {"reason": name, "client": shortened(client.client_id) or None}
         _logger.info("refused the connection from %s by %s: %s", client.address, client.listener, why, extra=fields)
         self._connection.close(farewell)
 

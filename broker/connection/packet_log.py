@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.describing import describe_without_content, shown_username
+from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.packets import Connect
 from trunkline.mqtt.versions import Version
 
@@ -39,7 +40,7 @@ class PacketLog:
 
     def write(self, direction: str, packet: Packet) -> None:
         if isinstance(packet, Connect):
-            self._fields |= {"client": packet.client_id, "username": shown_username(packet.username)}
+            self._fields |= {"client": shortened(packet.client_id), "username": shown_username(packet.username)}
         if _logger.isEnabledFor(self._level):
             _logger.log(self._level, "%s %s", direction, describe_without_content(packet), extra=self._fields)
 

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
+from tests.wire import Wire
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Continue, Deny, Exchange, Success
 from trunkline.mqtt.reasons import Reason
 
@@ -98,6 +99,33 @@ async def test_a_user_name_that_nobody_proved_is_forgotten() -> None:
         here.node.hooks.add("client.authenticate", lambda client, password: ALLOW)
         await here.client("b", username="root")
         assert names == [None, "root"]
+
+
+async def test_the_log_names_a_version_that_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trunkline.connection")
+    async with room(listeners=[{"url": "tcp://127.0.0.1:0", "versions": ["3.1.1", "5.0"]}]) as here:
+        wire = await Wire.open("127.0.0.1", here.broker.port, version=3)
+        await wire.send(raw.connect("old", version=3))
+        await wire.expect("20 02 00 01")
+        await wire.abort()
+    assert "MQTT 3.1 is not taken at 'tcp://127.0.0.1:0' (unsupported_protocol_version)" in caplog.text
+
+
+async def test_names_of_any_length_are_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "trunkline")
+    async with room() as here:
+        wire = here.wire()
+        await wire.send(raw.connect("c" * 65_535, username="u" * 65_535))
+        assert (await wire.expect_type(raw.CONNACK)).reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
+        here.node.hooks.add("client.authenticate", lambda client, password: ALLOW)
+        client = await here.client("a", username="u" * 65_535)
+        await client.subscribe("t" * 65_535)
+        await client.publish("t" * 65_535, properties=raw.content_type("x" * 65_535))
+        await client.expect_type(raw.PUBLISH)
+        await client.send(raw.publish("+" * 65_535, b""))
+        await client.expect_disconnect(Reason.MALFORMED_PACKET)
+    for record in caplog.records:
+        assert all(len(str(value)) < 3000 for value in vars(record).values()), record.getMessage()[:100]
 
 
 @pytest.mark.parametrize("version", [3, 4])
