@@ -98,11 +98,11 @@ def _without_content(found: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _without_long_texts(value: Any) -> Any:
+def _without_long_texts(value: object) -> object:
     if isinstance(value, str):
         return shortened(value)
     if isinstance(value, list):
-        return [_without_long_texts(each) for each in value]
+        return [_without_long_texts(each) for each in cast("list[object]", value)]
     return _without_content(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
 
 

@@ -1,7 +1,7 @@
 """The properties of MQTT 5.0 (section 2.2.2.2): what a packet holds of them."""
 
 from collections.abc import Sequence
-from typing import NoReturn, TypedDict, cast
+from typing import Any, NoReturn, TypedDict, cast
 
 
 class Properties(TypedDict, total=False):
@@ -44,7 +44,7 @@ class _NoProperties(dict[str, object]):
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
+    def _refuse(self: Any, *_: object, **__: object) -> NoReturn:
         raise TypeError("NO_PROPERTIES is shared by all packets that have none")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
