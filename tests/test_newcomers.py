@@ -1,5 +1,7 @@
 """The pages for newcomers say what is so: the tutorial works, and the files of the others are configurations."""
 
+import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -86,6 +88,7 @@ def test_blocks_are_what_they_should_be(page: str, tmp_path: Path, monkeypatch: 
     (tmp_path / "users").touch()
     (tmp_path / "acl.toml").touch()
     for mark, block in re.findall(r"(<!-- .* -->\n)?```toml\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL):
+        block = block.replace("/var/lib/trunkline", str(tmp_path))
         if "acl" in mark:
             assert parse_rules(block)
         else:
@@ -113,6 +116,42 @@ def test_commands_that_are_named_are_there(page: str) -> None:
         groups = {name.partition(".")[0] for name in OPERATIONS if "." in name}
         assert first in OPERATIONS or first in groups, words
         assert first in OPERATIONS or not second or f"{first}.{second}" in OPERATIONS or page == "operating.md", words
+
+
+#: What a page's earlier blocks have made: a session of Spark, the events that it reads.
+GIVEN = {"spark", "events", "published"}
+
+
+def unknown(block: str) -> set[str]:
+    """Names that a block uses and nobody has made."""
+    tree = ast.parse(block)
+    used, made = set[str](), set(dir(builtins)) | GIVEN | {"__name__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
+        elif (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            or isinstance(node, ast.MatchAs | ast.MatchStar)
+            and node.name
+        ):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            made |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            made.add(node.name)
+    return used - made
+
+
+def test_what_is_no_program_says_so() -> None:
+    found = {
+        (page.name, block[:60]): names
+        for page in sorted(DOCS.glob("*.md"))
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        if not block.startswith("# a fragment") and (names := unknown(block))
+    }
+    assert found == {}
 
 
 def test_what_is_said_of_defaults() -> None:
