@@ -127,8 +127,8 @@ class Node:
             guids=Guids(random.getrandbits(16), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),
             open_session=self._open_session,
-            hold_publisher=lambda client_id, holder: self.sessions.hold_publisher(client_id, holder),
-            release_publisher=lambda client_id, holder: self.sessions.release_publisher(client_id, holder),
+            hold_publisher=lambda *hold: self.sessions.hold_publisher(*hold),
+            release_publisher=lambda *hold: self.sessions.release_publisher(*hold),
             start_task=self._start_errand,
             client_of=self._client_of,
         )

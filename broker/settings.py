@@ -243,6 +243,12 @@ class SessionSettings(Section):
         "but no longer than this: then it is a slow consumer, and its queue loses what is too much. 0 makes nobody wait.",
         "seconds",
     )
+    backpressure_budget: Duration = key(
+        6.0,
+        "Seconds of each minute that a publisher is kept waiting in vain, by all subscribers that do not catch up in time or "
+        "go away meanwhile. After that only those that caught up the last time may have it wait. 0 is no bound.",
+        "seconds",
+    )
     max_awaiting_rel: Whole = key(
         65_535,
         "QoS 2 messages from a client whose PUBREL is missing; together they may hold `max_queue_bytes`. A 5.0 client "

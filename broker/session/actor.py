@@ -19,7 +19,7 @@ from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
-from trunkline.broker.session.pressure import Pressure
+from trunkline.broker.session.pressure import Budget, Pressure
 from trunkline.broker.session.rights import Rights
 from trunkline.broker.session.state import AT_ONCE
 from trunkline.broker.session.subscribing import Subscribing
@@ -97,6 +97,7 @@ class SessionActor(Actor["mail.ToSession"]):
         "left_at",
         "session",
         "subscriber",
+        "waiting_budget",
     )
 
     def __init__(
@@ -113,6 +114,8 @@ class SessionActor(Actor["mail.ToSession"]):
         self.left_at = 0.0
         self._services = services
         self._on_end = on_end
+        #: How long subscribers may have this client wait in vain.
+        self.waiting_budget = Budget(services.config.session.backpressure_budget)
         self._retry: Timer | None = None
         #: Is the next slice of what waits for the client to come in a later turn?
         self._filling = False

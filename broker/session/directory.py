@@ -147,16 +147,19 @@ class Directory:
 
     # Back-pressure, see `trunkline.broker.session.pressure`
 
-    def hold_publisher(self, client_id: str, holder: object) -> bool:
+    def hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
         publisher = self._sessions.get(client_id)
         if publisher is None or publisher.channel is None:
+            return False
+        if not publisher.waiting_budget.allows(publisher.scheduler.now, trusted=trusted):
             return False
         publisher.channel.cast(mail.Pause(holder))
         return True
 
-    def release_publisher(self, client_id: str, holder: object) -> None:
+    def release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
         publisher = self._sessions.get(client_id)
         if publisher is not None and publisher.channel is not None:
+            publisher.waiting_budget.charge(in_vain, publisher.scheduler.now)
             publisher.channel.cast(mail.Resume(holder))
 
 

@@ -179,7 +179,7 @@ class Outbound:
         if self.channel is not None and (
             self._queue.length >= self._pressure.high or self._queue.byte_size >= self._pressure.high_bytes
         ):
-            self._pressure.hold(message.publisher)
+            self._pressure.hold(message.publisher, self.now)
 
     def _send(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         channel = self.channel
@@ -394,7 +394,7 @@ class Outbound:
         self.channel = None
         self.direct = self._writable = self.held = False
         self._replays = None
-        self._pressure.release()
+        self._pressure.leave(self.now)
         self.pieces = []
 
     def congested(self) -> None:
@@ -457,7 +457,7 @@ class Outbound:
         if not queue.length and room > 0:
             room = self._send_retained(room)
         self.direct = room > 0 and not queue.length and self._replays is None
-        if self._pressure.on and queue.length <= self._pressure.low:
+        if self._pressure.on and self._pressure.eased(queue):
             self._pressure.release()
         return room <= 0
 

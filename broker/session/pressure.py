@@ -2,21 +2,69 @@
 
 A connected subscriber whose queue grows past a mark has its publishers' connections read no more until the queue is
 short again. A subscriber that does not get there in time is a slow consumer: its publishers go on, and its queue's
-drop policy decides what it loses. It cannot hold anybody again before its queue was short once.
+drop policy decides what it loses. It cannot hold anybody again before its queue was short once; to connect again gives it
+no more time.
+
+What a publisher has waited in vain, for subscribers that did not catch up or went, comes out of a budget of the publisher's
+own, so that neither many subscribers nor one with ever new client ids can stop it. When the budget is used up, only those
+may hold it that caught up the last time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.services import Services
+
+#: Seconds in which a budget that was used up is whole again.
+REFILL: Final = 60.0
+
+
+class Budget:
+    """Seconds that a publisher may be kept waiting in vain."""
+
+    __slots__ = ("_at", "_left", "_most")
+
+    def __init__(self, most: float) -> None:
+        """0 is no bound."""
+        self._most = most
+        self._left = most
+        self._at = 0.0
+
+    def allows(self, now: float, *, trusted: bool) -> bool:
+        """Somebody whose queue was short the last time may use as much again."""
+        return not self._most or self._refilled(now) > (-self._most if trusted else 0)
+
+    def charge(self, seconds: float, now: float) -> None:
+        self._left = self._refilled(now) - seconds
+
+    def _refilled(self, now: float) -> float:
+        self._left = min(self._most, self._left + (now - self._at) * self._most / REFILL)
+        self._at = now
+        return self._left
 
 
 class Pressure:
-    __slots__ = ("_after", "_cancel", "_client_id", "_gave_up", "_held", "_services", "high", "high_bytes", "low", "on")
+    """Of one subscriber's session."""
+
+    __slots__ = (
+        "_after",
+        "_began",
+        "_cancel",
+        "_client_id",
+        "_held",
+        "_left",
+        "_patience",
+        "_services",
+        "_trusted",
+        "high",
+        "high_bytes",
+        "on",
+    )
 
     def __init__(
         self, client_id: str, services: Services, after: Callable[[float, Callable[[], None]], Callable[[], None]]
@@ -26,42 +74,60 @@ class Pressure:
         self._client_id = client_id
         self._services = services
         self._after = after
+        self._patience = settings.backpressure
+        #: Seconds that it may hold publishers until its queue is short once, and since when it does.
+        self._left = self._patience
+        self._began = 0.0
         self._cancel: Callable[[], None] | None = None
-        #: Publishers that wait for this session.
-        self._held: set[str] = set()
-        self._gave_up = False
+        #: Publishers that wait for this session, and since when.
+        self._held: dict[str, float] = {}
+        #: Did it catch up the last time that it held somebody?
+        self._trusted = False
         #: Is anything to be undone when the queue is short again?
         self.on = False
         self.high = settings.max_queue_length // 4 or 2_500
         self.high_bytes = services.config.queue_bytes // 4 or 4_194_304
-        self.low = self.high // 4
 
-    def hold(self, publisher: str) -> None:
+    def hold(self, publisher: str, now: float) -> None:
         """The queue is long, and a message of this publisher made it longer."""
-        if self._gave_up or publisher in self._held:
-            return
-        patience = self._services.config.session.backpressure
         # a client that waited for its own messages would wait for ever
-        if not patience or publisher == self._client_id or not self._services.hold_publisher(publisher, self):
+        if self._left <= 0 or publisher in self._held or publisher == self._client_id:
             return
-        self._held.add(publisher)
-        if not self.on:
+        if not self._services.hold_publisher(publisher, self, self._trusted):
+            return
+        self._held[publisher] = now
+        if self._cancel is None:
             self.on = True
-            self._cancel = self._after(patience, self._give_up)
+            self._began = now
+            self._cancel = self._after(self._left, self._give_up)
+
+    def eased(self, queue: MessageQueue[Any]) -> bool:
+        """Is the queue short?"""
+        return queue.length <= self.high // 4 and queue.byte_size <= self.high_bytes // 4
 
     def release(self) -> None:
-        """The queue is short, or nobody is there any more."""
+        """The queue is short."""
+        self._trusted = True
+        for publisher in self._stop():
+            self._services.release_publisher(publisher, self, 0.0)
+        self._left = self._patience
+        self.on = False
+
+    def leave(self, now: float) -> None:
+        """The client is gone, or out of time."""
         if self._cancel is not None:
-            self._cancel()
-        self._let_go()
-        self.on = self._gave_up = False
+            self._trusted = False
+            self._left -= now - self._began
+            for publisher, since in self._stop().items():
+                self._services.release_publisher(publisher, self, now - since)
 
     def _give_up(self) -> None:
-        self._gave_up = True
-        self._let_go()
+        self.leave(self._began + self._left)
+        self._left = 0.0
 
-    def _let_go(self) -> None:
-        self._cancel = None
-        for publisher in self._held:
-            self._services.release_publisher(publisher, self)
-        self._held.clear()
+    def _stop(self) -> dict[str, float]:
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+        held, self._held = self._held, {}
+        return held

@@ -45,8 +45,9 @@ class Services:
     #: Gives a connection the session of its client id.
     open_session: Callable[[Channel], None]
     #: Asks the publisher with this client id to send nothing until `release(holder)`; False when it is not here.
-    hold_publisher: Callable[[str, object], bool]
-    release_publisher: Callable[[str, object], None]
+    #: A holder that caught up the last time is trusted; what the publisher has waited in vain is told at its release.
+    hold_publisher: Callable[[str, object, bool], bool]
+    release_publisher: Callable[[str, object, float], None]
     #: Runs what takes time and belongs to no session that may end meanwhile.
     start_task: Callable[..., None]
     #: The client of a session that is here; of one that nobody is connected to, the last.

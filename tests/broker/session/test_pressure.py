@@ -1,11 +1,13 @@
 """Publishers that outrun a subscriber are slowed before anything is dropped."""
 
+import pytest
 import trio
-from trio.testing import MockClock, lockstep_stream_pair
+from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.session.pressure import Budget
 
 #: A hundred messages to a packet of bytes, a thousand bytes each.
 BURST = b"".join(raw.publish("t", b"%04d" % number + bytes(996)) for number in range(100))
@@ -104,3 +106,84 @@ async def test_nobody_waits_for_an_absent_client_or_when_it_is_turned_off(autoju
         await fast.ping()
         assert trio.current_time() == began
         await slow.aclose()
+
+
+async def besiege(here: Room, *, anew: bool) -> None:
+    """Subscribers that never read, connect again each second and hold whom they can."""
+    stolen: list[trio.abc.Stream] = []
+    number = 0
+    while True:
+        for stream in stolen:
+            await trio.aclose_forcefully(stream)
+        stolen.clear()
+        for _ in range(2):
+            number += 1
+            theirs, ours = lockstep_stream_pair()
+            here.node._inside.admit_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+            name = f"slow-{number if anew else number % 2}"
+            await ours.send_all(raw.connect(name, clean=anew, properties=raw.session_expiry(1000)))
+            await ours.receive_some(65_536)
+            await ours.send_all(raw.subscribe(1, ("t", 0)))
+            stolen.append(ours)
+        await trio.sleep(1)
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["the same ids", "new ids"])
+async def test_subscribers_that_connect_again_and_again_hold_a_publisher_no_longer(
+    autojump_clock: MockClock, anew: bool
+) -> None:
+    async with room(session={"max_queue_length": 1000}) as here, trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: besiege(here, anew=anew))
+        fast = await stream(here)
+        await trio.sleep(0.5)
+        began = trio.current_time()
+        for _ in range(600):  # seconds pass only while it has to wait
+            await fast.stream.send_all(BURST)
+        await fast.ping()
+        # two sessions that are given a second each; or six seconds, and a tenth of the time while they come back
+        assert trio.current_time() - began < (3 if not anew else 9)
+        assert here.node.metrics.delivery_dropped_slow_consumer > 0 or anew
+        nursery.cancel_scope.cancel()
+
+
+def test_a_budget_comes_back_slowly_and_lets_those_that_caught_up_go_further() -> None:
+    budget = Budget(6.0)
+    budget.charge(6.0, 0.0)
+    assert not budget.allows(0.0, trusted=False)
+    assert budget.allows(0.0, trusted=True)
+    budget.charge(6.0, 0.0)
+    assert not budget.allows(0.0, trusted=True)
+    assert budget.allows(10.0, trusted=True)
+    assert not budget.allows(50.0, trusted=False)
+    assert budget.allows(61.0, trusted=False)
+    budget.charge(5.9, 10_000.0)
+    assert budget.allows(10_000.0, trusted=False)
+    endless = Budget(0.0)
+    endless.charge(1e9, 0.0)
+    assert endless.allows(0.0, trusted=False)
+
+
+async def test_a_few_large_messages_hold_their_publisher_until_they_are_read(autojump_clock: MockClock) -> None:
+    async with room(session={"max_queue_bytes": 4_000_000, "backpressure": 60}) as here, trio.open_nursery() as nursery:
+        slow, fast = await reluctant(here), await stream(here)
+        queue, taken = here.session("slow").session.queue, here.node.metrics.messages_in
+
+        async def publish() -> None:
+            for _ in range(100):
+                await fast.stream.send_all(raw.publish("t", bytes(200_000)))
+
+        nursery.start_soon(publish)
+        await wait_all_tasks_blocked()
+        assert 1_000_000 <= queue.byte_size < 2_000_000
+        held_at = taken[0]
+        await slow.receive_some(300_000)  # to read a little doesn't let the publisher go
+        await wait_all_tasks_blocked()
+        assert 250_000 < queue.byte_size < 1_000_000
+        assert taken[0] == held_at
+        with trio.move_on_after(1):
+            while True:
+                await slow.receive_some(1_048_576)
+        assert taken[0] == 100
+        assert here.node.metrics.delivery_dropped == 0
+        await slow.aclose()
+        await fast.abort()
