@@ -72,7 +72,13 @@ class LoggedTransport:
         self._log = log
 
     def send(self, data: bytes) -> None:
-        decoder = Decoder(server=False, version=self._client.version or Version.V311)
+        client = self._client
+        decoder = Decoder(
+            server=False,
+            version=client.version or Version.V311,
+            max_levels=client.max_levels,
+            strict_utf8=client.strict_utf8,
+        )
         for packet in decoder.feed(data):
             self._log.write("sent", cast("Packet", packet))
         self.inner.send(data)

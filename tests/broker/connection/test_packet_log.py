@@ -46,6 +46,18 @@ async def test_at_debug_all_packets_are_logged_without_what_they_carry(caplog: p
     assert "secret" not in caplog.text
 
 
+async def test_topics_of_more_levels_than_usual_are_logged_both_ways(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "trunkline")
+    topic = "/" * 300
+    async with room(mqtt={"max_topic_levels": 1000}) as here:
+        client = await here.client("a")
+        await client.subscribe((topic, 0))
+        await client.send(raw.publish(topic, b"x"))
+        await client.expect_publish(topic, b"x")
+        await client.disconnect()
+    assert [line.split()[0] for line in packets(caplog, "a") if "PUBLISH" in line] == ["received", "sent"]
+
+
 @pytest.mark.parametrize("version", [4, 5])
 async def test_what_is_told_to_those_who_are_refused_is_logged(caplog: pytest.LogCaptureFixture, version: int) -> None:
     caplog.set_level(logging.DEBUG, "trunkline")
