@@ -21,6 +21,7 @@ _logger = logging.getLogger("trunkline.alarm")
 HISTORY: Final = 100
 
 #: The alarms that the broker itself raises, with what each means.
+BLOCKED: Final = "blocked"
 OUT_OF_DESCRIPTORS: Final = "out_of_descriptors"
 RETAINED_FULL: Final = "retained_full"
 SESSIONS_FULL: Final = "sessions_full"

@@ -70,6 +70,9 @@ class Metrics:
     connections_failed: int = counted(
         "connections.failed", "Network connections that an error ended as they were accepted."
     )
+    loop_blocked: int = counted(
+        "loop.blocked", "Times that something held up everybody for longer than `node.watchdog`."
+    )
     callbacks_crashed: int = counted(
         "callbacks.crashed",
         "Errors in what the broker does for no client in particular, such as accepting connections.",

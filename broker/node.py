@@ -33,6 +33,7 @@ from trunkline.broker.session import mail
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.settings import IN_PROCESS
+from trunkline.broker.watchdog import Watchdog
 from trunkline.hooks.chain import Hooks
 from trunkline.management.sys_topics import RATED
 from trunkline.mqtt.properties import NO_PROPERTIES
@@ -54,6 +55,8 @@ _logger = logging.getLogger("trunkline.node")
 
 #: Seconds that clients have, when the node stops, to read their last packet and to close.
 GRACE: Final = 1.0
+#: Seconds after which a broker of its own says what blocks it.
+WATCHDOG: Final = 1.0
 #: Seconds for which actors may go on with what they do, when the node stops.
 LONGEST_BUSY: Final = 10.0
 
@@ -249,6 +252,7 @@ class Node:
                             self._prepare(self)
                         await self._open_control()
                         await self._open_listeners()
+                        await self._start_watchdog()
                         if self.config.sys.interval:
                             await self._start_beside("sys", self._census.publish)
                         task_status.started()
@@ -291,6 +295,21 @@ class Node:
     async def _start_beside(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
         """Run a task that is no part of the heart, under a supervisor of its own."""
         await self.supervisor.start_child(Child(name, lambda: Beside(name, async_fn, self.alarms), Restart.TEMPORARY))
+
+    async def _start_watchdog(self) -> None:
+        limit = self.config.node.watchdog
+        if limit is None:
+            limit = WATCHDOG if self.read is not None else 0
+        if limit:
+            watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self._plugin_of)
+            await self._start_beside("watchdog", watchdog.run)
+
+    def _plugin_of(self, callback: object) -> str:
+        """The plugin that registered what a hook calls; empty if none did."""
+        for entry in self.hooks.listing() if callback is not None else ():
+            if callback in (entry.call, entry.burst):
+                return self.plugins.owner_of(entry.callback)
+        return ""
 
     async def _open_control(self) -> None:
         settings = self.config.control

@@ -17,6 +17,7 @@ from trunkline.broker.units import (
     ListenerUrl,
     Network,
     Number,
+    OptionalDuration,
     OptionalFlag,
     OptionalPath,
     OptionalSize,
@@ -54,6 +55,14 @@ class NodeSettings(Section):
     """The broker process itself."""
 
     name: Text = key("trunkline", "Name of this node in logs, metrics and `$SYS` topics.", min_length=1, max_length=64)
+    watchdog: OptionalDuration = key(
+        None,
+        "When something holds up everybody for so long, a line in the log names it: the actor, the callback, its plugin and "
+        "the line where it stands. 0: nothing watches. When it is not set, 1 s in a broker of its own; a broker inside "
+        "another process is not watched.",
+        "seconds",
+        ge=0,
+    )
 
 
 class Listener(Section):

@@ -162,6 +162,7 @@ WireText = Annotated[str, *_parsed(check_wire_text, "printable text")]
 #: Text that is shown as stars wherever settings are shown; `get_secret_value()` is the text.
 Secret = Annotated[SecretStr, Accepts("text")]
 Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
+OptionalDuration = Annotated[float | None, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
 WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
