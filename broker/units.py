@@ -153,6 +153,10 @@ def _parsed(parse: Callable[[object], object], accepts: str) -> tuple[Accepts, B
     return Accepts(accepts), BeforeValidator(parse)
 
 
+def _parsed_if_set(parse: Callable[[object], object], accepts: str) -> tuple[Accepts, BeforeValidator]:
+    return _parsed(lambda value: None if value is None else parse(value), accepts)
+
+
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
@@ -162,11 +166,11 @@ WireText = Annotated[str, *_parsed(check_wire_text, "printable text")]
 #: Text that is shown as stars wherever settings are shown; `get_secret_value()` is the text.
 Secret = Annotated[SecretStr, Accepts("text")]
 Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
-OptionalDuration = Annotated[float | None, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
+OptionalDuration = Annotated[float | None, *_parsed_if_set(parse_duration, 'seconds, or text such as "15s", "2h"')]
 WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
-OptionalSize = Annotated[int | None, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
+OptionalSize = Annotated[int | None, *_parsed_if_set(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
 #: A folder, which is made when it is not there.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]
