@@ -1,6 +1,7 @@
 """A broker's time is moved on, and everything that waits in it comes true in its order, at its time."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from trio.testing import MockClock
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.mqtt.encoder import encode
+from trunkline.mqtt.packets import Connect, Publish
+from trunkline.mqtt.versions import Version
 from trunkline.testing.clock import AdvancingClock, advance
 
 
@@ -183,6 +187,54 @@ def test_flapping_window() -> None:
         b.clock.advance(601)
         with paho(b, "twin"):
             assert [row.client_id for row in b.clients] == ["twin"]
+
+
+async def test_a_client_that_sends_without_pause_holds_nobody_up(mock_clock: MockClock) -> None:
+    async with (
+        testing.broker(history=0) as b,
+        Wire(b.connect()) as wire,
+        Wire(b.connect(), patience=10_000) as busy,
+        trio.open_nursery() as nursery,
+    ):
+        will = raw.Will("wills/a", b"gone", properties=raw.will_delay(30))
+        await wire.connect("a", keep_alive=60, properties=raw.session_expiry(300), will=will)
+        await busy.connect("busy")
+        lost: list[str] = []
+        b.hooks.add(
+            "message.routed", lambda message, receivers: lost.append(message.topic) if message.payload else None
+        )
+
+        async def send() -> None:
+            while True:
+                await busy.publish("noise", b"", qos=0)
+
+        nursery.start_soon(send)
+        await b.clock.advance(3600)
+        assert [row.client_id for row in b.sessions] == ["busy"]
+        assert lost == ["wills/a"]
+        nursery.cancel_scope.cancel()
+
+
+def test_a_thread_that_sends_without_pause_holds_nobody_up() -> None:
+    over = threading.Event()
+
+    def send(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.sendall(encode(Connect("busy"), Version.V5))
+            packets = encode(Publish("noise", b"x"), Version.V5) * 100
+            while not over.is_set():
+                sock.sendall(packets)
+
+    with testing.broker(history=0) as b, paho(b, "a", keepalive=60):
+        thread = threading.Thread(target=send, args=(b.port,))
+        thread.start()
+        try:
+            b.wait_until(lambda: len(b.clients) == 2)
+            b.clock.advance(91)
+            assert [row.client_id for row in b.clients] == ["busy"]
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_an_hour_takes_no_time() -> None:
