@@ -219,6 +219,12 @@ class Plugins:
             entry.problem,
         )
 
+    def at_work(self) -> Iterator[tuple[str, list[str]]]:
+        """Those that run or still end, and the names of their tasks."""
+        for entry in self._entries.values():
+            if entry.current is not None:
+                yield entry.name, entry.current.tasks
+
     def owner_of(self, callback: object) -> str:
         """The plugin that registered a callback; empty when none did."""
         for entry in self._entries.values():
@@ -293,7 +299,8 @@ class Plugins:
             with trio.move_on_after(LONGEST_END) as limit:
                 await entry.over.wait()
             if limit.cancelled_caught:
-                text = f"it does not end within {LONGEST_END:g} s; one of its tasks goes on although it was cancelled"
+                tasks = ", ".join(name for each, names in self.at_work() if each == entry.name for name in names)
+                text = f"it does not end within {LONGEST_END:g} s; a task goes on although it was cancelled: {tasks}"
                 self._failed(entry, Status.FAILED, PluginError([text]))
                 raise PluginError([f"{entry.name}: {text}"])
             _logger.info("the plugin %s is stopped", entry.name)

@@ -208,6 +208,11 @@ class Running(Actor["_Due | _Delivery"]):
     def hook_count(self) -> int:
         return len(self._registered)
 
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks in its nursery."""
+        return [task.name for task in self.nursery.child_tasks] if hasattr(self, "nursery") else []
+
     def owns(self, callback: object) -> bool:
         return any(registered == callback for _, registered in self._registered)
 

@@ -10,7 +10,8 @@ import threading
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from traceback import format_stack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 import trio
 
@@ -23,7 +24,7 @@ from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import Awaiting, Blocking, in_trio
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 
     from trunkline.hooks.points import Point
     from trunkline.hooks.registration import Callback, Registration
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+#: Seconds after which a broker that was told to end is given up. A plugin may take fifteen.
+LONGEST_END: Final = 30.0
+#: Lines of code that are shown of one that does not.
+_FRAMES: Final = 8
 
 
 class BrokerThread:
@@ -61,8 +68,24 @@ class BrokerThread:
         self._entered.wait()
         self._cancel(self._scope)
 
-    def join(self) -> None:
+    def outcome(self) -> BaseException | None:
+        """Wait for its end. The error that ended the run; or one that says what does not let it end, and then it is left
+        as it is."""
+        try:
+            error = self.finished.exception(LONGEST_END)
+        except TimeoutError:
+            return RuntimeError("\n".join([f"the broker does not end within {LONGEST_END:g} s", *self._at_work()]))
         self._thread.join()
+        return error
+
+    def _at_work(self) -> Iterator[str]:
+        """What it is at, as lines, asked from another thread."""
+        if self.started.done():
+            for name, tasks in self.inside.node.plugins.at_work():
+                yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        yield "its thread is at"
+        yield from (line.rstrip() for line in format_stack(frame, -_FRAMES))
 
     def _live(self) -> None:
         error: BaseException | None = None
@@ -283,8 +306,7 @@ def in_thread(
     finally:
         if not sys.is_finalizing():  # nobody has left the block, and threads don't run any more
             thread.stop()
-            thread.join()
-            if (error := thread.finished.exception()) is not None:
+            if (error := thread.outcome()) is not None:
                 raise error
 
 
@@ -320,10 +342,12 @@ async def in_asyncio(
         leaving = True
         thread.stop()
         try:
-            await done(thread.finished)  # here clients in this loop still read their last packet
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_END):
+                    await done(thread.finished)  # here clients in this loop still read their last packet
         finally:
-            thread.join()
+            error = thread.outcome()
             if cancelled:
                 task.uncancel()
-            if (error := thread.finished.exception()) is not None:
+            if error is not None:
                 raise error

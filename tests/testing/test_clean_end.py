@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from trunkline import testing
 from trunkline.broker.node import ListenError
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.plugins import Context
+from trunkline.testing import threads as threads_module
 from trunkline.testing.broker import Face
 
 T = TypeVar("T")
@@ -380,3 +382,48 @@ def test_interrupted_while_it_waits() -> None:
 def test_a_broker_that_nobody_closes_does_not_hold_up_the_end_of_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=120, check=True)
     assert int(done.stdout)
+
+
+class Stubborn:
+    """A plugin whose task goes on although it is cancelled, until somebody lets it end."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+
+    def __call__(self, context: Context) -> "Stubborn":
+        return self
+
+    async def run(self) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self.may_end.wait)
+
+
+WHY = r"does not end within 0.1 s\nthe plugin stubborn still runs: .*Stubborn.run\nits thread is at\n.*in get_events"
+
+
+def test_a_plugin_that_does_not_end_is_no_reason_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_module, "LONGEST_END", 0.1)
+    plugin = Stubborn()
+    opening = testing.broker()
+    b = opening.__enter__()
+    b.plugins.enable("stubborn", factory=plugin)
+    with pytest.raises(RuntimeError, match=re.compile(WHY, re.DOTALL)):
+        opening.__exit__(None, None, None)
+    plugin.may_end.set()
+    b._reach.thread._thread.join()
+
+
+def test_nor_is_it_in_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_module, "LONGEST_END", 0.1)
+    plugin = Stubborn()
+
+    async def test() -> None:
+        with pytest.raises(RuntimeError, match=re.compile(WHY, re.DOTALL)):  # noqa: PT012 - its end is the matter
+            async with testing.broker() as b:
+                await b.plugins.enable("stubborn", factory=plugin)
+                brokers.append(b)
+
+    brokers: list[testing.Broker] = []
+    asyncio.run(test())
+    plugin.may_end.set()
+    brokers[0]._reach.thread._thread.join()  # type: ignore[attr-defined]
