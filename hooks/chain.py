@@ -86,6 +86,8 @@ class Hooks:
         self._async: set[Point] = set()
         #: Grows with each registration and removal; who caches a decision drops it when this has changed.
         self.generation = 0
+        #: Called with what a callback raised, for who wants to know of each. It may not raise.
+        self.on_crash: Callable[[BaseException], object] | None = None
         for point in POINTS:
             self._rebuild(point)
 
@@ -296,6 +298,8 @@ class Hooks:
         return None
 
     def _crashed(self, point: Point, callback: Callback, error: BaseException) -> None:
+        if self.on_crash is not None:
+            self.on_crash(error)
         registration = next((entry for entry in self._registered[point] if callback in (entry.call, entry.burst)), None)
         if registration is None:  # it was removed while it ran
             _logger.error("a removed callback at %s crashed", point.name, exc_info=error)

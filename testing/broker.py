@@ -95,6 +95,13 @@ class Face(Seeing[R]):
         """Register callbacks here; see docs/hooks.md. They run where the broker does."""
         return self._reach.hooks(self._inside.node.hooks)
 
+    @property
+    def hook_errors(self) -> list[BaseException]:
+        """What hooks have raised so far. What is still in it at the end is raised there, and fails the test: one that
+        expects an error takes it out. `broker.wait_until(lambda: broker.hook_errors)`, then
+        `assert isinstance(broker.hook_errors.pop(), ValueError)`."""
+        return self._inside.hook_errors
+
     def publish(
         self,
         topic: str,

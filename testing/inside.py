@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets, and
 #: in this process nothing is gained by waiting until they have read it.
 GRACE: Final = 0.0
+#: Errors of hooks that are kept.
+_MOST_HOOK_ERRORS: Final = 100
 #: Rows that are asked for at a time.
 _PAGE: Final = 1000
 #: Seconds after which a condition is asked for again although nothing has happened in the broker.
@@ -43,7 +45,14 @@ class Inside:
         self.links = links
         #: Set when it runs.
         self.lives: Lives
+        #: What hooks have raised, and the test has not taken out.
+        self.hook_errors: list[BaseException] = []
+        node.hooks.on_crash = self._hook_failed
         self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
+
+    def _hook_failed(self, error: BaseException) -> None:
+        if len(self.hook_errors) < _MOST_HOOK_ERRORS:
+            self.hook_errors.append(error)
 
     def record(self, path: Path | str, reach: Reach) -> Recording:
         """
@@ -156,10 +165,12 @@ async def opened(
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
         PluginError: a plugin among the settings cannot start.
+        Exception: a hook has raised it, or a group of what several have, unless the test has taken it out of
+            `hook_errors`.
     """
     found: list[Inside] = []
-
     links = Links()
+    interrupted = False
 
     def prepare(node: Node) -> None:
         if found:
@@ -172,11 +183,39 @@ async def opened(
             found[0].lives = lives
             _check_plugins(lives.node)
             yield found[0]
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt | GeneratorExit)
+        raise
     finally:
         for recorder in list(links.recorders):
             recorder.end()
         for inside in found:
             inside.history.close()
+            inside.node.hooks.on_crash = None
+            if not interrupted:
+                check_hooks(inside.hook_errors)
+
+
+def check_hooks(errors: list[BaseException]) -> None:
+    """Take out what hooks have raised, and raise it.
+
+    Raises:
+        Exception: what a hook has raised, or a group of what several have.
+    """
+    __tracebackhide__ = True
+    taken = [error if isinstance(error, Exception) else _exit(error) for error in errors]
+    errors.clear()
+    if len(taken) > 1:
+        raise ExceptionGroup("hooks failed", taken)
+    if taken:
+        raise taken[0]
+
+
+def _exit(error: BaseException) -> Exception:
+    """It must not end the test's process either."""
+    failure = RuntimeError(f"a hook wanted to end the process: {error!r}")
+    failure.__cause__ = error
+    return failure
 
 
 def _check_plugins(node: Node) -> None:

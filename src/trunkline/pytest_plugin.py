@@ -86,7 +86,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         _tell(item, shared)
         if _is_async(item):
             arguments["mqtt_broker_session"] = shared.awaitable
-    return (yield)
+    result = yield
+    for broker in _tellers(item):
+        errors: list[BaseException] | None = getattr(broker, "hook_errors", None)
+        if errors:
+            from trunkline.testing.inside import check_hooks
+
+            check_hooks(errors)  # so that the test itself fails, and not what comes after it
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,11 +1,15 @@
 """Looking into a broker that holds more than a page of everything, and waiting for what happens in it."""
 
+import sys
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.hooks import Hooks
+from trunkline.mqtt.message import Message
 from trunkline.testing.inside import configuration
 
 
@@ -78,3 +82,50 @@ def test_a_test_broker_listens_where_nobody_is_and_publishes_no_figures() -> Non
     assert [listener.url for listener in config.listeners] == ["tcp://127.0.0.1:0"]
     assert config.sys.interval == 0
     assert configuration({"sys": {"interval": 5}}).sys.interval == 5
+
+
+async def test_what_a_hook_raises_fails_the_test() -> None:
+    hooks = Hooks()
+
+    @hooks.on("message.routed")
+    def look(message: Message, receivers: tuple[str, ...]) -> None:
+        assert message.payload == b"good"
+
+    with pytest.raises(AssertionError, match="bad") as failure:  # noqa: PT012
+        async with testing.broker(hooks=hooks) as b:
+            b.publish("t", "good")
+            b.publish("t", "bad")
+            await b.restart()
+    assert failure.traceback[-1].name == "look"
+    with pytest.raises(ExceptionGroup, match="hooks failed") as failures:  # noqa: PT012
+        async with testing.broker(hooks=hooks) as b:
+            b.publish("t", "bad")
+            b.publish("t", "worse")
+    assert len(failures.value.exceptions) == 2
+    with pytest.raises(AssertionError, match="bad") as failure:  # noqa: PT012
+        async with testing.broker(hooks=hooks) as b:
+            b.publish("t", "bad")
+            raise ValueError("what the test made of it")
+    assert isinstance(failure.value.__context__, ValueError)
+
+
+async def test_what_the_test_expects_a_hook_to_raise_does_not() -> None:
+    async with testing.broker() as b:
+        b.hooks.add("message.routed", lambda message, receivers: sys.exit(1))
+        for _ in range(200):
+            b.publish("t")
+        assert isinstance(b.hook_errors.pop(), SystemExit)
+        assert len(b.hook_errors) == 99
+        b.hook_errors.clear()
+    with pytest.raises(RuntimeError, match=r"a hook wanted to end the process: SystemExit\(2\)"):  # noqa: PT012
+        async with testing.broker() as b:
+            b.hooks.add("message.routed", lambda message, receivers: sys.exit(2))
+            b.publish("t")
+
+
+def test_hooks_in_a_thread_fail_the_test_too() -> None:
+    with pytest.raises(ZeroDivisionError), testing.broker() as b:  # noqa: PT012 - the block is the matter
+        b.hooks.add("message.routed", lambda message, receivers: 1 // 0)
+        b.publish("t")
+        b.publish("t", "the broker goes on")
+        del b.hook_errors[1:]

@@ -301,6 +301,35 @@ def test_a_test_that_fails_shows_what_its_broker_saw(run: Run) -> None:
     assert "not/shown" not in shown
 
 
+HOOKS = """
+import pytest
+
+def check(message, receivers):
+    assert message.payload == b"good"
+
+def test_its_own(mqtt_broker):
+    mqtt_broker.hooks.add("message.routed", check)
+    mqtt_broker.publish("t", "bad")
+
+def test_of_all(mqtt_broker_session):
+    mqtt_broker_session.hooks.add("message.routed", check)
+    mqtt_broker_session.publish("t", "bad")
+    mqtt_broker_session.hooks.remove("message.routed", check)
+
+def test_the_next_one_passes(mqtt_broker_session):
+    mqtt_broker_session.publish("t", "bad")
+"""
+
+
+def test_a_hook_that_raises_fails_its_test(run: Run) -> None:
+    result = run(HOOKS)
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines([">       assert message.payload == b?good?"])
+    code = HOOKS.replace("def test_", "async def test_").replace("mqtt_broker_session", "mqtt_broker")
+    result = run(code, plugins=("trio",), ini="trio_mode = true")
+    result.assert_outcomes(passed=1, failed=2)
+
+
 def test_a_trio_test_that_fails_shows_it_too(run: Run) -> None:
     code = """
 async def test_fails(mqtt_broker):
