@@ -6,13 +6,14 @@ together with everything else.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trunkline.broker.places import KeyPath, nearest
+from trunkline.broker.places import KeyPath, dotted, nearest
 from trunkline.broker.settings import PluginSettings
 from trunkline.broker.units import accepted, from_text, shown
 
@@ -25,10 +26,11 @@ Complain = Callable[[str, KeyPath, str], None]
 class PluginReader:
     """Collects what the sources say of plugins, then has each plugin's model check it."""
 
-    def __init__(self, complain: Complain) -> None:
+    def __init__(self, complain: Complain, models: Mapping[str, type[PluginSettings]] = MappingProxyType({})) -> None:
+        """`models` are those of plugins that need not be installed."""
         self._complain = complain
         self._values: dict[str, dict[str, object]] = {}
-        self._models: dict[str, type[PluginSettings] | None] = {}
+        self._models: dict[str, type[PluginSettings] | None] = dict(models)
         #: Plugins that cannot be had: why, and from where they are named. It does not matter when they are disabled.
         self._missing: dict[str, tuple[str, list[str]]] = {}
         self._disabled: dict[str, bool] = {}
@@ -128,13 +130,32 @@ class PluginReader:
             self._complain(source, path, f"{value}: accepted is {accepted(field)}")
 
     def _check_files(self, name: str, settings: PluginSettings) -> None:
-        for within, file in _paths(settings):
-            if not file.is_file():
-                self._complain(self._source(name, within), ("plugins", name, *within), f"no file {file}")
+        for within, file in missing_files(settings):
+            self._complain(self._source(name, within), ("plugins", name, *within), f"no file {file}")
 
     def _source(self, name: str, within: tuple[int | str, ...]) -> str:
         first = ("plugins", name, str(within[0])) if within else ("plugins", name)
         return self.sources.get(first) or self.sources.get(("plugins", name)) or "default"
+
+
+def settings_from(name: str, model: type[PluginSettings], values: Mapping[str, object]) -> PluginSettings:
+    """A plugin's settings as the configuration would have them, of values by key.
+
+    Raises:
+        ValueError: with all that is wrong, a line each.
+    """
+    problems: list[str] = []
+    reader = PluginReader(lambda source, path, text: problems.append(f"{dotted(path)}: {text}"), {name: model})
+    reader.take_table({name: values}, "settings", None)
+    found = reader.finish()
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found[name]
+
+
+def missing_files(settings: PluginSettings) -> Iterator[tuple[KeyPath, Path]]:
+    """Keys that name files which are not there."""
+    return ((within, file) for within, file in _paths(settings) if not file.is_file())
 
 
 def _based(annotation: Any, value: object, base: Path) -> object:

@@ -151,15 +151,18 @@ class PluginHooks:
 class Context(Generic[S_co]):
     """Everything that a plugin needs of the broker. It is good for one run of the plugin: a restart has a new one."""
 
-    __slots__ = ("_host", "_running", "hooks", "logger", "name", "settings")
+    __slots__ = ("_running", "hooks", "logger", "name", "settings")
 
-    def __init__(self, name: str, settings: S_co, logger: logging.Logger, host: Host, running: Running) -> None:
+    def __init__(self, name: str, settings: S_co, logger: logging.Logger, running: Running) -> None:
         self.name = name
         self.settings = settings
         self.logger = logger
         self.hooks = PluginHooks(running)
-        self._host = host
         self._running = running
+
+    @property
+    def _host(self) -> Host:
+        return self._running.host
 
     @property
     def nursery(self) -> trio.Nursery:

@@ -1,13 +1,16 @@
 """How a plugin says what it is: its settings, and which of its methods are hooks."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
+from pydantic import ValidationError
+
 from trunkline.broker.settings import PluginSettings, Section, key
+from trunkline.broker.units import accepted
 from trunkline.hooks.points import Point, find
 from trunkline.hooks.registration import describe
 from trunkline.plugins.context import Context
@@ -118,7 +121,24 @@ def settings_of(factory: Factory) -> type[Settings]:
     for key_name, field in Settings.model_fields.items():
         if model.model_fields[key_name].annotation != field.annotation:
             raise PluginError([f"{describe(model)}.{key_name}: every plugin has this key; call your own another name"])
+    if problems := list(_wrong_defaults(model)):
+        raise PluginError(problems)
     return model
+
+
+def _wrong_defaults(model: type[Settings]) -> Iterator[str]:
+    """pydantic takes a default for granted. A mistake shows at the start, not when the value is used."""
+    own = {name: field for name, field in model.model_fields.items() if name not in Settings.model_fields}
+    defaults = {
+        name: field.get_default(call_default_factory=True) for name, field in own.items() if not field.is_required()
+    }
+    try:
+        model.model_validate(defaults)
+    except ValidationError as error:
+        for detail in error.errors():
+            if detail["loc"] and detail["loc"][0] in defaults:
+                name = str(detail["loc"][0])
+                yield f"{describe(model)}.{name}: the default {defaults[name]!r} does not fit: accepted is {accepted(own[name])}"
 
 
 def _evaluated(factory: Factory, annotation: object) -> object:

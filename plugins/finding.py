@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import re
 import sys
-import time
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, cast
+
+import trio
 
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Factory, Settings
 
 GROUP: Final = "trunkline.plugins"
-_logger = logging.getLogger("trunkline.plugins")
-#: Seconds that an import may take without a word in the log.
-_LONG_IMPORT: Final = 1.0
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -66,11 +63,11 @@ def shipped() -> list[str]:
     return [plugin.name for plugin in installed().values() if plugin.package == "trunkline"]
 
 
-def load(name: str, *, fresh: bool = False) -> Factory:
-    """The plugin of this name. `fresh` imports its module anew, for code that has changed; of a package, all modules.
+def find(name: str) -> EntryPoint:
+    """Where the plugin of this name is.
 
     Raises:
-        PluginError: there is none, there are two, or it cannot be imported.
+        PluginError: there is none, or there are two.
     """
     check_name(name)
     points = list(entry_points(group=GROUP, name=name))
@@ -82,12 +79,32 @@ def load(name: str, *, fresh: bool = False) -> Factory:
     if len({point.value for point in points}) > 1:
         offers = " and ".join(f"{point.dist.name if point.dist else '?'} ({point.value})" for point in points)
         raise PluginError([f"{name!r} is offered twice: by {offers}"])
-    return _imported(points[0], fresh)
+    return points[0]
+
+
+def load(name: str, *, fresh: bool = False) -> Factory:
+    """The plugin of this name. `fresh` imports its module anew, for code that has changed; of a package, all modules.
+
+    Raises:
+        PluginError: there is none, there are two, or it cannot be imported.
+    """
+    return _imported(find(name), fresh)
+
+
+async def load_aside(name: str, *, fresh: bool = False) -> Factory:
+    """As `load`, for a broker that runs: what is not imported yet is imported in a worker thread.
+
+    Raises:
+        PluginError: as `load` does.
+    """
+    point = find(name)
+    if point.module in sys.modules and not fresh:
+        return _imported(point, fresh)
+    return await trio.to_thread.run_sync(_imported, point, fresh)
 
 
 def _imported(point: EntryPoint, fresh: bool) -> Factory:
     former = {name: sys.modules.pop(name) for name in list(sys.modules) if fresh and _is_in(name, point.module)}
-    began = time.perf_counter()
     try:
         factory = point.load()
     except (Exception, SystemExit) as error:  # a module may raise anything, and it must not take the broker along
@@ -96,10 +113,6 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
         if isinstance(error, ModuleNotFoundError) and error.name == point.module.partition(".")[0]:
             hint = "; if it was installed with --editable while this process ran, start the process again"
         raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{hint}"]) from error
-    if (took := time.perf_counter() - began) > _LONG_IMPORT:
-        _logger.warning(
-            "the plugin %s took %.1f s to import; a broker that runs does nothing else then", point.name, took
-        )
     if not callable(factory):
         raise PluginError([f"{point.name}: {point.value} is {factory!r:.80}, which cannot be called"])
     return cast("Factory", factory)

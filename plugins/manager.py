@@ -7,6 +7,7 @@ while messages flow: a plugin's hooks are there when its start is over, and gone
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,17 +18,20 @@ import trio
 
 from trunkline.actors import Child, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
+from trunkline.broker.places import dotted
+from trunkline.broker.plugin_config import missing_files, settings_from
+from trunkline.broker.settings import PluginSettings
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.priorities import GUARD
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
-from trunkline.plugins.finding import check_name, installed, load
-from trunkline.plugins.running import Figures, Running
+from trunkline.plugins.finding import check_name, find, installed, load_aside
+from trunkline.plugins.running import Figures, Running, logger_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from trunkline.actors import Scheduler
     from trunkline.hooks.chain import Hooks
@@ -63,6 +67,8 @@ class PluginRow:
     hooks: int
     #: Crashes since it was started by somebody.
     crashes: int
+    #: Calls that raised and that it outlived, since the broker started: at hooks, of subscriptions and of gauges.
+    errors: int
     #: Why it is not running, when it should.
     problem: str
 
@@ -137,8 +143,11 @@ class Plugins:
             task_status.started(ward)
             await closing.wait()
 
-    async def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
-        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given.
+    async def enable(
+        self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
+    ) -> None:
+        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given, and
+        may be given by key, as in the configuration.
 
         Raises:
             PluginError: it runs already, is not installed, or cannot start. The broker goes on without it.
@@ -170,7 +179,7 @@ class Plugins:
         async with self._lock:
             entry = self._entry(name)
             if entry.factory is None:
-                settings_of(load(name, fresh=True))
+                settings_of(await load_aside(name, fresh=True))
             if callable(settings):
                 settings = settings()
             await self._stop(entry)
@@ -216,6 +225,7 @@ class Plugins:
             known.version if known else "",
             entry.current.hook_count if entry.current is not None else 0,
             entry.crashes,
+            entry.figures.errors + (entry.current.hook_errors if entry.current is not None else 0),
             entry.problem,
         )
 
@@ -235,7 +245,7 @@ class Plugins:
     def figures(self) -> Iterator[tuple[str, int]]:
         """What plugins count, by the names of their metrics."""
         for entry in self._entries.values():
-            for name, value in entry.figures.read(_logger).items():
+            for name, value in entry.figures.read(logger_of(entry.name)).items():
                 yield f"plugins.{entry.name}.{name}", value
 
     def meanings(self) -> Iterator[tuple[str, str]]:
@@ -255,8 +265,12 @@ class Plugins:
             raise PluginError([f"no plugin {name!r} was started; started were {known}"])
         return entry
 
-    async def _enable(self, name: str, settings: Settings | None, factory: Factory | None) -> None:
+    async def _enable(
+        self, name: str, settings: Settings | Mapping[str, object] | None, factory: Factory | None
+    ) -> None:
         check_name(name)
+        if factory is None:
+            find(name)  # or it is as if nobody had asked
         entry = self._entries.setdefault(name, _Entry(name))
         if entry.status in (Status.RUNNING, Status.STARTING):
             raise PluginError([f"the plugin {name} runs already"])
@@ -265,19 +279,14 @@ class Plugins:
         await self._stop(entry)  # its former run may not be over yet
         entry.crashes, entry.problem = 0, ""
         try:
-            if settings is not None:
+            if isinstance(settings, PluginSettings):
                 self._guard(entry, settings)
             entry.factory = factory
-            made = factory or load(name)
-            model = settings_of(made)
-            if settings is None:
-                settings = model()
-            elif not isinstance(settings, model):  # its module was imported anew, and with it the model
-                settings = model.model_validate(settings.model_dump())
-            entry.settings = settings
-            self._guard(entry, settings)
+            made = factory or await load_aside(name)
+            entry.settings = checked = _checked(name, settings, settings_of(made))
+            self._guard(entry, checked)
             entry.status, entry.over = Status.STARTING, trio.Event()
-            await self._nursery.start(self._mind, entry, made, settings)
+            await self._nursery.start(self._mind, entry, made, checked)
         except trio.Cancelled:
             self._failed(entry, Status.FAILED, PluginError(["its start was cut short"]))
             raise
@@ -365,6 +374,7 @@ class Plugins:
         except Exception as error:
             if not started:
                 raise
+            entry.crashes = starts
             self._failed(entry, Status.DISABLED, error)
         finally:
             entry.current = entry.scope = None
@@ -381,7 +391,7 @@ class Plugins:
             entry.problem = f"{type(cause).__name__}: {cause}"
         if status is Status.DISABLED:
             entry.problem = f"crashed too often, and is disabled: {entry.problem}"
-        shown = None if isinstance(cause, PluginError) else cause
+        shown = cause.__cause__ if isinstance(cause, PluginError) else cause
         _logger.error("the plugin %s: %s", entry.name, entry.problem, exc_info=shown)
         self._host.raise_alarm(_alarm(entry.name), f"the plugin {entry.name}: {entry.problem}")
 
@@ -395,6 +405,27 @@ def _cause(error: BaseException) -> BaseException:
             error = error.__cause__
         else:
             return error
+
+
+def _checked(name: str, given: Settings | Mapping[str, object] | None, model: type[Settings]) -> Settings:
+    """
+    Raises:
+        PluginError: the settings are wrong, or name a file that is not there.
+    """
+    if isinstance(given, Mapping):
+        try:
+            return settings_from(name, model, given)
+        except ValueError as error:
+            raise PluginError(str(error).splitlines()) from None
+    if given is None:
+        settings = model()
+    elif isinstance(given, model):
+        settings = given
+    else:  # its module was imported anew, and with it the model
+        settings = model.model_validate(given.model_dump())
+    if missing := [f"plugins.{name}.{dotted(within)}: no file {file}" for within, file in missing_files(settings)]:
+        raise PluginError(missing)
+    return settings
 
 
 def _alarm(name: str) -> str:

@@ -36,6 +36,11 @@ _NOT_YET: Final = object()
 _LARGEST: Final = 2**63 - 1
 
 
+def logger_of(name: str) -> logging.Logger:
+    """What a plugin writes to."""
+    return logging.getLogger(f"trunkline.plugins.{name}")
+
+
 @dataclass(slots=True, eq=False)
 class _Due:
     callback: Callable[..., object]
@@ -51,14 +56,14 @@ class _Delivery:
 class Figures:
     """What a plugin counts, and what it keeps. It outlives a restart."""
 
-    __slots__ = ("counters", "crashes", "gauges", "kept")
+    __slots__ = ("counters", "errors", "gauges", "kept")
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
         self.gauges: dict[str, Gauge] = {}
         self.kept: dict[str, Any] = {}
-        #: Callbacks of its subscriptions that raised, and gauges that could not be read.
-        self.crashes = 0
+        #: Calls of its callbacks that raised, but for those at hooks that are registered now.
+        self.errors = 0
 
     def read(self, logger: logging.Logger) -> dict[str, int]:
         """All that can be read, and are numbers."""
@@ -69,9 +74,9 @@ class Figures:
                 if not isinstance(value, int) or abs(value) > _LARGEST:  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise TypeError(f"returned {value!r:.80}, which is no whole number of 64 bits")
             except CRASHES:
-                self.crashes += 1
-                if self.crashes & (self.crashes - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
-                    logger.exception("the gauge %s cannot be read (%d crashes so far)", name, self.crashes)
+                self.errors += 1
+                if self.errors & (self.errors - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+                    logger.exception("the gauge %s cannot be read (%d crashes so far)", name, self.errors)
             else:
                 figures[name] = value
         return figures
@@ -86,7 +91,7 @@ class Running(Actor["_Due | _Delivery"]):
         self.name = name
         self.nursery: trio.Nursery
         self.commands: dict[str, Callable[..., object]] = {}
-        self.logger = logging.getLogger(f"trunkline.plugins.{name}")
+        self.logger = logger_of(name)
         self.kept = figures.kept
         self._factory = factory
         self._settings = settings
@@ -96,7 +101,8 @@ class Running(Actor["_Due | _Delivery"]):
         self._registered: list[tuple[Point, Callback]] = []
         self._subscriptions: list[Callable[[], None]] = []
         self._plugin: object = _NOT_YET
-        self._over = False
+        #: Its end has begun, and is done.
+        self._over = self._finished = False
 
     async def setup(self) -> None:
         """Make the plugin's object, and let it start.
@@ -113,6 +119,8 @@ class Running(Actor["_Due | _Delivery"]):
                     opened.set()
                     await trio.sleep_forever()
             except BaseExceptionGroup as error:
+                if error.subgroup(KeyboardInterrupt) is not None:
+                    self.logger.error("a task was interrupted, and with it the broker", exc_info=error)
                 exits, rest = error.split(SystemExit)
                 if exits is None:
                     raise
@@ -137,7 +145,7 @@ class Running(Actor["_Due | _Delivery"]):
             raise PluginError([f"{text}; what goes on for as long as it runs is for `run`, or a task in its nursery"])
 
     async def _start(self) -> None:
-        context = Context(self.name, self._settings, self.logger, self._host, self)
+        context = Context(self.name, self._settings, self.logger, self)
         plugin = self._factory(context)
         if inspect.isawaitable(plugin):
             plugin = await plugin
@@ -170,14 +178,15 @@ class Running(Actor["_Due | _Delivery"]):
         try:
             message.callback(message.message)
         except CRASHES:
-            self._figures.crashes += 1
-            if self._figures.crashes & (self._figures.crashes - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+            self._figures.errors += 1
+            if self._figures.errors & (self._figures.errors - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
                 self.logger.exception(
-                    "%s crashed at a message (%d so far)", describe(message.callback), self._figures.crashes
+                    "%s crashed at a message (%d so far)", describe(message.callback), self._figures.errors
                 )
 
     def terminate(self, reason: BaseException | None) -> None:
         self._over = True
+        self._figures.errors += self.hook_errors
         self._forget_decisions(*(point for point, _ in self._registered))
         for point, callback in self._registered:
             self._hooks.remove(point, callback)
@@ -198,6 +207,7 @@ class Running(Actor["_Due | _Delivery"]):
                 if not is_crash(error):
                     raise
                 self.logger.exception("crashed while it stopped")
+        self._finished = True
 
     @property
     def decides(self) -> bool:
@@ -207,6 +217,12 @@ class Running(Actor["_Due | _Delivery"]):
     @property
     def hook_count(self) -> int:
         return len(self._registered)
+
+    @property
+    def hook_errors(self) -> int:
+        """How often its callbacks at hooks raised."""
+        found = {point: self._hooks.listing(point) for point, _ in self._registered}
+        return sum(entry.crashes for entries in found.values() for entry in entries if self.owns(entry.callback))
 
     @property
     def tasks(self) -> list[str]:
@@ -314,6 +330,17 @@ class Running(Actor["_Due | _Delivery"]):
             raise PluginError(
                 [f"{self.name}: {what} calls back with {count}, but {describe(callback)} takes {signature}: {error}"]
             ) from None
+
+    @property
+    def host(self) -> Host:
+        """The broker, for as long as the plugin may use it: it may still publish when it stops.
+
+        Raises:
+            RuntimeError: this run is over.
+        """
+        if self._finished:
+            raise RuntimeError(f"this run of the plugin {self.name} is over")
+        return self._host
 
     def _check_alive(self) -> None:
         if self._over:

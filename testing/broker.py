@@ -12,7 +12,7 @@ from trunkline.testing.messages import Seeing
 from trunkline.testing.reach import Awaiting, Here, Reach, Reaching, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import trio
@@ -193,8 +193,11 @@ class Plugins(Reaching[R]):
         self._inside = inside
 
     @waits
-    async def enable(self, name: str, settings: Settings | None = None, factory: Factory | None = None) -> None:
-        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given.
+    async def enable(
+        self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
+    ) -> None:
+        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given, and
+        may be given by key, as in the configuration.
 
         Raises:
             PluginError: it runs already, is not installed, or cannot start.

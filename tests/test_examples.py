@@ -23,6 +23,7 @@ TESTS = {
     "test_aiomqtt.py": "asyncio",
     "test_gmqtt.py": "asyncio",
     "test_greetings.py": "",
+    "test_hook_errors.py": "",
     "test_paho.py": "",
     "test_settings.py": "",
     "test_time.py": "",

@@ -23,7 +23,7 @@ from trunkline.management.operations.registry import (
     page_size,
 )
 from trunkline.plugins.errors import PluginError
-from trunkline.plugins.finding import settings_model
+from trunkline.plugins.finding import load_aside, settings_model
 from trunkline.plugins.manager import PluginRow
 
 #: The plugin that keeps the bans.
@@ -46,6 +46,7 @@ def list_plugins(broker: Administered, after: Position = 0, limit: Limit = AT_ON
 @operation("plugins.enable")
 async def enable(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
     """Start a plugin. Its settings are those of the configuration file as it is now, or else the defaults."""
+    await load_aside(name)  # the settings are checked by what its module has
     await broker.plugins.enable(name, _settings(broker, name, settings or {}))
     return {"enabled": name}
 

@@ -20,6 +20,8 @@ from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
 
 PREFIX: Final = "$delayed/"
+#: Topics to which nothing is published later.
+NEVER_DELAYED: Final = (PREFIX, "$SYS/")
 #: A greater number is no delay but seconds since the epoch.
 LONGEST: Final = 4_294_967
 #: What a message takes besides its bytes.
@@ -77,7 +79,7 @@ class DelayedPublish:
         if action != "publish" or not topic.startswith(PREFIX) or not self._settings.check_access:
             return None
         inner = topic.split("/", 2)[2:]
-        if not inner or inner[0].startswith(PREFIX):
+        if not inner or inner[0].startswith(NEVER_DELAYED):
             return None
         return ALLOW if self._context.may(client, action, inner[0], qos, retain) else Deny()
 
@@ -118,7 +120,7 @@ class DelayedPublish:
         if not 0 <= delay <= self._settings.max_delay:
             raise ProtocolError(f"the delay is not 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)
         validate_name(topic)
-        if topic.startswith((PREFIX, "$SYS/")):
+        if topic.startswith(NEVER_DELAYED):
             raise ProtocolError(f"nothing is delayed for {topic[:5]}", Reason.TOPIC_NAME_INVALID)
         return delay, topic
 

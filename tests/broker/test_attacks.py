@@ -177,3 +177,8 @@ async def test_hooks_that_fail_everywhere(caplog: pytest.LogCaptureFixture) -> N
                 b.publish("t", b"x", qos=qos)
                 await wire.take_publish("t", b"x", qos=qos)
             await wire.disconnect()
+        await b.wait_until(lambda: not b.sessions)
+        for point in POINTS:
+            b.hooks.remove(point, fail)
+        assert {str(error) for error in b.hook_errors} == {"a plugin's bug"}
+        b.hook_errors.clear()

@@ -148,6 +148,8 @@ async def test_a_callback_that_fails_denies(wait: Callable[[], Callback]) -> Non
         assert answer is not None
         assert answer.reason == 0x87
         assert await client.subscribe(("t", 0)) == [0x87]
+        assert len(here.broker.hook_errors) == 2
+        here.broker.hook_errors.clear()
 
 
 async def _crash(*_: object) -> Allow:

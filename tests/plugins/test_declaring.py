@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.units import Text, Whole
+from trunkline.broker.units import Duration, Text, Whole
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
 from trunkline.plugins.declaring import hooked_methods, point_for, settings_of
 
@@ -179,4 +179,18 @@ def test_a_key_that_every_plugin_has_keeps_its_type() -> None:
     assert settings_of(plugin) is Same
     plugin.__annotations__["context"] = Context[Other]
     with pytest.raises(PluginError, match=r"Other.restarts: every plugin has this key; call your own another name"):
+        settings_of(plugin)
+
+
+def test_a_default_that_does_not_fit_is_refused() -> None:
+    class Wrong(Settings):
+        every: Duration = setting("often", "Time between two.", "seconds")
+        most: Whole = setting(-1, "A number.", ge=0)
+        needed: Whole = setting(..., "A number.")
+
+    def plugin(context: Context[Wrong]) -> None: ...
+
+    with pytest.raises(
+        PluginError, match="Wrong.every: the default 'often' does not fit.*\n.*Wrong.most: the default -1"
+    ):
         settings_of(plugin)

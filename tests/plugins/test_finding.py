@@ -1,13 +1,14 @@
 """Plugins are found by their entry points."""
 
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from trunkline.plugins import PluginError
-from trunkline.plugins.finding import check_name, installed, load, settings_model, shipped
+from trunkline.plugins.finding import check_name, installed, load, load_aside, settings_model, shipped
 
 Package = Callable[..., None]
 
@@ -77,15 +78,14 @@ def test_fresh_imports_all_of_a_package_or_leaves_it_as_it_was(package: Package,
     del sys.modules["whole.inner"]
 
 
-def test_an_import_that_takes_long_is_told(
-    package: Package, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    package("slow", SOURCE, slow="slow:plugin")
-    load("slow")
-    assert not caplog.text
-    monkeypatch.setattr("trunkline.plugins.finding._LONG_IMPORT", 0.0)
-    load("slow")
-    assert "the plugin slow took 0.0 s to import" in caplog.text
+async def test_a_broker_that_runs_imports_in_another_thread(package: Package) -> None:
+    package("aside", f"import threading\nthread = threading.current_thread()\n{SOURCE}", aside="aside:plugin")
+    for fresh in (False, True):
+        plugin = await load_aside("aside", fresh=fresh)
+        assert getattr(plugin, "__globals__")["thread"] is not threading.main_thread()  # noqa: B009
+        assert await load_aside("aside") is plugin
+    with pytest.raises(PluginError, match="no plugin 'nosuch' is installed"):
+        await load_aside("nosuch")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from trunkline.broker.units import OptionalPath, Whole
 from trunkline.hooks import ALLOW, Allow, ClientInfo
 from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
@@ -129,7 +130,7 @@ async def test_a_crash_starts_it_again_until_it_is_too_often(
         assert (row(here, "crashing").status, row(here, "crashing").crashes, Crashing.starts) == ("running", 1, 2)
         assert len(here.node.hooks.message_publish) == 1
         await trio.sleep(30)
-        assert (row(here, "crashing").status, Crashing.starts) == ("disabled", 3)
+        assert (row(here, "crashing").status, row(here, "crashing").crashes, Crashing.starts) == ("disabled", 3, 3)
         assert "LookupError: the page is gone" in row(here, "crashing").problem
         assert not here.node.hooks.message_publish
         assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.crashing"]
@@ -468,3 +469,126 @@ async def test_the_end_of_the_node_is_the_end_of_its_plugins_last_one_first() ->
         for name in ("one", "two", "three"):
             await here.node.plugins.enable(name, None, Ordered)
     assert order == ["three", "two", "one"]
+
+
+async def test_one_that_is_not_installed_leaves_nothing_behind() -> None:
+    async with room() as here:
+        with pytest.raises(PluginError, match="no plugin 'nosuch' is installed"):
+            await here.node.plugins.enable("nosuch")
+        assert "nosuch" not in [row.name for row in here.node.plugins.rows()]
+        assert here.node.alarms.active == []
+
+
+async def test_errors_that_it_outlives_are_counted() -> None:
+    def clumsy(context: Context[Settings]) -> None:
+        context.hooks.add("client.connected", lambda client: 1 // 0)
+        context.subscribe("t", lambda message: 1 // 0)
+        context.gauge("ratio", "Of nothing.", lambda: 1 // 0)
+
+    async with room() as here:
+        await here.node.plugins.enable("clumsy", factory=clumsy)
+        await here.client("a")
+        assert (row(here, "clumsy").errors, row(here, "clumsy").crashes) == (1, 0)
+        here.broker.publish("t")
+        await wait_all_tasks_blocked()
+        await here.node.figures()
+        assert row(here, "clumsy").errors == 3
+        await here.node.plugins.reload("clumsy")
+        await here.client("b")
+        assert row(here, "clumsy").errors == 4
+        await here.node.plugins.disable("clumsy")
+        assert row(here, "clumsy").errors == 4
+        here.broker.hook_errors.clear()
+
+
+async def test_log_lines_name_the_plugin(caplog: pytest.LogCaptureFixture) -> None:
+    def figures(context: Context[Settings]) -> None:
+        context.gauge("ratio", "Of nothing.", lambda: 1 // 0)
+
+    async with room() as here:
+        await here.node.plugins.enable("figures", factory=figures)
+        await here.node.figures()
+    assert [record.name for record in caplog.records if "ratio" in record.message] == ["trunkline.plugins.figures"]
+
+
+async def test_an_import_that_fails_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text("def size(): return 1 // 0\nsize()\n")
+    information = tmp_path / "broken-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Name: broken\nVersion: 1\n")
+    (information / "entry_points.txt").write_text("[trunkline.plugins]\nbroken = broken_plugin:plugin\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    async with room() as here:
+        with pytest.raises(PluginError, match="cannot be imported: ZeroDivisionError"):
+            await here.node.plugins.enable("broken")
+        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.broken"]
+    assert "broken_plugin.py" in caplog.text
+    assert "in size" in caplog.text
+
+
+class Files(Settings):
+    path: OptionalPath = setting(None, "A file.")
+    size: Whole = setting(1, "A number.", ge=0)
+
+
+async def test_settings_by_key_are_those_of_a_model(tmp_path: Path) -> None:
+    seen: list[Files] = []
+
+    def reader(context: Context[Files]) -> None:
+        seen.append(context.settings)
+
+    async with room() as here:
+        plugins = here.node.plugins
+        await plugins.enable("reader", {"size": 3}, reader)
+        assert seen[0].size == 3
+        await plugins.disable("reader")
+        with pytest.raises(
+            PluginError, match=r'plugins.reader.siez: unknown key; did you mean size\?\nplugins.reader.size: "x": acc'
+        ):
+            await plugins.enable("reader", {"siez": 3, "size": "x"}, reader)
+        there, gone = tmp_path / "there", tmp_path / "gone"
+        there.touch()
+        for settings in ({"path": str(gone)}, Files(path=gone)):
+            with pytest.raises(PluginError, match="plugins.reader.path: no file .*gone"):
+                await plugins.enable("reader", settings, reader)  # type: ignore[arg-type]
+        await plugins.enable("reader", Files(path=there), reader)
+
+
+async def test_a_run_that_is_over_cannot_use_the_broker() -> None:
+    class Last:
+        def __init__(self, context: Context[Settings]) -> None:
+            self.context = context
+            contexts.append(context)
+
+        def stop(self) -> None:
+            self.context.publish("last/words", "still here", retain=True)
+
+    contexts: list[Context[Settings]] = []
+    async with room() as here:
+        await here.node.plugins.enable("last", factory=Last)
+        await here.node.plugins.disable("last")
+        assert [retained.topic for retained in here.broker.retained] == ["last/words"]
+        for use in (lambda: contexts[0].publish("t"), lambda: contexts[0].kick("a"), lambda: contexts[0].clients()):
+            with pytest.raises(RuntimeError, match="this run of the plugin last is over"):
+                use()
+
+
+def test_a_task_that_is_interrupted_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def interrupted(context: Context[Settings]) -> None:
+        async def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        context.nursery.start_soon(interrupt)
+
+    async def run() -> None:
+        async with room() as here:
+            await here.node.plugins.enable("interrupted", factory=interrupted)
+            await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(run)
+    assert ("trunkline.plugins.interrupted", "a task was interrupted, and with it the broker") in [
+        (record.name, record.message) for record in caplog.records
+    ]
