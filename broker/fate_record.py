@@ -21,6 +21,8 @@ DROPPED: Final = "dropped"
 HELD: Final = "held"
 
 NO_SUBSCRIBERS: Final = "no_subscribers"
+#: Not by the broker: a fault that a test has made.
+FAULT: Final = "fault"
 
 #: About what is taken by a message without its payload, a subscriber and a step, in bytes.
 _MESSAGE_BYTES: Final = 700
@@ -46,15 +48,14 @@ class Fate:
     state: str
     #: Why, if it was dropped.
     reason: str
-    #: How often it was written to the client's connection.
+    #: How often it was written to the client's connection, and not lost there by a test's fault.
     deliveries: int
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
         if not self.steps:
             return "did not go there"
-        words = ", ".join(step.word for step in self.steps)
-        return f"{words} ({self.reason})" if self.reason else words
+        return ", ".join(f"{step.word} ({step.reason})" if step.reason else step.word for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Record:
         """With no steps, if it was not to go there."""
         steps = tuple([Step(*step) for step in self._fates.get(client_id, ())])
         last = steps[-1] if steps else Step(0.0, "", "")
-        deliveries = sum(step.word == DELIVERED for step in steps)
+        deliveries = sum(step.word == DELIVERED for step in steps) - sum(step.reason == FAULT for step in steps)
         return Fate(client_id, last.word, last.reason, deliveries, steps)
 
     def row(self) -> MessageRow:

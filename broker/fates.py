@@ -15,6 +15,7 @@ from trunkline.broker.fate_record import (
     COMPLETED,
     DELIVERED,
     DROPPED,
+    FAULT,
     NO_SUBSCRIBERS,
     QUEUED,
     ROUTED,
@@ -211,6 +212,11 @@ class Fates:
             raise LookupError(f"no message {guid} is kept: it was not traced, or has been forgotten")
         return record
 
+    def lose(self, guid: int, client_id: str) -> None:
+        """Note that a fault of a test has lost a message, on its way to a client or, without one, before all of them."""
+        if (record := self._records.get(guid)) is not None:
+            self._add(record, client_id, DROPPED, FAULT)
+
     # What the hooks tell
 
     def _on_publish(self, client: ClientInfo, message: Message) -> None:
@@ -258,7 +264,7 @@ class Fates:
             if not self._wanted(message):
                 return
             record = self._begin(message)
-        if record.reason != reason:  # that nobody wants it was seen when it was routed
+        if record.reason not in (reason, FAULT):  # that nobody wants it was seen when it was routed
             self._add(record, "", DROPPED, reason)
 
     def _is_publishers(self, client: ClientInfo, message: Message, reason: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, Final, final
 
+from trunkline.broker.fate_record import DROPPED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import matches, validate_filter
 
@@ -161,12 +162,17 @@ def nearest(expected: Expected, messages: Sequence[Published]) -> list[Published
     matcher = SequenceMatcher(a="", b=expected.topic_filter, autojunk=False)
     alike: dict[str, float] = {}
 
-    def rank(message: Published) -> tuple[float, int, int]:
+    def rank(message: Published) -> tuple[float, int, int, int]:
         topic = message.topic
         if topic not in alike:
             matcher.set_seq1(topic)
             alike[topic] = 2.0 if matches(expected.topic_filter, topic) else matcher.ratio()
-        return -alike[topic], len(expected.differences(message)), -message.number
+        return -alike[topic], len(expected.differences(message)), way(message), -message.number
+
+    def way(message: Published) -> int:
+        """For a delivery: what was lost comes first, then what is under way."""
+        state = "" if expected.to is None else message.fate(expected.to).state
+        return 0 if state == DROPPED else 1 if state else 2
 
     return sorted(messages, key=rank)
 
@@ -184,12 +190,12 @@ def came_instead(expected: Expected, messages: Sequence[Published]) -> str:
 
 def came(messages: Sequence[Published]) -> str:
     """The lines of a failure that say which were found."""
-    return _list("", [str(message) for message in messages[:SHOWN]], len(messages))
+    return _list("these were:", [str(message) for message in messages[:SHOWN]], len(messages))
 
 
 def _list(head: str, lines: Sequence[str], total: int) -> str:
     more = [f"  … and {total - len(lines)} more"] if total > len(lines) else []
-    return "\n".join([*([head] if head else []), *[f"  {line}" for line in lines], *more])
+    return "\n".join([head, *[f"  {line}" for line in lines], *more])
 
 
 def _wanted(payload: Any) -> str:

@@ -49,6 +49,7 @@ class Inside:
         self.hook_errors: list[BaseException] = []
         node.hooks.on_crash = self._hook_failed
         self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
+        links.on_loss = self.history.lost
 
     def _hook_failed(self, error: BaseException) -> None:
         if len(self.hook_errors) < _MOST_HOOK_ERRORS:

@@ -25,11 +25,12 @@ from trunkline.testing.packets import FROM, TO, Collector, Direction, Packet
 from trunkline.testing.ways import FINISH, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from trunkline.actors import Actor, Scheduler
     from trunkline.broker.connection.transport import Receiver, Transport
     from trunkline.broker.node import Node
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.versions import Version
     from trunkline.testing.fault import Fault
 
@@ -85,6 +86,8 @@ class Links:
     """All connections of a broker, and what is wanted of them. It outlives a restart of the broker."""
 
     def __init__(self) -> None:
+        #: Called with each packet that a fault does not let arrive, and with each message that one refuses.
+        self.on_loss: Callable[[Packet | Message], None] = lambda _: None
         self.rules: list[Rule] = []
         self.meters: list[Meter] = []
         self.conditions: list[Condition] = []

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, NewType, TypeVar
 
 import trio
 
-from trunkline.broker.fate_record import DROPPED, HELD, NO_SUBSCRIBERS
+from trunkline.broker.fate_record import DROPPED, FAULT, HELD, NO_SUBSCRIBERS
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.settings import TraceSettings
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Publish
 from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead
+from trunkline.testing.packets import TO
 from trunkline.testing.reach import Reach, Reaching, waits
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.inside import Inside
+    from trunkline.testing.packets import Packet
 
 R = TypeVar("R", bound=Reach)
 
@@ -30,6 +34,8 @@ HISTORY: Final = 10_000
 #: What all of them may take: steps of one message, and bytes of everything.
 _STEPS: Final = 20_000
 _BYTES: Final = 268_435_456
+#: Characters of a payload, and of a client id, that a line shows.
+_WIDTH: Final = 80
 #: Payloads are kept whole.
 _PAYLOAD: Final = 268_435_460
 
@@ -96,8 +102,7 @@ class Published:
     @property
     def refused(self) -> str:
         """Why the broker did not take it: `not_authorized`, `hook`, `receive_maximum`, `session_ended`,
-        `await_rel_timeout` or `payload_too_large`. Empty if it
-        did."""
+        `await_rel_timeout` or `payload_too_large`, or `fault` for one of `broker.faults`. Empty if it did."""
         reason = self._record.reason if self._record.state == DROPPED else ""
         return "" if reason == NO_SUBSCRIBERS else reason
 
@@ -123,21 +128,30 @@ class Published:
     def __str__(self) -> str:
         """One line without what became of it."""
         payload = repr(self.payload)
-        if len(payload) > 80:
-            payload = f"{payload[:80]}… ({len(self.payload)} bytes)"
+        if len(payload) > _WIDTH:
+            payload = f"{payload[:_WIDTH]}… ({len(self.payload)} bytes)"
         source = f"from {self.publisher!r}" if self.publisher else "from the broker itself"
         return f"{self.topic} {payload} QoS {self.qos}{' RETAIN' if self.retain else ''} {source}"
 
     def __repr__(self) -> str:
-        fates = self.fates
-        ends = [f"{client_id!r}: {_short(fate)}" for client_id, fate in list(fates.items())[:SHOWN]]
+        return f"<{self}; {self.ends}>"
+
+    @property
+    def ends(self) -> str:
+        """In one line what became of it: those first that it did not reach."""
+        fates = sorted(self.fates.items(), key=lambda item: item[1].state != DROPPED)
+        ends = [f"{_cut(client_id)}: {_short(fate)}" for client_id, fate in fates[:SHOWN]]
         if len(fates) > SHOWN:
             ends.append(f"… and {len(fates) - SHOWN} more")
         if self.refused:
             ends.append(f"not taken ({self.refused})")
         elif not self.routed:
             ends.append(HELD)
-        return f"<{self}; {', '.join(ends) or 'nobody had subscribed'}>"
+        return ", ".join(ends) or "nobody had subscribed"
+
+
+def _cut(client_id: str) -> str:
+    return repr(client_id if len(client_id) <= _WIDTH else f"{client_id[:_WIDTH]}…")
 
 
 def _short(fate: Fate) -> str:
@@ -178,6 +192,18 @@ class History:
         """This moment, for `after`."""
         messages = self.messages()
         return Mark(messages[-1].number if messages else 0)
+
+    def lost(self, what: Packet | Message) -> None:
+        """A fault has refused a message, or has not let a packet arrive: of messages that are alike, the last one."""
+        if isinstance(what, Message):
+            self._fates.lose(what.guid, "")
+        elif what.direction == TO and isinstance(publish := what.decoded, Publish):
+            for record in reversed(self._fates.records()):
+                if (record.topic, record.payload) == (publish.topic, publish.payload):
+                    fate = record.fate(what.client)
+                    if fate.steps and fate.reason != FAULT:
+                        self._fates.lose(record.guid, what.client)
+                        break
 
     @property
     def forgotten(self) -> int:
@@ -389,8 +415,11 @@ class Seeing(Reaching[R]):
         if times is None and not found or times is not None and 0 == len(found) < times:
             raise AssertionError(missing(self._reach, history, expected, number))
         if times is not None and len(found) != times:
-            text = f"{_count(len(found))}{expected} {_verb(expected, len(found))}, not {times}:\n{came(found)}"
-            raise AssertionError("\n".join([text, *lost(history, number)]))
+            head = f"{_count(len(found))}{expected} {_verb(expected, len(found))}, not {times}"
+            numbers = {message.number for message in found}
+            others = [message for message in self.messages if message.number > number and message.number not in numbers]
+            lines = [came_instead(expected, others)] if len(found) < times and others else []
+            raise AssertionError("\n".join([head, *lines, came(found), *lost(history, number)]))
         if times is not None and (forgotten := lost(history, number)):
             raise AssertionError("\n".join([f"how many messages{expected} were published is not known", *forgotten]))
         return found

@@ -81,8 +81,15 @@ class RefuseSubscribe(Refusal):
 class RefusePublish(Refusal):
     points = (("message.publish", "message"),)
 
+    def begin(self, links: Links, hooks: Hooks) -> None:
+        super().begin(links, hooks)
+        self._links = links
+
     def message(self, client: ClientInfo, message: Message) -> Deny | None:
-        return self.refuse(client, message.topic)
+        refused = self.refuse(client, message.topic)
+        if refused is not None:
+            self._links.on_loss(message)
+        return refused
 
 
 def refusing(reason: Reason | int | str, packet: PacketType) -> Reason:

@@ -55,6 +55,7 @@ class PacketFault(Fault):
 
     def act(self, packet: Packet, way: Way) -> None:
         """Deal with a packet that was chosen. What is not put on its way is lost."""
+        way.link.links.on_loss(packet)
 
 
 class Delay(PacketFault):
@@ -132,7 +133,9 @@ class Cut(PacketFault):
     before = True
 
     def act(self, packet: Packet, way: Way) -> None:
-        if not self.before:
+        if self.before:
+            super().act(packet, way)
+        else:
             way.put(packet.data)
         way.cut()
 
