@@ -144,6 +144,9 @@ class Fates:
         """All that is kept, in the order in which it was first heard of."""
         return list(self._records.values())
 
+    def record(self, guid: int) -> Record | None:
+        return self._records.get(guid)
+
     def message(self, guid: str) -> MessageRow:
         """
         Raises:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
-    from trunkline.testing.inside import Inside
+    from trunkline.testing.connections import Connection
+    from trunkline.testing.inside import Address, Inside
     from trunkline.testing.journal import Recording
+    from trunkline.testing.messages import Published
 
 R = TypeVar("R", bound=Reach)
+T = TypeVar("T")
 
 
 class Face(Seeing[R]):
@@ -43,18 +46,30 @@ class Face(Seeing[R]):
     # Where it is
 
     @property
+    def listeners(self) -> dict[str, Address]:
+        """Where clients connect, by the name of the listener, or its URL in the settings if it has none. Each has `host`,
+        `port` and `url`."""
+        return self._reach.call(self._inside.listeners)
+
+    @property
     def host(self) -> str:
-        return self._reach.call(lambda: self._inside.node.listeners[0].address[0])
+        """Of the first listener, as `port` and `url` are."""
+        return self._first.host
 
     @property
     def port(self) -> int:
-        return self._reach.call(lambda: self._inside.node.listeners[0].address[1])
+        return self._first.port
 
     @property
     def url(self) -> str:
         """`mqtt://HOST:PORT`"""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"mqtt://{host}:{self.port}"
+        return self._first.url
+
+    @property
+    def _first(self) -> Address:
+        for address in self.listeners.values():
+            return address
+        raise RuntimeError("this broker has no listeners: clients cannot connect to it by an address")
 
     # What is in it
 
@@ -67,6 +82,11 @@ class Face(Seeing[R]):
     def sessions(self) -> list[ClientRow]:
         """Who has a session, connected or not, by client id."""
         return self._reach.call(self._inside.sessions)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The last 1,000 connections that were answered, in that order: who was let in or refused, who is gone, and why."""
+        return self._reach.call(self._inside.connections.rows)
 
     @property
     def subscriptions(self) -> list[SubscriptionRow]:
@@ -110,19 +130,15 @@ class Face(Seeing[R]):
         qos: int = 0,
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
-    ) -> int:
-        """Publish in the broker's own name. Returns the number of sessions that it went to.
+    ) -> Published:
+        """Publish in the broker's own name. Returns the message, which tells what becomes of it (with `history=0` it
+        does not).
 
         Raises:
             ProtocolError: this is no topic name.
         """
         data = payload.encode() if isinstance(payload, str) else payload
-
-        def publish() -> int:
-            host = self._inside.node.host
-            return host.publish(host.message(topic, data, qos, retain, properties, ""))
-
-        return self._reach.call(publish)
+        return self._reach.call(self._inside.publish, topic, data, qos, retain, properties)
 
     def record(self, path: Path | str) -> Recording:
         """Write all packets from now on into a journal, until `stop`, or to the end of a block: see docs/faults.md.
@@ -156,12 +172,54 @@ class Face(Seeing[R]):
             TypeError: the condition is async.
         """
         __tracebackhide__ = True
+        await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {condition}")
+
+    @waits
+    async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> ClientRow:  # noqa: ASYNC109 - as elsewhere here
+        """Wait until a client is connected: this one, or any.
+
+        Raises:
+            TimeoutError: it is not. The message has who is, and who was refused.
+        """
+        __tracebackhide__ = True
+        who = "no client connected" if client_id is None else f"the client {client_id!r} did not connect"
+
+        def found() -> list[ClientRow]:
+            return [row for row in self.clients if client_id in (None, row.client_id)]
+
+        return (await self._until(found, timeout, f"{who} within {timeout:g} s"))[0]
+
+    @waits
+    async def wait_for_subscription(
+        self,
+        topic_filter: str | None = None,
+        client_id: str | None = None,
+        timeout: float = 5.0,  # noqa: ASYNC109 - as elsewhere here
+    ) -> SubscriptionRow:
+        """Wait until somebody, or this client, has subscribed to this very filter, or to any.
+
+        Raises:
+            TimeoutError: nobody has. The message has what is subscribed to.
+        """
+        __tracebackhide__ = True
+        who = "nobody" if client_id is None else f"not the client {client_id!r}"
+        what = "" if topic_filter is None else f" to {topic_filter!r}"
+
+        def found() -> list[SubscriptionRow]:
+            rows = self.subscriptions
+            return [row for row in rows if topic_filter in (None, row.filter) and client_id in (None, row.client_id)]
+
+        return (await self._until(found, timeout, f"{who} has subscribed{what} within {timeout:g} s"))[0]
+
+    async def _until(self, condition: Callable[[], T], timeout: float, failure: str) -> T:  # noqa: ASYNC109 - as elsewhere here
+        """Wait until a condition is true, and return its answer."""
+        __tracebackhide__ = True
         happenings = self._reach.call(self._inside.happenings, timeout)
         try:
-            while not asked(condition):
+            while not (answer := asked(condition)):
                 if not await self._reach.run(happenings.next):
-                    text = self._reach.call(self._inside.instead)
-                    raise TimeoutError(f"this did not come true within {timeout:g} s: {condition}\n{text}")
+                    raise TimeoutError(f"{failure}\n{self._reach.call(self._inside.instead)}")
+            return answer
         finally:
             happenings.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutine
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from trunkline.broker.fate_record import DROPPED
 from trunkline.mqtt.errors import ProtocolError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trunkline.testing.messages import Published
+
+T = TypeVar("T")
 
 #: Messages that a failure shows.
 SHOWN: Final = 8
@@ -36,7 +38,7 @@ class Anything:
 ANY: Final = Anything()
 
 
-def asked(function: Callable[..., object], *args: object) -> object:
+def asked(function: Callable[..., T], *args: object) -> T:
     """What a function of the test says.
 
     Raises:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
 from trunkline.broker.config import Config
 from trunkline.management.views import client_row, retained_rows, subscription_rows
 from trunkline.plugins.errors import PluginError
+from trunkline.testing.connections import Connections
 from trunkline.testing.journal import Recording
 from trunkline.testing.links import Links
 from trunkline.testing.messages import HISTORY, History
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from trunkline.broker.node import Node
     from trunkline.hooks.chain import Hooks
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.mqtt.properties import Properties
+    from trunkline.testing.messages import Published
     from trunkline.testing.reach import Reach
     from trunkline.testing.restarting import Lives
 
@@ -30,11 +33,25 @@ if TYPE_CHECKING:
 GRACE: Final = 0.0
 #: Errors of hooks that are kept.
 _MOST_HOOK_ERRORS: Final = 100
+#: Connections that a failure shows.
+_SHOWN: Final = 8
 #: Rows that are asked for at a time.
 _PAGE: Final = 1000
 #: Seconds after which a condition is asked for again although nothing has happened in the broker.
 _FIRST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 0.25
+
+
+class Address(NamedTuple):
+    """Where clients connect."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """`mqtt://HOST:PORT`"""
+        return f"mqtt://[{self.host}]:{self.port}" if ":" in self.host else f"mqtt://{self.host}:{self.port}"
 
 
 class Inside:
@@ -50,6 +67,7 @@ class Inside:
         node.hooks.on_crash = self._hook_failed
         self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
         links.on_loss = self.history.lost
+        self.connections = Connections(node.hooks, lambda: self.node.host.wall)
 
     def _hook_failed(self, error: BaseException) -> None:
         if len(self.hook_errors) < _MOST_HOOK_ERRORS:
@@ -62,8 +80,20 @@ class Inside:
         """
         return Recording(path, self.links, self.node.host.wall, reach)
 
+    def publish(self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties) -> Published:
+        """
+        Raises:
+            ProtocolError: this is no topic name.
+        """
+        message = self.node.host.message(topic, payload, qos, retain, properties, "")
+        self.node.host.publish(message)
+        return self.history.of(message)
+
     async def restart(self, keep_sessions: bool, keep_retained: bool, graceful: bool) -> None:
         await self.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
+
+    def listeners(self) -> dict[str, Address]:
+        return {listener.settings.label: Address(*listener.address) for listener in self.node.listeners}
 
     def sessions(self) -> list[ClientRow]:
         return [client_row(actor) for actor in self.node.sessions.page(limit=len(self.node.sessions))]
@@ -103,10 +133,12 @@ class Inside:
 
     def instead(self) -> str:
         """The lines of a failure that say what there was instead."""
-        return (
-            f"clients: {', '.join(row.client_id for row in self.clients()) or 'none'}\n"
-            f"subscriptions: {', '.join(f'{row.client_id} to {row.filter}' for row in self.subscriptions()) or 'none'}"
-        )
+        over = [f"  {row}" for row in self.connections.rows() if not row.open][-_SHOWN:]
+        lines = [
+            f"clients: {', '.join(row.client_id for row in self.clients()) or 'none'}",
+            f"subscriptions: {', '.join(f'{row.client_id} to {row.filter}' for row in self.subscriptions()) or 'none'}",
+        ]
+        return "\n".join([*lines, *(["the last connections that are over:"] if over else []), *over])
 
 
 class Happenings:
@@ -192,6 +224,7 @@ async def opened(
             recorder.end()
         for inside in found:
             inside.history.close()
+            inside.connections.close()
             inside.node.hooks.on_crash = None
             if not interrupted:
                 check_hooks(inside.hook_errors)

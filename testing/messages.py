@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NewType, TypeVar
 
 import trio
 
-from trunkline.broker.fate_record import DROPPED, FAULT, HELD, NO_SUBSCRIBERS
+from trunkline.broker.fate_record import DROPPED, FAULT, HELD, NO_SUBSCRIBERS, Record
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.settings import TraceSettings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from trunkline.broker.fate_record import Fate, Record
+    from trunkline.broker.fate_record import Fate
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.inside import Inside
@@ -50,6 +50,12 @@ class Published:
 
     def __init__(self, record: Record) -> None:
         self._record = record
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Published) and self._record is other._record
+
+    def __hash__(self) -> int:
+        return hash(self._record)
 
     @property
     def topic(self) -> str:
@@ -187,6 +193,11 @@ class History:
         if not self.limit:
             raise RuntimeError("broker(history=0) keeps no messages")
         return [Published(record) for record in self._fates.records() if record.begun]
+
+    def of(self, message: Message) -> Published:
+        """A message that was just published. If nothing is kept, nothing is known of what became of it."""
+        record = self._fates.record(message.guid)
+        return Published(Record(message, 0, _PAYLOAD, whole=True) if record is None else record)
 
     def mark(self) -> Mark:
         """This moment, for `after`."""

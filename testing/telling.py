@@ -9,35 +9,45 @@ if TYPE_CHECKING:
 
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.testing.broker import Face
+    from trunkline.testing.messages import Published
 
 #: Lines of each kind, the last ones; and characters of each.
 LINES: Final = 20
 WIDTH: Final = 160
+#: Characters of a message, with what became of it.
+_MOST: Final = 1600
 
 
 def told(broker: Face[Any]) -> str:
     """Never raises: if the broker is gone, that is what there is to tell."""
     try:
         parts = [
-            f"{broker.url}",
+            ", ".join(address.url for address in broker.listeners.values()) or "no listeners",
             _list("sessions", broker.sessions, _session),
             _list("subscriptions", broker.subscriptions, _subscription),
             _list("retained messages", broker.retained, _retained),
             _list("alarms", broker.alarms, lambda alarm: f"{alarm.name}: {alarm.text}"),
-            _list("messages", broker.messages, lambda message: repr(message)[1:-1]) if broker.history else "",
+            _list("connections that are over", [row for row in broker.connections if not row.open]),
+            _list("faults", list(broker.faults), lambda fault: repr(fault)[1:-1]),
+            _list("messages", broker.messages, _message, _MOST) if broker.history else "",
         ]
     except Exception as error:  # noqa: BLE001 - the test's own failure matters more
         return f"the broker is gone: {error!r}"
     return "\n".join(part for part in parts if part)
 
 
-def _list(name: str, rows: Sequence[Any], line: Callable[[Any], str]) -> str:
+def _list(name: str, rows: Sequence[Any], line: Callable[[Any], str] = str, width: int = WIDTH) -> str:
     left_out = f", the last {LINES}" if len(rows) > LINES else ""
-    return "\n".join([f"{len(rows)} {name}{left_out}", *(_short(f"  {line(row)}") for row in rows[-LINES:])])
+    return "\n".join([f"{len(rows)} {name}{left_out}", *(_short(f"  {line(row)}", width) for row in rows[-LINES:])])
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+def _message(message: Published) -> str:
+    """What became of it is told in any case."""
+    return f"{_short(str(message))}; {message.ends}"
+
+
+def _short(text: str, width: int = WIDTH) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _session(row: ClientRow) -> str:

@@ -59,9 +59,9 @@ async def test_the_node_publishes_and_kicks() -> None:
     async with room() as here:
         client = await here.client("a")
         await client.subscribe(("t", 1))
-        assert here.broker.publish("t", b"x", qos=1) == 1
+        assert here.node.publish("t", b"x", qos=1) == 1
         await client.take_publish("t", b"x", qos=1)
-        assert here.broker.publish("nobody", b"x") == 0
+        assert here.node.publish("nobody", b"x") == 0
         assert here.node.kick("a")
         await client.expect_disconnect(0x98)
         assert not here.node.kick("a")

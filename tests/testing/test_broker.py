@@ -86,10 +86,12 @@ async def test_its_own_messages_go_to_subscribers() -> None:
     async with testing.broker() as b, Wire(b.connect()) as wire:
         await wire.connect("a")
         await wire.subscribe(("x", 1))
-        assert b.publish("x", "hello", qos=1, properties={"content_type": "text/plain"}) == 1
+        message = b.publish("x", "hello", qos=1, properties={"content_type": "text/plain"})
         packet = await wire.take_publish("x", b"hello", qos=1)
         assert packet.get(0x03) == "text/plain"
-        assert b.publish("y") == 0
+        assert (message.payload, message.delivered_to) == (b"hello", ("a",))
+        assert message == b.messages[0]
+        assert b.publish("y").fates == {}
         with pytest.raises(ProtocolError):
             b.publish("no/+/name")
 
@@ -156,3 +158,76 @@ async def test_plugins_are_among_the_settings() -> None:
     async with testing.broker(plugins={"topic-rewrite": {"rules": rules}}) as b:
         (row,) = [row for row in b.plugins.rows() if row.name == "topic-rewrite"]
         assert row.status == "running", row.problem
+
+
+async def test_without_a_history_a_message_knows_what_it_is_and_no_more() -> None:
+    async with testing.broker(history=0) as b:
+        message = b.publish("x", "hello", qos=1, retain=True)
+        assert (message.topic, message.payload, message.qos, message.retain, message.fates) == (
+            "x",
+            b"hello",
+            1,
+            True,
+            {},
+        )
+
+
+async def test_where_its_listeners_are() -> None:
+    listeners = [{"url": "tcp://127.0.0.1:0"}, {"url": "tcp://[::1]:0", "name": "auth"}]
+    async with testing.broker(listeners=listeners) as b:
+        auth = b.listeners["auth"]
+        assert auth.url == f"mqtt://[::1]:{auth.port}"
+        assert auth.port != b.port
+        assert list(b.listeners) == ["tcp://127.0.0.1:0", "auth"]
+        first = b.listeners
+        await b.restart()
+        assert b.listeners["auth"] == auth
+        assert set(b.listeners.values()) == set(first.values())
+    async with testing.broker(listeners=[]) as b:
+        with pytest.raises(RuntimeError, match="has no listeners"):
+            _ = b.port
+
+
+async def test_waiting_for_clients_and_subscriptions(autojump_clock: MockClock) -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire, Wire(b.connect()) as refused:
+        with b.faults.refuse_connect("BANNED"):
+            await refused.send(raw.connect("nobody"))
+            with pytest.raises(
+                TimeoutError, match="the client 'a' did not connect within 5 s\n(.*\n)+  nobody: refused .banned"
+            ):
+                await b.wait_for_client("a")
+        with pytest.raises(TimeoutError, match="no client connected within 1 s"):
+            await b.wait_for_client(timeout=1)
+        await wire.connect("a")
+        assert (await b.wait_for_client("a")).connected
+        assert (await b.wait_for_client()).client_id == "a"
+        with pytest.raises(TimeoutError, match="not the client 'a' has subscribed to 'x/#' within 5 s"):
+            await b.wait_for_subscription("x/#", "a")
+        await wire.subscribe(("x/#", 1))
+        assert (await b.wait_for_subscription("x/#", "a")).qos == 1
+        assert (await b.wait_for_subscription()).filter == "x/#"
+
+
+async def test_what_became_of_connections() -> None:
+    async with testing.broker() as b:
+        for client_id in ("leaves", "vanishes", "stays"):
+            wire = Wire(b.connect())
+            await wire.connect(client_id)
+            if client_id == "leaves":
+                await wire.disconnect()
+            if client_id == "vanishes":
+                await wire.abort()
+        with b.faults.refuse_connect("SERVER_BUSY"):
+            refused = Wire(b.connect())
+            await refused.send(raw.connect("refused"))
+            await b.wait_until(lambda: len([row for row in b.connections if not row.open]) == 3)
+        again = Wire(b.connect())
+        await again.connect("stays")
+        await b.wait_until(lambda: not b.connections[2].open)
+        rows = [str(row).partition(":")[0] + str(row).partition(":")[2] for row in b.connections]
+        begins = ["leaves gone (normal_disconnection", "vanishes gone (unspecified_error", "stays gone (session_taken_over"]
+        assert all(row.startswith(begin) for row, begin in zip(rows, begins, strict=False))
+        assert rows[3:] == ["refused refused (server_busy)", "stays connected"]
+        await again.abort()
+        await wire.abort()
+        await refused.abort()

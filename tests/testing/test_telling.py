@@ -1,5 +1,6 @@
 """What a failed test's report says of its broker."""
 
+from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.testing.telling import LINES, WIDTH, told
@@ -28,11 +29,14 @@ async def test_it_says_who_is_there_and_what_waits() -> None:
             "  a/b: b'x'",
             "1 alarms",
             "  hot: it is",
+            "1 connections that are over",
+            "  away: gone (unspecified_error: the client closed it without a DISCONNECT)",
+            "0 faults",
             "1 messages",
             "  a/b b'x' QoS 1 RETAIN from the broker itself; 'here': delivered, 'away': queued",
         ]
     async with testing.broker(history=0) as b:
-        assert told(b).splitlines()[-1] == "0 alarms"
+        assert told(b).splitlines()[-1] == "0 faults"
 
 
 async def test_it_stays_short() -> None:
@@ -43,6 +47,35 @@ async def test_it_stays_short() -> None:
         assert len([line for line in lines if ": b'x" in line]) == LINES
         assert len([line for line in lines if " QoS 0" in line]) == LINES
         assert max(map(len, lines)) == WIDTH
+
+
+async def test_it_says_who_was_refused_who_is_gone_and_what_went_wrong() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as gone, Wire(b.connect()) as refused:
+        await gone.connect("gone")
+        await gone.subscribe(("t", 0))
+        with b.faults.drop("PUBLISH", direction="to"), b.faults.refuse_connect("BANNED"):
+            await refused.send(raw.connect("refused"))
+            b.publish("t", "x" * 1000)
+            for number in range(20):
+                b.publish(f"{number}")
+            await b.wait_until(lambda: len(b.connections) == 2)
+            assert gone.stream is not None
+            await gone.disconnect()
+            await b.wait_until(lambda: not b.clients)
+            lines = told(b).splitlines()
+        i = lines.index("2 connections that are over")
+        assert lines[i + 1].startswith("  gone: gone (normal_disconnection")
+        assert lines[i + 2] == "  refused: refused (banned)"
+        assert lines[i + 3 : i + 6] == ["2 faults", "  drop PUBLISH to, 1 hits", "  refuse connects: BANNED, 1 hits"]
+        b.messages.clear()
+    async with testing.broker(listeners=[]) as b, Wire(b.connect()) as wire:
+        await wire.connect("a" * 200)
+        await wire.subscribe(("t", 0))
+        with b.faults.drop("PUBLISH", direction="to"):
+            b.publish("t", "x" * 1000)
+            await wire.expect_nothing()
+        assert told(b).splitlines()[0] == "no listeners"
+        assert told(b).splitlines()[-1].endswith("…': dropped (fault)")
 
 
 def test_a_broker_that_is_gone_is_told_of_too() -> None:

@@ -98,9 +98,9 @@ async def test_a_subscription_that_is_no_longer_allowed_ends(judge: Judge, caplo
         with caplog.at_level(logging.INFO, "trunkline.session"):
             forget(here)
             # the routes are still there; this message comes by them
-            assert here.broker.publish("no/1", b"1") == 1
+            assert here.node.publish("no/1", b"1") == 1
             await client.expect_nothing()
-        assert here.broker.publish("no/1", b"2") == 0
+        assert here.node.publish("no/1", b"2") == 0
         here.broker.publish("yes/1", b"3")
         await client.expect_publish("yes/1", b"3")
         assert sorted(ended) == [("a", "no/#"), ("a", "no/1")]
@@ -134,7 +134,7 @@ async def test_what_waits_for_an_absent_client_is_not_given_to_it(judge: Judge) 
         forget(here)
         await here.node.quiet()
         assert subscriptions(here, "a") == ["+/shared"]
-        assert here.broker.publish("no/1", b"after", qos=1) == 0
+        assert here.node.publish("no/1", b"after", qos=1) == 0
         gone = dropped(here)
         client = await here.stay("a")
         await client.take_publish("no/shared", b"before", qos=1)  # another subscription has it, which is still allowed
@@ -259,6 +259,7 @@ async def test_a_callback_that_crashes_takes_the_right_away(judge: Judge) -> Non
         forget(here)
         await client.expect_nothing()
         assert subscriptions(here, "a") == []
+        assert isinstance(here.broker.hook_errors.pop(), TypeError)
 
 
 async def test_who_has_to_be_waited_for_is_waited_for(autojump_clock: MockClock, slow: SlowJudge) -> None:

@@ -125,3 +125,4 @@ async def test_hooks_with_their_crashes() -> None:
         (row,) = [row for row in rows if row.point == "client.connected"]
         assert row.callback.endswith("failing")
         assert (row.priority, row.crashes, row.plugin) == (7, 2, "")
+        here.broker.hook_errors.clear()

@@ -1,0 +1,89 @@
+"""Which connections a test's broker has had, and what became of each: refused, connected, gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from sys import maxsize
+from typing import TYPE_CHECKING, Final
+
+from trunkline.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.hooks.chain import Hooks
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.packets import Connack
+
+#: Connections that are kept, the last ones.
+KEPT: Final = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One that has got as far as a CONNACK."""
+
+    client_id: str
+    #: The client's address.
+    address: str
+    #: Seconds since the epoch, by the broker's clock.
+    at: float
+    #: Why it was not let in, in the words of `trunkline.mqtt.reasons`; empty if it was.
+    refused: str = ""
+    #: How it ended; empty as long as it has not.
+    ended: str = ""
+
+    @property
+    def open(self) -> bool:
+        return not (self.refused or self.ended)
+
+    def __str__(self) -> str:
+        state = f"refused ({self.refused})" if self.refused else f"gone ({self.ended})" if self.ended else "connected"
+        return f"{self.client_id}: {state}"
+
+
+class Connections:
+    """Learns from hooks what becomes of connections."""
+
+    def __init__(self, hooks: Hooks, wall: Callable[[], float]) -> None:
+        """`wall` is the broker's time in seconds since the epoch."""
+        self._hooks = hooks
+        self._wall = wall
+        self._rows: deque[Connection] = deque(maxlen=KEPT)
+        #: Those that have not ended.
+        self._open: dict[ClientInfo, Connection] = {}
+        for point, callback in self._callbacks():
+            hooks.add(point, callback, priority=maxsize)
+
+    def close(self) -> None:
+        for point, callback in self._callbacks():
+            self._hooks.remove(point, callback)
+
+    def _callbacks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
+        return ("client.connack", self._answered), ("client.disconnected", self._gone)
+
+    def rows(self) -> list[Connection]:
+        """In the order in which they were answered."""
+        return list(self._rows)
+
+    def _answered(self, client: ClientInfo, packet: Connack) -> None:
+        row = Connection(client.client_id, client.address, self._wall())
+        self._rows.append(row)
+        if packet.reason:
+            row.refused = _word(packet.reason)
+        else:
+            self._open[client] = row
+
+    def _gone(self, client: ClientInfo, reason: int, text: str) -> None:
+        row = self._open.pop(client, None)
+        if row is not None:
+            word = _word(reason) if reason else "normal_disconnection"
+            row.ended = f"{word}: {text}" if text else word
+
+
+def _word(reason: int) -> str:
+    try:
+        return Reason(reason).name.lower()
+    except ValueError:
+        return f"0x{reason:02X}"
