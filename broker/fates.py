@@ -119,7 +119,7 @@ class Fates:
     def clear(self) -> None:
         """Forget what was found."""
         self._records.clear()
-        self._weight = 0
+        self._weight = self.forgotten = 0
 
     def _callbacks(self) -> Iterator[tuple[Point, Callable[..., None]]]:
         yield MESSAGE_PUBLISH, self._on_publish

@@ -163,6 +163,17 @@ class Face(Seeing[R]):
         await self._reach.run(self._inside.restart, keep_sessions, keep_retained, graceful)
 
     @waits
+    async def reset(self) -> None:
+        """Begin anew, for the next test of a broker that several share: `restart` without anything that is kept. Faults are
+        removed; messages, connections and errors of hooks forgotten. Hooks and recordings stay.
+
+        Raises:
+            ListenError: somebody else has taken the port.
+        """
+        self.faults.clear()
+        await self._reach.run(self._inside.reset)
+
+    @waits
     async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a plain function says yes. It is asked where the caller is, again whenever something has happened in
         the broker, and now and then in any case; for `timeout` seconds of the broker's clock, and once more then.

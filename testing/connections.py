@@ -67,6 +67,10 @@ class Connections:
         """In the order in which they were answered."""
         return list(self._rows)
 
+    def clear(self) -> None:
+        self._rows.clear()
+        self._open.clear()
+
     def _answered(self, client: ClientInfo, packet: Connack) -> None:
         row = Connection(client.client_id, client.address, self._wall())
         self._rows.append(row)

@@ -92,6 +92,12 @@ class Inside:
     async def restart(self, keep_sessions: bool, keep_retained: bool, graceful: bool) -> None:
         await self.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
 
+    async def reset(self) -> None:
+        await self.restart(keep_sessions=False, keep_retained=False, graceful=False)
+        self.history.clear()
+        self.connections.clear()
+        self.hook_errors.clear()
+
     def listeners(self) -> dict[str, Address]:
         return {listener.settings.label: Address(*listener.address) for listener in self.node.listeners}
 

@@ -183,6 +183,11 @@ class History:
         """What was published stays, and no more comes to it."""
         self._fates.stop()
 
+    def clear(self) -> None:
+        """Forget everything, and that anything was forgotten."""
+        if self.limit:
+            self._fates.start()
+
     def messages(self) -> list[Published]:
         """All that was published, in order; of more than the limit the last ones. What the broker did not take is there
         too.

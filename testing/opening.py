@@ -17,6 +17,7 @@ from trunkline.testing.broker import Broker
 from trunkline.testing.inside import opened
 from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import Here, in_trio
+from trunkline.testing.telling import known
 from trunkline.testing.threads import in_asyncio, in_thread
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.broker import Face
-    from trunkline.testing.threads import ThreadBroker
+from trunkline.testing.threads import ThreadBroker
 
 
 def broker(
@@ -120,4 +121,6 @@ async def in_this_run(
     settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
 ) -> AsyncGenerator[Broker, None]:
     async with opened(settings, hooks, history) as inside:
-        yield Broker(inside, Here())
+        broker = Broker(inside, Here())
+        with known(broker):
+            yield broker

@@ -1,11 +1,14 @@
-"""What a broker has seen, in a few lines: for the report of a test that failed."""
+"""What brokers have seen, in a few lines: for the report of a test that failed."""
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.testing.broker import Face
@@ -16,6 +19,38 @@ LINES: Final = 20
 WIDTH: Final = 160
 #: Characters of a message, with what became of it.
 _MOST: Final = 1600
+
+
+#: Those that run in this process.
+_running: dict[Face[Any], None] = {}
+#: What others had seen when they ended, in the test that is under way.
+_ended: deque[str] = deque(maxlen=8)
+
+
+@contextmanager
+def known(broker: Face[Any]) -> Generator[None, None, None]:
+    """For as long as a broker runs."""
+    _running[broker] = None
+    try:
+        yield
+    finally:
+        del _running[broker]
+        if "PYTEST_CURRENT_TEST" in os.environ:  # nobody else asks
+            _ended.append(told(broker))
+
+
+def running() -> list[Face[Any]]:
+    return list(_running)
+
+
+def forget() -> None:
+    """Another test begins."""
+    _ended.clear()
+
+
+def reports(others: Iterable[Face[Any]] = ()) -> list[str]:
+    """What brokers have seen in this test, but for `others`."""
+    return [*_ended, *(told(broker) for broker in _running if broker not in others)]
 
 
 def told(broker: Face[Any]) -> str:

@@ -22,6 +22,7 @@ from trunkline.testing.clock import AdvancingClock
 from trunkline.testing.inside import opened
 from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import Awaiting, Blocking, in_trio
+from trunkline.testing.telling import known
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
@@ -302,7 +303,9 @@ def in_thread(
     thread.start()
     try:
         thread.started.result()
-        yield ThreadBroker(thread)
+        face = ThreadBroker(thread)
+        with known(face):
+            yield face
     finally:
         if not sys.is_finalizing():  # nobody has left the block, and threads don't run any more
             thread.stop()
@@ -337,7 +340,9 @@ async def in_asyncio(
         await done(thread.started)
         thread.started.result()
         thread.finished.add_done_callback(tell)
-        yield Broker(thread.inside, FromLoop(thread))
+        face = Broker(thread.inside, FromLoop(thread))
+        with known(face):
+            yield face
     finally:
         leaving = True
         thread.stop()

@@ -1,4 +1,4 @@
-"""Fixtures for pytest: a broker for a test, one for the whole run, and as many as a test wants to have.
+"""Fixtures for pytest: a broker for a test, one for a module or the whole run, and as many as a test wants to have.
 
 pytest imports this wherever Trunkline is installed, so nothing of Trunkline is imported until a test asks for a broker.
 """
@@ -6,22 +6,35 @@ pytest imports this wherever Trunkline is installed, so nothing of Trunkline is 
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+    from types import ModuleType
 
     from trunkline.testing import Broker, ThreadBroker
 
-#: For each test, what tells of each of its brokers, should it fail.
-_TELLERS = pytest.StashKey["dict[object, Callable[[], str]]"]()
+#: Fixtures that several tests share.
+_SHARED: Final = ("mqtt_broker_module", "mqtt_broker_session")
+#: A test's report has told what its brokers saw.
+_TOLD = pytest.StashKey[bool]()
+#: The brokers of the fixtures that several tests share, by the fixture.
+_SHARED_BROKERS = pytest.StashKey["dict[str, ThreadBroker]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("mqtt_broker", "settings of the brokers of all tests, as lines of TOML: session.max_inflight = 1")
+    parser.addoption(
+        "--mqtt-journal",
+        metavar="DIR",
+        help="record all packets of the MQTT brokers of each test in a journal in this folder: trunkline journal show",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,21 +52,25 @@ def mqtt_broker(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
         # in the test's own trio run, with its clock: pytest-trio starts it when it starts the test
         yield request.getfixturevalue("_mqtt_broker_in_trio")
     else:
-        with _running(request.node, awaits, _settings_for(request.node)) as broker:
-            yield broker
+        with _opened(request.node, _settings_for(request.node)) as broker:
+            yield broker.awaitable if awaits else broker
 
 
 @pytest.fixture
 async def _mqtt_broker_in_trio(request: pytest.FixtureRequest) -> AsyncGenerator[Broker, None]:
     from trunkline.testing import broker
-    from trunkline.testing.telling import told
 
-    async with broker(**_settings_for(request.node)) as opened:
-        try:
-            yield opened
-        finally:
-            text = told(opened)
-            _tellers(request.node)["mqtt_broker"] = lambda: text
+    settings = _settings_for(request.node)
+    async with broker(record=settings.pop("record", None) or _journal(request.node), **settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def mqtt_thread_broker(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
+    """An MQTT broker for this test: a trunkline.testing.ThreadBroker, whatever the test is. Its `awaitable` is the
+    trunkline.testing.Broker."""
+    with _opened(request.node, _settings_for(request.node)) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -63,72 +80,69 @@ def mqtt_broker_factory(request: pytest.FixtureRequest) -> Generator[Callable[..
     with ExitStack() as stack:
 
         def start(**settings: Any) -> Any:
-            return stack.enter_context(_running(request.node, awaits, _merged(of_all, settings)))
+            broker = stack.enter_context(_opened(request.node, _merged(of_all, settings)))
+            return broker.awaitable if awaits else broker
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def mqtt_broker_module(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
+    """One MQTT broker for all tests of a module. Async tests get a trunkline.testing.Broker of it, everybody else a
+    ThreadBroker."""
+    with _shared(request, _settings_for(request.node)) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")
 def mqtt_broker_session(request: pytest.FixtureRequest) -> Generator[ThreadBroker, None, None]:
     """One MQTT broker for all tests of this process, as long as the run lasts. Async tests get a
     trunkline.testing.Broker of it, everybody else a ThreadBroker."""
-    from trunkline.testing import broker
-
-    with broker(**_settings_of_all(request.config)) as opened:
-        yield opened
+    with _shared(request, _settings_of_all(request.config)) as broker:
+        yield broker
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+# Around each test. (Old-style wrappers work with every pluggy.)
+
+
+def pytest_runtest_logstart() -> None:
+    if (telling := _telling()) is not None:
+        telling.forget()
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     arguments: dict[str, Any] = getattr(item, "funcargs", {})
-    shared: ThreadBroker | None = arguments.get("mqtt_broker_session")
-    if shared is not None:
-        _tell(item, shared)
-        if _is_async(item):
-            arguments["mqtt_broker_session"] = shared.awaitable
-    result = yield
-    for broker in _tellers(item):
-        errors: list[BaseException] | None = getattr(broker, "hook_errors", None)
-        if errors:
-            from trunkline.testing.inside import check_hooks
+    if _is_async(item):
+        arguments.update({name: arguments[name].awaitable for name in _SHARED if name in arguments})
+    outcome = yield
+    telling = _telling()
+    if telling is not None and outcome.excinfo is None:
+        from trunkline.testing.inside import check_hooks
 
-            check_hooks(errors)  # so that the test itself fails, and not what comes after it
-    return result
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.failed and report.when != "teardown":
-        report.sections.extend(("MQTT broker", tell()) for tell in _tellers(item).values())
-    return report
+        try:
+            for broker in telling.running():
+                check_hooks(broker.hook_errors)
+        except Exception as error:  # noqa: BLE001 - so that the test itself fails, and not what comes after it
+            outcome.force_exception(error)
 
 
-# Brokers in threads
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
+    telling = _telling()
+    if report.failed and telling is not None and not item.stash.get(_TOLD, False):
+        item.stash[_TOLD] = True
+        names: list[str] = getattr(item, "fixturenames", [])
+        shared = item.config.stash.get(_SHARED_BROKERS, {})
+        others = [broker for name, broker in shared.items() if name not in names]
+        report.sections.extend(("MQTT broker", text) for text in telling.reports(others))
 
 
-@contextmanager
-def _running(
-    item: pytest.Item, awaits: bool, settings: Mapping[str, Any]
-) -> Generator[Broker | ThreadBroker, None, None]:
-    from trunkline.testing.messages import HISTORY
-    from trunkline.testing.threads import in_thread
-
-    sections = {**settings}
-    hooks, history = sections.pop("hooks", None), sections.pop("history", HISTORY)
-    with in_thread(sections, hooks, history) as opened:  # in trio, too, where `broker` would be the test's own
-        _tell(item, opened)
-        yield opened.awaitable if awaits else opened
-
-
-def _tell(item: pytest.Item, broker: ThreadBroker) -> None:
-    from trunkline.testing.telling import told
-
-    _tellers(item)[broker] = lambda: told(broker)
-
-
-def _tellers(item: pytest.Item) -> dict[object, Callable[[], str]]:
-    return item.stash.setdefault(_TELLERS, {})
+def _telling() -> ModuleType | None:
+    """What knows of all brokers; None as long as no test has asked for one."""
+    return sys.modules.get("trunkline.testing.telling")
 
 
 def _is_async(item: pytest.Item) -> bool:
@@ -138,12 +152,48 @@ def _is_async(item: pytest.Item) -> bool:
     return inspect.iscoroutinefunction(function if hypothesis is None else hypothesis.inner_test)
 
 
+# Brokers in threads
+
+
+@contextmanager
+def _opened(node: pytest.Item | pytest.Collector, settings: Mapping[str, Any]) -> Generator[ThreadBroker, None, None]:
+    from trunkline.testing.messages import HISTORY
+    from trunkline.testing.threads import in_thread
+
+    sections = {**settings}
+    hooks, history = sections.pop("hooks", None), sections.pop("history", HISTORY)
+    record = sections.pop("record", None) or _journal(node)
+    with in_thread(sections, hooks, history) as broker:  # in trio, too, where `broker` would be the test's own
+        if record is not None:
+            broker.record(record)
+        yield broker
+
+
+@contextmanager
+def _shared(request: pytest.FixtureRequest, settings: Mapping[str, Any]) -> Generator[ThreadBroker, None, None]:
+    shared = request.config.stash.setdefault(_SHARED_BROKERS, {})
+    with _opened(request.node, settings) as broker:
+        shared[str(request.fixturename)] = broker
+        yield broker
+
+
+def _journal(node: pytest.Item | pytest.Collector) -> Path | None:
+    """A file of its own for each broker, if journals are asked for."""
+    folder = node.config.getoption("--mqtt-journal")
+    if folder is None:
+        return None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^\w.-]+", "-", node.nodeid or "session").strip("-")
+    numbers = ["", *(f"-{number}" for number in range(2, 1000))]
+    return next(path for number in numbers if not (path := Path(folder, f"{name}{number}.journal")).exists())
+
+
 # Settings
 
 
-def _settings_for(item: pytest.Item) -> dict[str, Any]:
-    settings = _settings_of_all(item.config)
-    for marker in reversed(list(item.iter_markers("mqtt_broker"))):  # the closest comes last
+def _settings_for(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
+    settings = _settings_of_all(node.config)
+    for marker in reversed(list(node.iter_markers("mqtt_broker"))):  # the closest comes last
         if marker.args:
             raise pytest.UsageError("the marker mqtt_broker takes settings by section: session={'max_inflight': 1}")
         settings = _merged(settings, marker.kwargs)

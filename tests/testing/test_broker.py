@@ -225,7 +225,11 @@ async def test_what_became_of_connections() -> None:
         await again.connect("stays")
         await b.wait_until(lambda: not b.connections[2].open)
         rows = [str(row).partition(":")[0] + str(row).partition(":")[2] for row in b.connections]
-        begins = ["leaves gone (normal_disconnection", "vanishes gone (unspecified_error", "stays gone (session_taken_over"]
+        begins = [
+            "leaves gone (normal_disconnection",
+            "vanishes gone (unspecified_error",
+            "stays gone (session_taken_over",
+        ]
         assert all(row.startswith(begin) for row, begin in zip(rows, begins, strict=False))
         assert rows[3:] == ["refused refused (server_busy)", "stays connected"]
         await again.abort()

@@ -341,6 +341,123 @@ async def test_fails(mqtt_broker):
     result.stdout.fnmatch_lines(["*- MQTT broker -*", "mqtt://127.0.0.1:*", "1 retained messages", "  seen: b'x'"])
 
 
+OWN = """
+import pytest
+import trunkline.testing
+import unittest
+
+@pytest.fixture
+def own():
+    with trunkline.testing.broker() as broker:
+        yield broker
+
+def test_with_a_fixture_of_its_own(own):
+    own.publish("seen/1")
+    assert False, "on purpose"
+
+def test_with_a_block_of_its_own():
+    with trunkline.testing.broker() as broker:
+        broker.publish("seen/2")
+        assert False, "on purpose"
+
+@pytest.fixture
+def fails_later(mqtt_broker):
+    yield
+    mqtt_broker.publish("seen/3")
+    assert False, "on purpose"
+
+def test_whose_teardown_fails(fails_later):
+    pass
+
+class TestCase(unittest.TestCase):
+    def setUp(self):
+        self.broker = self.enterContext(trunkline.testing.broker())
+
+    def test_it(self):
+        self.broker.publish("seen/4")
+        assert False, "on purpose"
+
+def test_of_all(mqtt_broker_session):
+    mqtt_broker_session.publish("seen/5")
+
+def test_without():
+    assert False, "on purpose"
+"""
+
+
+def test_brokers_of_its_own_are_shown_and_those_of_a_teardown(run: Run) -> None:
+    result = run(OWN)
+    result.assert_outcomes(passed=2, failed=4, errors=1)
+    shown = "\n".join(result.outlines)
+    assert shown.count("- MQTT broker -") == 4
+    for number in range(1, 5):
+        assert shown.count(f"  seen/{number} b'' QoS 0") == 1
+    assert "seen/5" not in shown.replace('mqtt_broker_session.publish("seen/5")', "")
+
+
+SHARED = """
+import pytest
+
+pytestmark = pytest.mark.mqtt_broker(mqtt={"max_qos": 1})
+ports = set()
+
+def test_one(mqtt_broker_module, mqtt_broker_session):
+    assert mqtt_broker_module._inside.node.config.mqtt.max_qos == 1
+    mqtt_broker_module.publish("t", "x", retain=True)
+    ports.add(mqtt_broker_module.port)
+    assert mqtt_broker_session.port not in ports
+
+def test_the_next(mqtt_broker_module):
+    assert mqtt_broker_module.port in ports
+    assert mqtt_broker_module.retained
+    mqtt_broker_module.reset()
+    assert not mqtt_broker_module.retained
+
+async def test_async(mqtt_broker_module):
+    await mqtt_broker_module.reset()
+    assert mqtt_broker_module.port in ports
+
+async def test_says_itself(mqtt_thread_broker):
+    mqtt_thread_broker.wait_until(lambda: True)
+    await mqtt_thread_broker.awaitable.wait_until(lambda: True)
+"""
+
+
+def test_a_broker_for_a_module_and_one_in_a_thread_in_any_case(run: Run) -> None:
+    run(SHARED, plugins=("asyncio",), ini="asyncio_mode = auto").assert_outcomes(passed=4)
+
+
+JOURNALS = """
+import pytest
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_all(mqtt_broker, mqtt_broker_factory, number):
+    mqtt_broker_factory()
+
+@pytest.mark.mqtt_broker(record="mine.journal")
+def test_one(mqtt_broker):
+    pass
+
+def test_shared(mqtt_broker_session):
+    pass
+"""
+
+
+def test_journals_are_written_where_they_are_asked_for(run: Run, pytester: pytest.Pytester) -> None:
+    run(JOURNALS).assert_outcomes(passed=4)
+    assert (pytester.path / "mine.journal").exists()
+    run(JOURNALS, "--mqtt-journal", "journals").assert_outcomes(passed=4)
+    name = "test_journals_are_written_where_they_are_asked_for.py"
+    names = [f"{name}-test_all-{number}{more}.journal" for number in (0, 1) for more in ("", "-2")]
+    assert sorted(path.name for path in (pytester.path / "journals").iterdir()) == sorted([*names, "session.journal"])
+
+
+def test_a_trio_test_is_recorded_too(run: Run, pytester: pytest.Pytester) -> None:
+    code = "async def test_it(mqtt_broker): pass"
+    run(code, "--mqtt-journal", "j", plugins=("trio",), ini="trio_mode = true").assert_outcomes(passed=1)
+    assert len(list((pytester.path / "j").iterdir())) == 1
+
+
 def test_hypothesis_with_an_async_test(run: Run) -> None:
     code = """
 from hypothesis import HealthCheck, given, settings, strategies as st

@@ -314,3 +314,31 @@ async def test_a_client_is_known_as_it_was() -> None:
         await here.client("watcher")
         assert [client.attributes for client in wills] == [{"tenant": "x"}]
         await client.abort()
+
+
+async def test_a_reset_leaves_nothing_of_the_test_before() -> None:
+    async with testing.broker(history=3) as b:
+        port, began = b.port, b.node
+        wire = Wire(b.connect())
+        await wire.connect("a", properties=raw.session_expiry(1000))
+        await wire.subscribe(("t", 1))
+        b.faults.drop("PUBLISH", topic="t")
+        b.hooks.add("message.routed", lambda message, receivers: 1 // 0)
+        for _ in range(5):
+            b.publish("t", "x", retain=True)
+        before = b.mark()
+        await b.reset()
+        assert (b.sessions, b.retained, b.subscriptions, b.connections, b.messages, b.hook_errors) == (
+            [],
+            [],
+            [],
+            [],
+            [],
+            [],
+        )
+        assert (list(b.faults), b.port, b.node is began) == ([], port, False)
+        b.assert_not_published()
+        b.hooks.remove("message.routed", b.hooks.listing("message.routed")[-1].callback)
+        b.publish("t")
+        b.assert_published("t", times=1, after=before)
+        await wire.abort()
