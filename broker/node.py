@@ -240,8 +240,9 @@ class Node:
             self.fates.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with scope:
             async with trio.open_nursery() as scheduling:
-                stepping = trio.CancelScope(shield=True)
+                stepping = trio.CancelScope()
                 await scheduling.start(self._vital, "the run queue", self._step, stepping)
+                stepping.shield = True  # not before: who is cancelled while it starts waits for it to end
                 try:
                     async with trio.open_nursery() as nursery:
                         await nursery.start(self._vital, "the supervisor", self.supervisor.run, self.scheduler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +36,7 @@ def known(broker: Face[Any]) -> Generator[None, None, None]:
         yield
     finally:
         del _running[broker]
-        if "PYTEST_CURRENT_TEST" in os.environ:  # nobody else asks
+        if "PYTEST_CURRENT_TEST" in os.environ and not sys.is_finalizing():  # nobody else asks
             _ended.append(told(broker))
 
 
