@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.describing import PREVIEW, describe, fields, quoted
 from trunkline.mqtt.packets import Connack, Connect, PacketType, Publish
+from trunkline.mqtt.topics import matches
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -53,8 +56,36 @@ class Conversation:
 # Whole journals
 
 
-def rows(journal: Journal, client: str | None = None) -> Iterator[tuple[Entry, str, Packet | None]]:
-    """What happened, with the client id of each connection, and packets taken apart; of one client alone if one is named.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which of what happened is shown; what is left out does not matter."""
+
+    client: str | None = None
+    #: With types or a topic filter, packets alone.
+    types: tuple[str, ...] = ()
+    topic: str | None = None
+    #: Seconds since the beginning.
+    after: float = 0.0
+    before: float = inf
+
+    def takes(self, entry: Entry, name: str, packet: Packet | None) -> bool:
+        if not self.after <= entry.at <= self.before:
+            return False
+        if isinstance(entry, Ending):
+            return not (self.types or self.topic)
+        if self.client not in (None, name):
+            return False
+        if self.types and not (isinstance(entry, Passed) and PacketType(entry.data[0] >> 4).name in self.types):
+            return False
+        return self.topic is None or (isinstance(packet, Publish) and matches(self.topic, packet.topic))
+
+
+#: Everything.
+ALL: Final = Chosen()
+
+
+def rows(journal: Journal, chosen: Chosen = ALL) -> Iterator[tuple[Entry, str, Packet | None]]:
+    """What happened, with the client id of each connection, and packets taken apart.
 
     Raises:
         OSError, JournalError: the journal cannot be read.
@@ -66,12 +97,13 @@ def rows(journal: Journal, client: str | None = None) -> Iterator[tuple[Entry, s
             version = Version(entry.version) if entry.version else None
             conversations[entry.connection] = Conversation(entry.client_id, version)
         if isinstance(entry, Ending):
-            yield entry, "", None
+            if chosen.takes(entry, "", None):
+                yield entry, "", None
             continue
         conversation = conversations.setdefault(entry.connection, Conversation())
         packet = conversation.read(entry) if isinstance(entry, Passed) else None
         name = names.get(entry.connection, "")
-        if client is None or name == client:
+        if chosen.takes(entry, name, packet):
             yield entry, name, packet
 
 
@@ -86,9 +118,9 @@ def client_ids(journal: Journal) -> dict[int, str]:
     return {connection: each.client_id for connection, each in conversations.items()}
 
 
-def as_text(journal: Journal, client: str | None = None) -> Iterator[str]:
+def as_text(journal: Journal, chosen: Chosen = ALL) -> Iterator[str]:
     """Lines: seconds since the beginning, connection, client, direction, packet."""
-    for entry, name, packet in rows(journal, client):
+    for entry, name, packet in rows(journal, chosen):
         who = "" if isinstance(entry, Ending) else f"#{entry.connection} {quoted(name) if name else '?'}"
         yield f"{entry.at:12.6f}  {who:<16} {_event(entry, packet)}"
 
@@ -120,9 +152,9 @@ def _unread(entry: Passed) -> str:
     return f"{kind} that cannot be decoded: {entry.data[:PREVIEW].hex(' ')}"
 
 
-def as_records(journal: Journal, client: str | None = None) -> Iterator[dict[str, Any]]:
+def as_records(journal: Journal, chosen: Chosen = ALL) -> Iterator[dict[str, Any]]:
     """What happened as values for JSON. Bytes are text where they can be, and else base64 under `…_base64`."""
-    for entry, name, packet in rows(journal, client):
+    for entry, name, packet in rows(journal, chosen):
         moment = datetime.fromtimestamp(journal.header.started + entry.at, UTC)
         record: dict[str, Any] = {"at": entry.at, "time": moment.isoformat(timespec="microseconds")}
         if not isinstance(entry, Ending):

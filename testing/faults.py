@@ -13,7 +13,18 @@ from trunkline.mqtt.packets import PacketType
 from trunkline.testing.fault import Fault
 from trunkline.testing.packets import FROM, TO
 from trunkline.testing.refusals import RefuseConnect, RefusePublish, RefuseSubscribe, refusing
-from trunkline.testing.rules import Cut, CutAfterBytes, CutNow, Delay, Duplicate, Hold, PacketFault, Reorder
+from trunkline.testing.rules import (
+    Corrupt,
+    Cut,
+    CutAfterBytes,
+    CutNow,
+    Delay,
+    Duplicate,
+    Hold,
+    Inject,
+    PacketFault,
+    Reorder,
+)
 from trunkline.testing.selecting import Selection, Which, directions
 
 if TYPE_CHECKING:
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from trunkline.hooks.chain import Hooks
+    from trunkline.mqtt.packets import Packet
     from trunkline.mqtt.reasons import Reason
     from trunkline.testing.links import Links
     from trunkline.testing.packets import Direction
@@ -75,6 +87,27 @@ class Faults:
         fault = self._packets(Reorder, "reorder", packet, which)
         fault.behind = int(_positive("behind", behind))
         return self._add(fault)
+
+    def corrupt(
+        self, packet: str | PacketType, change: Callable[[bytes], bytes] | None = None, **which: Unpack[Which]
+    ) -> Fault:
+        """Packets arrive with other bytes: those that `change` makes of them, or with one that is inverted, so that most
+        break the protocol."""
+        fault = self._packets(Corrupt, "corrupt", packet, which)
+        if change is not None:
+            fault.change = change  # type: ignore[assignment, method-assign]
+        return self._add(fault)
+
+    def inject(self, packet: Packet | bytes, *, client: str | None = None) -> Fault:
+        """A client, or all that are connected, get a packet that the broker has not sent, as `trunkline.mqtt.packets` has
+        it, or any bytes.
+
+        Raises:
+            LookupError: the client is not connected.
+        """
+        name = f"{len(packet)} bytes" if isinstance(packet, bytes) else type(packet).__name__.upper()
+        who = "all" if client is None else repr(client)
+        return self._add(Inject(f"inject {name} to {who}", self, client, packet))
 
     # Connections
 
@@ -182,8 +215,8 @@ class Faults:
         return fault
 
     def _begin(self, fault: Fault) -> None:
-        self._links.faults.append(fault)
         fault.begin(self._links, self._hooks)
+        self._links.faults.append(fault)
 
     def remove(self, fault: Fault) -> None:
         """As `fault.remove()`."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
+    from trunkline.actors import Ref
     from trunkline.broker.node import Node
     from trunkline.hooks.chain import Hooks
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
@@ -156,10 +157,9 @@ class Happenings:
         self._pause = _FIRST_PAUSE
         self._happened = trio.Event()
         self._on = True
+        #: It is no actor's.
+        self.owner: Ref[Any] | None = None
         self._listen()
-
-    #: It is no actor's.
-    owner: Final = None
 
     def _listen(self) -> None:
         self._inside.node.scheduler.at_end(self)

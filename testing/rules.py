@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import PacketType
+from trunkline.mqtt.versions import Version
 from trunkline.testing.fault import Fault, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trunkline.hooks.chain import Hooks
+    from trunkline.mqtt.packets import Packet as Decoded
     from trunkline.testing.links import Link, Links
     from trunkline.testing.packets import Direction, Packet
     from trunkline.testing.selecting import Selection
@@ -140,7 +143,49 @@ class Cut(PacketFault):
         way.cut()
 
 
+class Corrupt(PacketFault):
+    """Lets other bytes arrive."""
+
+    @staticmethod
+    def change(data: bytes) -> bytes:
+        """The first byte behind the fixed header is inverted; of a packet that is nothing else, its first byte."""
+        position = 1 + next(at for at, byte in enumerate(data[1:], 1) if byte < 0x80)
+        position %= len(data)
+        return data[:position] + bytes((data[position] ^ 0xFF,)) + data[position + 1 :]
+
+    def act(self, packet: Packet, way: Way) -> None:
+        try:
+            way.put(bytes(self.change(packet.data)))
+        except Exception as error:  # noqa: BLE001 - it belongs to the test
+            self.failed(error)
+            way.put(packet.data)
+
+
 # Connections
+
+
+class Inject(Fault):
+    """Has clients get what the broker has not sent."""
+
+    def __init__(self, text: str, owner: Owner, client: str | None, packet: Decoded | bytes) -> None:
+        super().__init__(text, owner)
+        self._client = client
+        self._packet = packet
+
+    def begin(self, links: Links, hooks: Hooks) -> None:
+        """
+        Raises:
+            LookupError: the client is not connected.
+        """
+        for link in links:
+            if not link.unknown and self._client in (None, link.client_id) and not link.over:
+                packet = self._packet
+                link.to_client.put(packet if isinstance(packet, bytes) else encode(packet, link.version or Version.V5))
+                link.to_client.release_soon()
+                self.count()
+        if not self.hits:
+            who = "no client" if self._client is None else f"no client {self._client!r}"
+            raise LookupError(f"{who} is connected")
 
 
 class CutNow(Fault):

@@ -84,7 +84,7 @@ class BrokerThread:
         if self.started.done():
             for name, tasks in self.inside.node.plugins.at_work():
                 yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
-        frame = sys._current_frames().get(self._thread.ident or 0)
+        frame = sys._current_frames().get(self._thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
         yield "its thread is at"
         yield from (line.rstrip() for line in format_stack(frame, -_FRAMES))
 

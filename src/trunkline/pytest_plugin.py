@@ -135,7 +135,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     if report.failed and telling is not None and not item.stash.get(_TOLD, False):
         item.stash[_TOLD] = True
         names: list[str] = getattr(item, "fixturenames", [])
-        shared = item.config.stash.get(_SHARED_BROKERS, {})
+        nothing: dict[str, ThreadBroker] = {}
+        shared = item.config.stash.get(_SHARED_BROKERS, nothing)
         others = [broker for name, broker in shared.items() if name not in names]
         report.sections.extend(("MQTT broker", text) for text in telling.reports(others))
 

@@ -66,6 +66,20 @@ def test_one_client_alone(journal: Path) -> None:
     assert len(show(journal, "--client", "nobody").output.splitlines()) == 1
 
 
+def test_packets_topics_and_times_can_be_chosen(journal: Path) -> None:
+    def shown(*options: str) -> list[str]:
+        return [line.split()[3] + line.split()[4] for line in show(journal, *options).output.splitlines()]
+
+    assert shown("--packet", "publish") == ["->PUBLISH", "->PUBLISH", "<-PUBLISH"]
+    assert shown("--packet", "CONNECT", "--packet", "CONNACK") == ["->CONNECT", "<-CONNACK"]
+    assert shown("--topic", "t/+", "--client", "ann") == ["->PUBLISH", "->PUBLISH"]
+    assert shown("--topic", "u") == []
+    assert shown("--after", "0.5", "--before", "1.0") == ["->CONNECT", "<-CONNACK", "->PUBLISH", "->PUBLISH"]
+    for wrong, text in ((("--packet", "PUBAK"), "no packet is called"), (("--topic", "a/#/b"), "'#' is not alone")):
+        result = show(journal, *wrong)
+        assert (result.exit_code, text in result.output) == (2, True)
+
+
 def test_as_json(journal: Path) -> None:
     records = [json.loads(line) for line in show(journal, "--json").output.splitlines()]
     assert records[1] == {

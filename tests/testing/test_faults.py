@@ -17,6 +17,7 @@ from tests.broker.room import room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.mqtt.packets import Disconnect, Puback, Publish
 from trunkline.mqtt.reasons import Reason
 from trunkline.testing.faults import Faults
 
@@ -654,3 +655,37 @@ def test_faults_are_awaited_in_asyncio() -> None:
             writer.close()
 
     asyncio.run(main())
+
+
+async def test_a_client_gets_what_the_broker_has_not_sent() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire, Wire(b.connect(), version=4) as old:
+        await wire.connect("a")
+        await old.connect("old")
+        fault = b.faults.inject(Puback(7), client="a")
+        assert (await wire.expect_type(raw.PUBACK)).packet_id == 7
+        assert repr(fault) == "<inject PUBACK to 'a', 1 hits>"
+        b.faults.inject(Publish("unasked", b"x"))
+        await wire.expect_publish("unasked", b"x")
+        await old.expect_publish("unasked", b"x")
+        b.faults.inject(Disconnect(Reason.SERVER_BUSY), client="a")
+        assert (await wire.expect_type(raw.DISCONNECT)).reason == 0x89
+        b.faults.inject(b"\xff\x00", client="old")
+        assert await old.stream.receive_some() == b"\xff\x00"
+        with pytest.raises(LookupError, match="no client 'nobody' is connected"):
+            b.faults.inject(b"", client="nobody")
+
+
+async def test_packets_are_corrupted() -> None:
+    async with testing.broker() as b, Wire(b.connect()) as wire:
+        await wire.connect("a")
+        with b.faults.corrupt("SUBACK", lambda data: data[:-1] + b"\x80", client="a"):
+            assert await wire.subscribe(("t", 0)) == [0x80]
+        with b.faults.corrupt("PUBLISH", lambda data: 1 // 0, times=1) as broken:  # type: ignore[arg-type, return-value]
+            b.publish("t", "as it is")
+            await wire.expect_publish("t", b"as it is")
+            with pytest.raises(ZeroDivisionError):
+                await broken.triggered()
+            broken.error = None
+        with b.faults.corrupt("PUBLISH", client="a", direction="from"):
+            await wire.publish("t", b"x")
+            await wire.expect_disconnect(0x81)
