@@ -40,7 +40,7 @@ def test_every_reason_is_explained() -> None:
         set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE)) for part in PAGE.split("One subscriber that")[-2:]
     )
     assert {reason.word for reason in DropReason if reason.value.startswith("messages.")} <= whole
-    assert {reason.word for reason in DropReason if reason.value.startswith("delivery.")} == one
+    assert {reason.word for reason in DropReason if reason.value.startswith("delivery.")} == one - {"fault"}  # of tests
     # and the hook point names them too
     assert all(f"`{reason.word}`" in MESSAGE_DROPPED.doc for reason in DropReason)
 
