@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from trunkline.actors import LATER, Actor
 from trunkline.mqtt.reasons import Reason
@@ -57,6 +57,9 @@ class Request(Generic[W, R]):
     #: A writer crashed that had it.
     lost: bool = field(default=False, init=False)
 
+    def write(self, writer: RouteWriter, wanted: W) -> R | Reason:
+        raise NotImplementedError
+
     def refuse(self) -> None:
         missing = len(self.wanted) - len(self.results)
         self.done([*self.results, *[Reason.UNSPECIFIED_ERROR] * missing])
@@ -65,11 +68,17 @@ class Request(Generic[W, R]):
 class MakeRoutes(Request[tuple[str, "Options"], Grant]):
     __slots__ = ()
 
+    def write(self, writer: RouteWriter, wanted: tuple[str, Options]) -> Grant | Reason:
+        return writer.make(self.subscriber, *wanted)
+
 
 class RemoveRoutes(Request[str, bool]):
     """A result is True if there was such a subscription."""
 
     __slots__ = ()
+
+    def write(self, writer: RouteWriter, wanted: str) -> bool:
+        return writer.remove(self.subscriber, wanted)
 
 
 class GoOn:
@@ -104,7 +113,9 @@ class RouteWriter(Actor[GoOn]):
     # Requests
 
     def handle_call(self, request: object) -> object:
-        assert isinstance(request, Request)
+        return self._take(cast("Request[Any, Any]", request))
+
+    def _take(self, request: Request[Any, Any]) -> object:
         behind = self._open.get(request.subscriber)
         if behind is None and self._work(request):
             return request.results
@@ -132,24 +143,23 @@ class RouteWriter(Actor[GoOn]):
 
     def _work(self, request: Request[Any, Any]) -> bool:
         """One slice of it. Returns whether it was the last."""
-        write = self._make if isinstance(request, MakeRoutes) else self._remove
         first = len(request.results)
         for wanted in request.wanted[first : first + SLICE]:
             try:
-                result = write(request.subscriber, wanted)
+                result = request.write(self, wanted)
             except Exception:
                 _logger.exception("no route for %r of client %s", wanted, request.subscriber.client_id)
                 result = Reason.UNSPECIFIED_ERROR
             request.results.append(result)
         return len(request.results) == len(request.wanted)
 
-    def _make(self, subscriber: Subscriber, wanted: tuple[str, Options]) -> Grant | Reason:
-        router, (filter, options) = self._router, wanted
+    def make(self, subscriber: Subscriber, filter: str, options: Options) -> Grant | Reason:
+        router = self._router
         if 0 < self._limit <= router.subscriptions and router.subscription(subscriber, filter) is None:
             return Reason.QUOTA_EXCEEDED
         return Grant(filter, options, router.subscribe(subscriber, filter, options), self._retained.sequence)
 
-    def _remove(self, subscriber: Subscriber, filter: str) -> bool:
+    def remove(self, subscriber: Subscriber, filter: str) -> bool:
         return self._router.unsubscribe(subscriber, filter)
 
     # Retained messages that expire
