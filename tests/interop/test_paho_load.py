@@ -28,8 +28,8 @@ def test_payload_sizes_around_the_borders(broker: Broker, name: str, version: in
 
 
 def largest_payload(topic: str, version: int, qos: int) -> int:
-    """What fills a packet up to the maximum: fixed header of four bytes, topic, id, no properties."""
-    return MAX_PACKET_SIZE - 4 - 2 - len(topic) - (2 if qos else 0) - (1 if version == V5 else 0)
+    """What fills a packet up to the maximum: fixed header of five bytes, topic, id, no properties."""
+    return MAX_PACKET_SIZE - 5 - 2 - len(topic) - (2 if qos else 0) - (1 if version == V5 else 0)
 
 
 @every_version
