@@ -11,6 +11,7 @@ from trunkline.broker.config import Config
 from trunkline.management.views import client_row, retained_rows, subscription_rows
 from trunkline.plugins.errors import PluginError
 from trunkline.testing.connections import Connections
+from trunkline.testing.credentials import written
 from trunkline.testing.journal import Recording
 from trunkline.testing.links import Links
 from trunkline.testing.messages import HISTORY, History
@@ -218,10 +219,11 @@ async def opened(
             found.append(Inside(node, links, history))
 
     try:
-        async with living(configuration(settings), hooks, GRACE, links, prepare) as lives:
-            found[0].lives = lives
-            _check_plugins(lives.node)
-            yield found[0]
+        with written(settings) as sections:
+            async with living(configuration(sections), hooks, GRACE, links, prepare) as lives:
+                found[0].lives = lives
+                _check_plugins(lives.node)
+                yield found[0]
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt | GeneratorExit)
         raise
