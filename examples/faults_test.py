@@ -28,7 +28,7 @@ class Meter:
 @pytest.fixture
 def meter(mqtt_broker: ThreadBroker) -> Iterator[Meter]:
     meter = Meter(mqtt_broker.host, mqtt_broker.port)
-    mqtt_broker.wait_until(lambda: mqtt_broker.clients)
+    mqtt_broker.wait_for_client("meter")
     yield meter
     meter.stop()
 
@@ -46,7 +46,7 @@ def test_it_repeats_what_was_not_acknowledged(mqtt_broker: ThreadBroker, meter: 
 def test_it_tries_again_when_it_is_not_let_in(mqtt_broker: ThreadBroker) -> None:
     with mqtt_broker.faults.refuse_connect("SERVER_BUSY", client="meter", times=2) as refused:
         meter = Meter(mqtt_broker.host, mqtt_broker.port)
-        mqtt_broker.wait_until(lambda: mqtt_broker.clients)
+        mqtt_broker.wait_for_client("meter")
         assert refused.hits == 2
     meter.stop()
 

@@ -22,7 +22,7 @@ async def convert(host: str, port: int) -> None:
 
 async def test_degrees_are_converted(mqtt_broker: Broker) -> None:
     converter = asyncio.create_task(convert(mqtt_broker.host, mqtt_broker.port))
-    await mqtt_broker.wait_until(lambda: mqtt_broker.subscriptions)
+    await mqtt_broker.wait_for_subscription("fahrenheit/#")
     mqtt_broker.publish("fahrenheit/kitchen", "70", qos=1)
     await mqtt_broker.wait_for("celsius/kitchen", payload="21.1")
     mqtt_broker.assert_not_published("celsius/bathroom")
@@ -31,7 +31,7 @@ async def test_degrees_are_converted(mqtt_broker: Broker) -> None:
 
 async def test_the_converter_ends_when_its_connection_does(mqtt_broker: Broker) -> None:
     converter = asyncio.create_task(convert(mqtt_broker.host, mqtt_broker.port))
-    await mqtt_broker.wait_until(lambda: mqtt_broker.subscriptions)
+    await mqtt_broker.wait_for_subscription("fahrenheit/#")
     assert mqtt_broker.kick("converter")
     with pytest.raises(aiomqtt.MqttError):
         await converter

@@ -26,7 +26,7 @@ class Counter:
 async def test_it_counts_what_came_while_it_was_away(mqtt_broker: Broker) -> None:
     counter = Counter()
     await counter.client.connect(mqtt_broker.host, mqtt_broker.port)
-    await mqtt_broker.wait_until(lambda: mqtt_broker.subscriptions)
+    await mqtt_broker.wait_for_subscription("seen/#", "counter")
     await counter.client.disconnect()
     await mqtt_broker.wait_until(lambda: not mqtt_broker.clients)
 

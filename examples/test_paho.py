@@ -26,7 +26,7 @@ class Thermostat:
 
 def test_it_tells_what_it_was_ordered(mqtt_broker: ThreadBroker) -> None:
     thermostat = Thermostat(mqtt_broker.host, mqtt_broker.port)
-    mqtt_broker.wait_until(lambda: mqtt_broker.subscriptions)  # it connects in its own time
+    mqtt_broker.wait_for_subscription("heating/order")  # it connects in its own time
     mqtt_broker.publish("heating/order", "21", qos=1)
     state = mqtt_broker.wait_for("heating/state", payload="heats to 21")
     assert state.publisher == "thermostat"
@@ -36,7 +36,7 @@ def test_it_tells_what_it_was_ordered(mqtt_broker: ThreadBroker) -> None:
 
 def test_it_is_missed(mqtt_broker: ThreadBroker) -> None:
     thermostat = Thermostat(mqtt_broker.host, mqtt_broker.port)
-    mqtt_broker.wait_until(lambda: mqtt_broker.clients)
+    mqtt_broker.wait_for_client("thermostat")
     mqtt_broker.clock.advance(100)  # its keep-alive is a minute, and it does not know of this one
     mqtt_broker.wait_for("heating/state", payload="offline")
     thermostat.stop()
