@@ -20,6 +20,7 @@ from outcome import Value
 from trunkline.broker.alarms import RETAINED_FULL
 from trunkline.broker.routes import MakeRoutes, RemoveRoutes, Request, RouteWriter
 from trunkline.hooks.points import MESSAGE_ROUTED
+from trunkline.mqtt.reasons import Reason
 from trunkline.router import Outcome
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.burst import Burst
     from trunkline.mqtt.message import Message
-    from trunkline.mqtt.reasons import Reason
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
 
@@ -117,6 +117,17 @@ class PubSub:
     ) -> None:
         """As `make_routes`."""
         self._ask(RemoveRoutes(subscriber, wanted, done, next(self._numbers)))
+
+    def remove_subscriber(self, subscriber: Subscriber, filters: list[str], done: Callable[[], None]) -> None:
+        """It is over, and waits for `done` alone: what is refused is asked for once more behind its back."""
+
+        def removed(existed: list[bool | Reason]) -> None:
+            done()
+            left = [filter for filter, was_there in zip(filters, existed, strict=True) if isinstance(was_there, Reason)]
+            if left:
+                self.remove_routes(subscriber, left, lambda _: None)
+
+        self.remove_routes(subscriber, filters, removed)
 
     def _ask(self, request: Request[Any, Any]) -> None:
         if self._writer is not None and self._writer.ref.alive:

@@ -585,8 +585,8 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _remove_routes(self) -> None:
         cast = self.ref.cast
-        self._services.pubsub.remove_routes(
-            self.subscriber, list(self.session.subscriptions), lambda _: cast(mail.Unreachable())
+        self._services.pubsub.remove_subscriber(
+            self.subscriber, list(self.session.subscriptions), lambda: cast(mail.Unreachable())
         )
 
     def _give_up(self) -> None:
