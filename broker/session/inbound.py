@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
+#: What answers a PUBLISH, by its QoS.
+_ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
 
 class Inbound:
@@ -312,9 +314,8 @@ class Inbound:
         if packet.qos:
             if packet.qos == 2 and channel.version != Version.V5:
                 self._awaiting_rel.receive(packet.packet_id, None, 0)
-            kind = PacketType.PUBACK if packet.qos == 1 else PacketType.PUBREC
             properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
-            self._acknowledge(channel, packet, fitting(reason, kind), properties)
+            self._acknowledge(channel, packet, fitting(reason, _ANSWERED_BY[packet.qos]), properties)
 
     def _withhold(self, packet: Publish, channel: Channel, answer: Withhold) -> None:
         if answer.dropped:
@@ -322,7 +323,7 @@ class Inbound:
         if packet.qos:
             if packet.qos == 2:
                 self._awaiting_rel.receive(packet.packet_id, None, 0)
-            self._acknowledge(channel, packet, answer.reason)
+            self._acknowledge(channel, packet, fitting(answer.reason, _ANSWERED_BY[packet.qos]))
 
     def _too_many(self, packet: Publish, channel: Channel) -> None:
         """More QoS 2 messages are open than `max_awaiting_rel` allows."""

@@ -16,7 +16,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.session import mail
 from trunkline.broker.session.outbound import Outbound
-from trunkline.hooks import DROP, ClientInfo, Deny
+from trunkline.hooks import DROP, ClientInfo, Deny, Withhold
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
 
@@ -352,6 +352,16 @@ async def test_any_text_of_a_hook_can_be_told(text: str) -> None:
             assert answer.get(raw.REASON_STRING)
         await client.send(raw.publish("t", b"out"))
         await client.expect_disconnect(Reason.UNSPECIFIED_ERROR)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_reason_that_is_no_failure_fits_its_packet_too(qos: int) -> None:
+    async with room() as here:
+        here.node.hooks.add("message.publish", lambda client, message: Withhold(Reason.NO_SUBSCRIPTION_EXISTED))
+        client = await here.client("a")
+        answer = await client.publish("t", b"x", qos=qos)
+        assert answer is not None
+        assert answer.reason == 0
 
 
 async def test_a_reason_string_that_is_too_large_for_the_client_is_left_out() -> None:
