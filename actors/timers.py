@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FEW: Final = 64
 
 
+def _nothing() -> None: ...
+
+
 class Timer:
     """Something that happens at a time: once, unless it is armed again."""
 
@@ -69,6 +72,11 @@ class Timer:
             self.deadline = inf
             if self._due < inf:
                 self._deadlines.drop()
+
+    def discard(self) -> None:
+        """Never to be armed again: lets go of what it was to call, which its entry in the heap would keep alive."""
+        self.cancel()
+        self.callback, self._args = _nothing, ()
 
     def fire(self, now: float) -> None:
         """Its time has come, unless what fired before it cancelled it or pushed it back."""

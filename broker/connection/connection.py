@@ -252,7 +252,8 @@ class Connection(Actor[Any]):
         self.stop()
 
     def terminate(self, reason: BaseException | None) -> None:
-        self._timer.cancel()
+        self._timer.discard()  # it holds the connection, and the connection it
+        self._admission = None
         if self._channel is not None:
             text = "internal error" if reason is not None else "closed"
             self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))

@@ -168,7 +168,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self.fill()
 
     def _after(self, delay: float, action: Callable[[], None]) -> Callable[[], None]:
-        return self.send_after(delay, mail.Timeout(action)).cancel
+        return self.send_after(delay, mail.Timeout(action)).discard
 
     def _on_timeout(self, message: mail.Timeout) -> None:
         message.action()
@@ -504,7 +504,7 @@ class SessionActor(Actor["mail.ToSession"]):
             channel.will = None
         self.subscriber.online = False
         if self._retry is not None:
-            self._retry.cancel()
+            self._retry.discard()
         self._in_steps(
             self._rights.stop,
             self._outbound.detach,
@@ -625,6 +625,8 @@ class SessionActor(Actor["mail.ToSession"]):
                 self.channel.cast(mail.Close(b""))
             self._on_end(self)
             self._remove_routes()
+        # They hold methods of this actor. Nothing comes any more that would need them, and the collector need not come for it.
+        del self._absence, self._inbound, self._outbound, self._rights, self._subscribing, self._waiting
 
     def _salvage(self, *actions: Callable[[], object]) -> None:
         """Do them and all that a crash has left undone: what raises once more costs nothing else."""

@@ -1,0 +1,98 @@
+"""What a connection and a session leave behind when they end: nothing, and without the garbage collector's help.
+
+A broker that is busy runs the collector seldom, and what waits for it until then is memory.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.config import Config
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.transport import SocketTransport, StreamTransport
+from trunkline.broker.node import Node, open_node
+from trunkline.broker.session.actor import SessionActor
+from trunkline.broker.session.state import Session
+from trunkline.mqtt.decoder import Decoder
+
+#: None of these may be left, whatever else the interpreter keeps for later.
+WATCHED = (Connection, SocketTransport, StreamTransport, Decoder, SessionActor, Session)
+ROUNDS = 5
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def left() -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in gc.get_objects():
+        if type(each) in WATCHED:
+            found[type(each).__name__] = found.get(type(each).__name__, 0) + 1
+    return found
+
+
+async def settle() -> None:
+    await trio.testing.wait_all_tasks_blocked(0.005)
+
+
+async def leaves(wire: Wire) -> None:
+    """Orderly, after it has used what there is."""
+    await wire.connect("a", keep_alive=60)
+    await wire.subscribe(("t/#", 1), ("$share/g/s", 1))
+    await wire.send(raw.publish("u/1", b"x", qos=1, packet_id=1))
+    await wire.expect_type(raw.PUBACK)
+    await wire.publish("u/2", b"x", qos=2)
+    await wire.publish("t/1", b"x")
+    await wire.take_publish("t/1", b"x")
+    await wire.disconnect()
+
+
+async def expires(wire: Wire) -> None:
+    """With a will that waits, and a session that waits longer."""
+    will = raw.Will("w", b"gone", properties=raw.will_delay(5))
+    await wire.connect("a", clean=False, properties=raw.session_expiry(10), will=will)
+    await wire.subscribe(("t", 1))
+
+
+async def is_refused(wire: Wire) -> None:
+    await wire.send(raw.connect("x" * 300))
+    await wire.expect_type(raw.CONNACK)
+
+
+async def says_nothing(wire: Wire) -> None: ...
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["socket", "stream"])
+@pytest.mark.parametrize("script", [leaves, expires, is_refused, says_nothing], ids=lambda script: script.__name__)
+async def test_nothing_is_left(mock_clock: MockClock, script: Any, inside: bool) -> None:
+    async with open_node(Config.from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}})) as node:
+        await once(node, mock_clock, script, inside)  # what is made once for all is there then
+        with no_collector():
+            before = left()
+            for _ in range(ROUNDS):
+                await once(node, mock_clock, script, inside)
+            assert left() == before
+
+
+async def once(node: Node, clock: MockClock, script: Any, inside: bool) -> None:
+    wire = Wire(node.connect()) if inside else await Wire.open(*node.listeners[0].address)
+    await script(wire)
+    await wire.abort()
+    await settle()
+    clock.jump(1000)  # until all that waits has been
+    await settle()
