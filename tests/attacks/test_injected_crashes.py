@@ -28,6 +28,7 @@ from trunkline.actors.supervisor import Nested
 from trunkline.broker import host
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.node import Node, NodeFailed
+from trunkline.broker.watchdog import Watchdog
 from trunkline.management.views import subscription_rows
 from trunkline.plugins import Context, PluginError, Settings
 
@@ -216,6 +217,10 @@ class Scene:
             for number in range(4):
                 nursery.start_soon(self.served, come, number)
 
+    async def _watch(self, dog: Watchdog, scope: trio.CancelScope) -> None:
+        with scope:
+            await dog.run()
+
     async def served(self, script: Callable[..., Awaitable[None]], *args: Any) -> None:
         """A client whose connection ends comes again, and is served then. That somebody waits in vain is no end."""
         for attempt in range(4):
@@ -235,7 +240,11 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for script in (self.busy, self.old, self.slow, self.crowd):
                 nursery.start_soon(self.served, script)
+            dog = Watchdog(10_000.0, node.scheduler, node.alarms, node.metrics, lambda _: "")
+            watching = trio.CancelScope()
+            nursery.start_soon(self._watch, dog, watching)
             await trio.sleep(2)
+            watching.cancel()
             node.host.forget_decisions(None)  # the access rules have changed
             report: Any = node._security._report  # pyright: ignore[reportPrivateUsage]
             # passwords are checked in a thread, for which this clock does not wait
