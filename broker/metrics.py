@@ -213,7 +213,7 @@ class Gauges:
     topics_count: int = counted("topics.count", "Different topic filters subscribed to.")
     retained_count: int = counted("retained.count", "Retained messages.")
     retained_bytes: int = counted(
-        "retained.bytes", "Bytes of the retained messages (topics, payloads, properties), those of `$SYS` left out."
+        "retained.bytes", "Bytes that the retained messages take, roughly, those of `$SYS` left out."
     )
     queue_count: int = counted("queue.count", "Messages that wait in the queues of sessions.")
     queue_bytes: int = counted("queue.bytes", "Bytes of the messages that wait in the queues of sessions.")

@@ -298,9 +298,7 @@ class RetainedSettings(Section):
     max_messages: Whole = key(
         1_000_000, "Retained messages on this node, those of `$SYS` left out. 0 is no bound.", "messages", ge=0
     )
-    max_bytes: Size = key(
-        1_073_741_824, "What all of them may weigh: topics, payloads and properties. 0 is no bound.", "bytes", ge=0
-    )
+    max_bytes: Size = key(1_073_741_824, "Memory that all of them may take, roughly. 0 is no bound.", "bytes", ge=0)
     max_message_size: Size = key(
         0,
         "Largest message that is retained: its topic, payload and properties. 0 takes what `mqtt.max_packet_size` lets in.",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
-from trunkline.mqtt.properties import NO_PROPERTIES, Properties, properties_weight
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
 
 @dataclass(slots=True, eq=False)
@@ -35,13 +35,6 @@ class Message:
     wire5: bytes | None = field(default=None, init=False, repr=False)
     #: All other encoded forms, shared by all subscribers (`trunkline.mqtt.frames`).
     frames: "dict[int, tuple[bytes, bytes]] | None" = field(default=None, init=False, repr=False)
-
-    @property
-    def weight(self) -> int:
-        """Bytes of what its publisher sent: topic, payload and properties. Whoever keeps a message counts them, nobody
-        on its way."""
-        weight = len(self.topic) + len(self.payload)
-        return weight + properties_weight(self.properties) if self.properties else weight
 
     def bare(self) -> "Message":
         """The same message without its encoded forms, which may take several times as much: for whoever keeps it for long."""

@@ -53,19 +53,3 @@ class _NoProperties(dict[str, object]):
 
 #: The one empty block, shared by every packet that has none. Never changed.
 NO_PROPERTIES = cast("Properties", _NoProperties())
-
-
-def properties_weight(properties: Properties) -> int:
-    """Bytes that the values take, roughly as many as on the wire."""
-    return sum([_weight(value) for value in properties.values()])
-
-
-def _weight(value: object) -> int:
-    if isinstance(value, str | bytes):
-        return 3 + len(value)
-    raw: bytes | None = getattr(value, "raw", None)  # user properties as they came, whose strings nobody has built yet
-    if raw is not None:
-        return len(raw)
-    if isinstance(value, Sequence):
-        return sum([5 + len(key) + len(text) for key, text in cast("Sequence[tuple[str, str]]", value)])
-    return 5

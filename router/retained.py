@@ -13,6 +13,7 @@ from sortedcontainers import SortedList
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
+from trunkline.mqtt.weight import OVERHEAD, weight
 from trunkline.router.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.router.table import has_wildcard
 from trunkline.router.topictree import TopicTree
@@ -91,18 +92,18 @@ class RetainedStore:
         if not message.payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
             return Outcome.ABSENT if self.delete(topic) is None else Outcome.DELETED
-        weight = message.weight
+        weighs = weight(message)
         old = self._kept.get(topic)
         if not _is_own(topic):
-            refused = self._refusal(weight, old)
+            refused = self._refusal(weighs, old)
             if refused is not None:
                 # The older one must be replaced [MQTT-3.3.1-5]; to nobody it is still what the topic says.
                 self.delete(topic)
                 return refused
-            self.byte_size += weight - (0 if old is None else old.weight)
+            self.byte_size += weighs - (0 if old is None else old.weight)
             self.limited += old is None
         self.sequence += 1
-        self._kept[topic] = Retained(message, deadline, self.sequence, weight)
+        self._kept[topic] = Retained(message, deadline, self.sequence, weighs)
         if old is None:
             self._tree.add(topic)
             self._topics.add(topic)
@@ -112,12 +113,12 @@ class RetainedStore:
             self._queue.add((deadline, topic))
         return Outcome.STORED if old is None else Outcome.REPLACED
 
-    def _refusal(self, weight: int, old: Retained | None) -> Outcome | None:
-        if 0 < self.max_message_size < weight:
+    def _refusal(self, weighs: int, old: Retained | None) -> Outcome | None:
+        if 0 < self.max_message_size < weighs - OVERHEAD:
             return Outcome.TOO_LARGE
         if old is None and 0 < self.max_messages <= self.limited:
             return Outcome.FULL
-        if 0 < self.max_bytes < self.byte_size + weight - (0 if old is None else old.weight):
+        if 0 < self.max_bytes < self.byte_size + weighs - (0 if old is None else old.weight):
             return Outcome.FULL
         return None
 

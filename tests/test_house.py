@@ -33,6 +33,7 @@ TESTED_IN: dict[str, str] = {
     "events/target.py": "events/test_compaction.py",
     "events/watching.py": "events/test_plugin.py",
     "events/schema.py": "events/test_reference.py",
+    "router/branches.py": "router/test_trie.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
     "testing/fault.py": "testing/test_faults.py",

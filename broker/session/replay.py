@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from trunkline.mqtt.weight import OVERHEAD
 from trunkline.router.table import FilterTable
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from trunkline.router.retained import Retained
 
 #: Bytes of a message that is cheaper to keep in its encoded forms than to encode again.
-SMALL: Final = 1024
+SMALL: Final = OVERHEAD + 1024
 
 
 class Replay:
