@@ -1,0 +1,336 @@
+"""What hostile and careless clients do to a broker, over blocking sockets: each attack prepares itself, then strikes again
+and again. All that it sends goes to the broker under test, and ends with the run."""
+
+import contextlib
+import signal
+import socket
+import struct
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import count, product
+from typing import ClassVar, Final
+
+from bench import wire
+from bench.paced import PATIENCE, Account, Station, clock
+from bench.peers import Running
+from bench.wire import V5, Refused
+
+CONNACK, PUBACK, PUBREC, SUBACK, UNSUBACK, PINGRESP = 0x20, 0x40, 0x50, 0x90, 0xB0, 0xD0
+
+#: User properties that weigh almost a megabyte, so that the packet is one that brokers take.
+HEAVY: Final = (b"\x26\0\1k\xff\xff" + b"v" * 65_535) * 15
+LONGEST_EXPIRY: Final = b"\x02\xff\xff\xff\xff"
+
+
+def varint(value: int) -> bytes:
+    return wire.packet(0, bytes(value))[1:-value] if value else b"\0"
+
+
+def text(value: str) -> bytes:
+    return struct.pack("!H", len(value.encode())) + value.encode()
+
+
+def connect(client_id: str, *, expiry: int = 0, keep_alive: int = 0, login: Sequence[str] = ()) -> bytes:
+    """A 5.0 client, with a session that it takes up again if that has an expiry."""
+    flags = (0x02 if not expiry else 0) | (0xC0 if login else 0)
+    properties = b"\x11" + struct.pack("!I", expiry)
+    head = text("MQTT") + bytes([V5, flags]) + struct.pack("!H", keep_alive) + varint(len(properties)) + properties
+    return wire.packet(0x10, head + b"".join(map(text, (client_id, *login))))
+
+
+def publish(
+    topic: str, payload: bytes = b"", qos: int = 0, packet_id: int = 0, properties: bytes = b"", *, retain: bool = False
+) -> bytes:
+    identifier = struct.pack("!H", packet_id) if qos else b""
+    body = text(topic) + identifier + varint(len(properties)) + properties + payload
+    return wire.packet(0x30 | qos << 1 | retain, body)
+
+
+class Client:
+    """It waits for each answer, up to `PATIENCE`."""
+
+    def __init__(self, address: tuple[str, int], hello: bytes) -> None:
+        self.sock = socket.create_connection(address, timeout=PATIENCE)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.sendall(hello)
+        first, body = wire.read_packet(self.sock)
+        if first != CONNACK or body[1]:
+            raise Refused(f"CONNECT was answered with {first:#x} {body[:8].hex()}")
+
+    def ask(self, packet: bytes, answer: int) -> None:
+        """Send, and read up to an answer of this type; what comes before is thrown away."""
+        self.sock.sendall(packet)
+        while wire.read_packet(self.sock)[0] != answer:
+            pass
+
+    def ask_all(self, packets: Iterable[bytes]) -> None:
+        """Send packets that nobody answers, and wait until they were dealt with."""
+        self.ask(b"".join(packets) + wire.PINGREQ, PINGRESP)
+
+    def subscribe(self, *filters: str, qos: int = 0) -> None:
+        self.ask(wire.subscribe_all([*filters], qos, V5), SUBACK)
+
+    def unsubscribe(self, *filters: str) -> None:
+        self.ask(wire.packet(0xA2, b"\0\2\0" + b"".join(map(text, filters))), UNSUBACK)
+
+    def alive(self) -> bool:
+        try:
+            self.ask(wire.PINGREQ, PINGRESP)
+        except (OSError, Refused):
+            return False
+        return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Attack(Station):
+    """A process of its own."""
+
+    #: What is done, for the table.
+    text: ClassVar[str]
+    #: Configuration of the broker; empty is its defaults.
+    config: ClassVar[str] = ""
+    #: Seconds between two strikes.
+    pause: ClassVar[float] = 0.1
+    #: Whether the canary's round trip is judged; not where the whole process stands still.
+    judged: ClassVar[bool] = True
+
+    def __init__(self, broker: Running) -> None:
+        super().__init__(broker.address)
+        self.broker = broker
+        self.numbers = count(1)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Before the canary begins."""
+
+    @abstractmethod
+    def strike(self) -> None: ...
+
+    def run(self, edges: Sequence[int]) -> None:
+        self.edges += edges
+        self.begin()
+        while clock() < edges[-1]:
+            with contextlib.suppress(OSError, Refused):  # thrown out: what else should it expect?
+                self.strike()
+            time.sleep(self.pause)
+        self.end()
+
+    def client(self, client_id: str = "", **settings: int) -> Client:
+        return Client(self.address, connect(client_id or f"attacker-{next(self.numbers)}", **settings))
+
+    def packet_id(self) -> int:
+        return next(self.numbers) % 60_000 + 1
+
+    @staticmethod
+    def count(clients: Iterable[Client], kept: Account) -> None:
+        """How many of them are still connected."""
+        for client in clients:
+            kept.sent[0] += 1
+            kept.arrived[0] += client.alive()
+
+
+class Retained(Attack):
+    text = "SUBSCRIBE, 300 filters `+/+/nX`, over 50,000 retained messages"
+
+    def prepare(self) -> None:
+        self.client().ask_all(publish(f"plant/{n}/c{n % 7}", b"x", retain=True) for n in range(50_000))
+
+    def strike(self) -> None:
+        self.client().subscribe(*[f"+/+/n{n}" for n in range(300)])
+
+
+class Cached(Attack):
+    text = "SUBSCRIBE and UNSUBSCRIBE, 1,000 filters, with 20,000 topics in use"
+
+    def prepare(self) -> None:
+        for _ in range(2):
+            self.client().ask_all(publish(f"plant/{n}/c") for n in range(20_000))
+
+    def strike(self) -> None:
+        filters = [f"+/+/n{n}" for n in range(1000)]
+        client = self.client()
+        client.subscribe(*filters)
+        client.unsubscribe(*filters)
+
+
+class Filters(Attack):
+    text = "SUBSCRIBE of 1 MB, 110,000 filters"
+
+    def strike(self) -> None:
+        self.client().subscribe(*[f"{n:06}" for n in range(110_000)])
+
+
+class Combinations(Attack):
+    text = "200 messages a second that match 8,192 filters of `a` and `+`"
+
+    def prepare(self) -> None:
+        self.subscriber, self.publisher = self.client(), self.client()
+        filters = ["/".join(levels) + "/+" for levels in product("a+", repeat=13)]
+        for first in range(0, len(filters), 512):
+            self.subscriber.subscribe(*filters[first : first + 512])
+
+    def strike(self) -> None:
+        self.publisher.ask_all(publish("a/" * 13 + str(next(self.numbers))) for _ in range(20))
+        self.subscriber.ask_all([])
+
+
+class HeavyQueue(Attack):
+    text = "1 MB of user properties a message, for a client that is away"
+    pause = 0.005
+
+    def prepare(self) -> None:
+        away = self.client("away", expiry=1000)
+        away.subscribe("heavy", qos=1)
+        away.close()
+        self.publisher = self.client()
+
+    def strike(self) -> None:
+        self.publisher.ask(publish("heavy", b"", 1, self.packet_id(), HEAVY), PUBACK)
+
+
+class HeavyRetained(Attack):
+    text = "1 MB of user properties a message, retained, each for a topic of its own"
+    pause = 0.005
+
+    def prepare(self) -> None:
+        self.publisher = self.client()
+
+    def strike(self) -> None:
+        number = self.packet_id()
+        self.publisher.ask(publish(f"heavy/{number}", b"x", 1, number, HEAVY, retain=True), PUBACK)
+
+
+class Unreleased(Attack):
+    text = "QoS 2 messages with topics of 60 KB, and never a PUBREL"
+    pause = 0.0
+
+    def prepare(self) -> None:
+        self.publisher = self.client()
+
+    def strike(self) -> None:
+        number = self.packet_id()
+        self.publisher.ask(publish(f"{number:06}" + "t" * 60_000, b"", 2, number), PUBREC)
+
+
+class Resumed(Attack):
+    text = "100 messages of 1 MB in a session that is resumed and never reads"
+
+    def prepare(self) -> None:
+        session, publisher = self.client("sleeper", expiry=1000), self.client()
+        session.subscribe("big", qos=1)
+        for number in range(1, 101):
+            publisher.ask(publish("big", bytes(1_000_000), 1, number), PUBACK)
+        self.held = [session]
+
+    def strike(self) -> None:
+        self.held.append(self.client("sleeper", expiry=1000))
+
+
+class Churn(Attack):
+    text = "connections that come, subscribe, publish and go, one after the other"
+    pause = 0.0
+
+    def strike(self) -> None:
+        client = self.client()
+        client.ask_all([wire.subscribe("a/b", 0, V5), publish("a/b", b"x")])
+        client.close()
+
+
+class Poison(Attack):
+    text = "expiry of 2**32-1 s, topics of 64 KB with a wildcard, for 50 subscribers"
+
+    def prepare(self) -> None:
+        self.kept = self.account("kept")
+        self.readers = [self.client() for _ in range(50)]
+        for reader in self.readers:
+            reader.subscribe("poison", qos=1)
+
+    def strike(self) -> None:
+        client = self.client()
+        client.ask(publish("poison", b"x", 1, 1, LONGEST_EXPIRY), PUBACK)
+        client.sock.sendall(publish("x" * 65_534 + "#"))
+        client.close()
+
+    def end(self) -> None:
+        self.count(self.readers, self.kept)
+
+
+class Floods(Attack):
+    text = "PINGREQ and AUTH as fast as they are taken, and wills at each end"
+    pause = 0.0
+
+    def strike(self) -> None:
+        client = self.client()
+        client.ask_all([wire.PINGREQ * 10_000])
+        client.sock.sendall(wire.packet(0xF0, b"\x19\0") * 1000)
+        client.close()
+
+
+class Pressure(Attack):
+    text = "two subscribers that acknowledge nothing and come back each second"
+    pause = 1.0
+
+    def prepare(self) -> None:
+        self.held: list[Client] = []
+
+    def strike(self) -> None:
+        for client in self.held:
+            client.close()
+        self.held = [self.client(f"blocker-{number}", expiry=1000) for number in range(2)]
+        for client in self.held:
+            client.subscribe("bench/victim/t", qos=1)
+
+
+class Logins(Attack):
+    text = "50 connections at a time that guess a password"
+    config = '[auth]\npassword_file = "{users}"\nallow_anonymous = true\n'
+    pause = 0.0
+
+    def strike(self) -> None:
+        socks = [socket.create_connection(self.address, timeout=PATIENCE) for _ in range(50)]
+        for number, sock in enumerate(socks):
+            sock.sendall(connect(f"guess-{number}", login=("ann", f"guess {number}")))
+        for sock in socks:
+            with sock, contextlib.suppress(OSError):
+                sock.recv(64)
+
+
+class Stopped(Attack):
+    text = "the process stands still for 4 s, 50 clients with a keep alive of 2 s ping on"
+    judged = False
+
+    def prepare(self) -> None:
+        self.kept = self.account("kept")
+        self.clients = [self.client(keep_alive=2) for _ in range(50)]
+
+    def strike(self) -> None:
+        self.broker.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(4):
+                for client in self.clients:
+                    client.sock.sendall(wire.PINGREQ)
+                time.sleep(1)
+        finally:
+            self.broker.process.send_signal(signal.SIGCONT)
+        self.count(self.clients, self.kept)
+
+
+ATTACKS: Final[dict[str, type[Attack]]] = {
+    "retained": Retained,
+    "cached": Cached,
+    "filters": Filters,
+    "combinations": Combinations,
+    "pressure": Pressure,
+    "stopped": Stopped,
+    "heavy-queue": HeavyQueue,
+    "heavy-retained": HeavyRetained,
+    "unreleased": Unreleased,
+    "resumed": Resumed,
+    "churn": Churn,
+    "poison": Poison,
+    "logins": Logins,
+    "floods": Floods,
+}
