@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from bench import wire
 from bench.attackers import ATTACKS, connect, publish, varint
+
 from tests.conformance import raw
 
 ROOT: Final = Path(__file__).parents[2]
