@@ -81,6 +81,8 @@ class Ref(Generic[M_contra]):
         "_reason",
         "_scheduler",
         "_supervisor",
+        "handled",
+        "since",
     )
 
     def __init__(
@@ -98,6 +100,9 @@ class Ref(Generic[M_contra]):
         self._bonds: Bonds | None = None
         #: Why it ended, or is about to.
         self._reason: Reason = None
+        #: How many messages it was given, and its start in node time.
+        self.handled = 0
+        self.since = trio.current_time()
 
     def __repr__(self) -> str:
         return f"<Ref {self._name}{'' if self.alive else ' (down)'}>"
@@ -123,6 +128,14 @@ class Ref(Generic[M_contra]):
         """How many messages wait: overload is seen here and decided by who sends."""
         return 0 if self._messages is VOID else len(self._messages)
 
+    @property
+    def state(self) -> str:
+        if self._messages is VOID:
+            return "ended" if self._supervisor is None else "ending"
+        if self._bonds is not None and self._bonds.setup is not None:
+            return "starting"
+        return "ready" if self._messages else "waiting"
+
     def cast(self, message: M_contra) -> None:
         """Send and forget. Never blocks; to an actor that has ended it does nothing."""
         messages = self._messages
@@ -138,6 +151,7 @@ class Ref(Generic[M_contra]):
             self.cast(message)
             return
         scheduler._stepping = True
+        self.handled += 1
         try:
             self._actor.handle(message)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
         except Exception as error:  # noqa: BLE001 - the actor's end is the handling

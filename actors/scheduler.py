@@ -200,6 +200,7 @@ class Scheduler:
                         else:
                             batch = messages
                             ref._messages = []
+                        ref.handled += len(batch)
                         try:
                             ref._actor.handle_many(batch)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
                         except Exception as error:  # noqa: BLE001 - the actor's end is the handling
@@ -321,6 +322,7 @@ class Scheduler:
         actor = ref._actor
         assert actor is not None
         done, total = 0, len(batch)
+        ref.handled += total
         try:
             while done < total and ref._messages is not VOID:
                 first = done

@@ -45,10 +45,11 @@ DYNAMIC: Final = Child("", _never, Restart.TEMPORARY)
 class _Place:
     """A child's place in the order."""
 
-    __slots__ = ("child", "kept", "ref")
+    __slots__ = ("child", "kept", "ref", "restarts")
 
     def __init__(self, child: Child) -> None:
         self.child = child
+        self.restarts = 0
         #: False when it is stopped for good.
         self.kept = True
         self.ref: Ref[Any] | None = None
@@ -130,6 +131,17 @@ class Supervisor:
             if place.ref is not None:
                 yield place.ref
         yield from list(self._dynamic)
+
+    def tree(self) -> Iterator[tuple[str, Ref[Any], int]]:
+        """All that run below: by which supervisor, and how often they were started again."""
+        for place in list(self._places.values()):
+            ref = place.ref
+            if ref is not None:
+                yield self.name, ref, place.restarts
+                if isinstance(ref._actor, Nested):
+                    yield from ref._actor.supervisor.tree()
+        for ref in list(self._dynamic):
+            yield self.name, ref, 0
 
     @property
     def count(self) -> int:
@@ -377,6 +389,7 @@ class Supervisor:
             try:
                 for place in group:
                     failed = place
+                    place.restarts += 1
                     await self._start(place)
                 return
             except Exception as error:

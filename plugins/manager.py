@@ -84,6 +84,8 @@ class _Entry:
         self.figures = Figures()
         self.current: Running | None = None
         self.scope: trio.CancelScope | None = None
+        #: While it runs.
+        self.supervisor: Supervisor | None = None
         self.over = trio.Event()
         #: What it was started from, for `reload`. No factory: it is found by its entry point.
         self.factory: Factory | None = None
@@ -235,6 +237,11 @@ class Plugins:
             if entry.current is not None:
                 yield entry.name, entry.current.tasks
 
+    @property
+    def supervisors(self) -> list[Supervisor]:
+        """Those of the plugins that run."""
+        return [entry.supervisor for entry in self._entries.values() if entry.supervisor is not None]
+
     def owner_of(self, callback: object) -> str:
         """The plugin that registered a callback; empty when none did."""
         for entry in self._entries.values():
@@ -364,6 +371,7 @@ class Plugins:
             name=f"plugin {entry.name}",
         )
         started = False
+        entry.supervisor = supervisor
         try:
             with trio.CancelScope() as entry.scope:
                 async with trio.open_nursery() as nursery:
@@ -377,7 +385,7 @@ class Plugins:
             entry.crashes = starts
             self._failed(entry, Status.DISABLED, error)
         finally:
-            entry.current = entry.scope = None
+            entry.current = entry.scope = entry.supervisor = None
             if entry.status in (Status.STARTING, Status.RUNNING):
                 entry.status = Status.STOPPED
             entry.over.set()

@@ -1,6 +1,6 @@
 """What can be asked of a running broker. The control socket offers all of it."""
 
-from trunkline.management.operations import clients, messages, node, plugins, tracing
+from trunkline.management.operations import actors, clients, messages, node, plugins, tracing
 from trunkline.management.operations.registry import OPERATIONS, find
 
-__all__ = ["OPERATIONS", "clients", "find", "messages", "node", "plugins", "tracing"]
+__all__ = ["OPERATIONS", "actors", "clients", "find", "messages", "node", "plugins", "tracing"]

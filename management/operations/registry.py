@@ -33,7 +33,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
 
 if TYPE_CHECKING:
-    from trunkline.actors import Scheduler
+    from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.config import Config
     from trunkline.broker.fates import Fates
@@ -65,6 +65,7 @@ class Administered(Protocol):
     fates: "Fates"
     hooks: "Hooks"
     scheduler: "Scheduler"
+    supervisor: "Supervisor"
     retained: "RetainedStore"
     router: "Router[Subscriber]"
     listeners: "list[Listener]"

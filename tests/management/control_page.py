@@ -35,6 +35,7 @@ _VARYING = [
     (re.compile(r"/\S+/(trunkline(-\d+)?)/"), r"FOLDER/\1/"),
     (re.compile(r"trunkline-\d+"), "trunkline-UID"),
     (re.compile(r"[ -]*\b0\.1\.0\b"), "VERSION"),
+    (re.compile(r"(?m)\b(waiting +\d+) +\d+ +(\d+) +[\d.]+$"), r"\1 HANDLED \2 AGE"),
     (_GUID, "GUID"),
     (re.compile(r" +"), " "),
 ]

@@ -1,0 +1,56 @@
+"""The actors of the broker, as they stand under their supervisors."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Annotated
+
+import trio
+
+from trunkline.management.operations.registry import (
+    AT_ONCE,
+    Administered,
+    Limit,
+    Page,
+    Position,
+    operation,
+    page_size,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ActorRow:
+    #: The supervisor that it has: `node`, `sessions`, `connections`, a plugin's.
+    layer: str
+    name: str
+    #: `waiting` for mail, `ready` to be run, `starting`, `ending`.
+    state: str
+    #: Messages that wait, and those that it was given.
+    mailbox: int
+    handled: int
+    restarts: int
+    #: In seconds.
+    age: float
+
+
+@operation("actors")
+async def list_actors(
+    broker: Administered,
+    layer: Annotated[str, "Only those of this supervisor, such as node, sessions or connections."] = "",
+    name: Annotated[str, "Only those whose name begins so."] = "",
+    after: Position = 0,
+    limit: Limit = AT_ONCE,
+) -> Page[ActorRow]:
+    """Actors under their supervisors, with what waits in their mailboxes and how much they have handled."""
+    size = page_size(limit)
+    rows = list(islice(_rows(broker, layer, name), after, after + size))
+    await trio.lowlevel.checkpoint()
+    return Page(rows, after + size if len(rows) == size else None)
+
+
+def _rows(broker: Administered, layer: str, name: str) -> Iterator[ActorRow]:
+    now = trio.current_time()
+    supervisors = (broker.supervisor, *broker.plugins.supervisors)
+    for above, ref, restarts in chain.from_iterable(each.tree() for each in supervisors):
+        if layer in ("", above) and ref.name.startswith(name):
+            yield ActorRow(above, ref.name, ref.state, ref.queued, ref.handled, restarts, round(now - ref.since, 3))
