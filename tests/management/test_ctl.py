@@ -218,7 +218,7 @@ def test_plugins_bans_and_the_rest(broker: Broker, ctl: Run) -> None:
     assert "max_qos = 2" in lines(ctl("config", "show"))
     assert json.loads(ctl("config", "show", "--json").stdout)["mqtt"]["max_qos"] == 2
     assert lines(ctl("log", "level", "debug")) == ["level  debug"]
-    assert lines(ctl("reload")) == ["reloaded            yes", "restart_needed_for  -"]
+    assert lines(ctl("reload")) == ["reloaded            yes", "restart_needed_for  -", "plugins_to_tell     -"]
     assert lines(ctl("log", "level")) == ["level  info"]
     assert lines(ctl("metrics", "--prefix", "packets.connect.received"))[0].split() == ["name", "value"]
     assert json.loads(ctl("status", "--json").stdout)["pid"] == broker.process.pid
