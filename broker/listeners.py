@@ -221,12 +221,12 @@ class Listener:
 class _Door:
     """A listening socket in the poller's hands."""
 
-    owner: Final = None
-
     def __init__(self, sock: socket.socket, listener: Listener, poller: Poller, scheduler: Scheduler) -> None:
         self._sock = sock
         self._listener = listener
         self._poller = poller
+        #: It is no actor's.
+        self.owner = None
         self._reopening = scheduler.call_at(inf, self._open)
         poller.register(sock, READ, self)
 

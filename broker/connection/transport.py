@@ -117,9 +117,6 @@ class SocketTransport:
         "receiver",
     )
 
-    owner: Ref[Any] | None
-    receiver: Receiver
-
     def __init__(self, sock: socket, peer: tuple[str, int] | None, poller: Poller) -> None:
         """
         Raises:
@@ -130,6 +127,9 @@ class SocketTransport:
             # without it some mixes of small packets stall for 40 ms
             sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         self.peer = peer
+        #: Set at the start.
+        self.owner: Ref[Any] | None = None
+        self.receiver: Receiver
         self._sock = sock
         self._poller = poller
         self._usual_size = SMALL_READ
@@ -160,7 +160,7 @@ class SocketTransport:
             if data:
                 self._usual_size = MOST if len(data) == size else SMALL_READ
                 self._poller.taken += len(data)
-                self._poller.read.append((self, data))
+                self._poller.read.append((self, data))  # pyright: ignore[reportArgumentType]  # takes the receiver for a method
             else:
                 self._end("")
 
