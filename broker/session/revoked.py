@@ -20,7 +20,8 @@ class Revoked:
 
     def __init__(self) -> None:
         self._denied: FilterTable[bool] = FilterTable()
-        self._kept: FilterTable[bool] = FilterTable()
+        #: One filter may be subscribed to plainly and in any number of groups.
+        self._kept: FilterTable[set[str]] = FilterTable()
         #: What was taken away.
         self.filters: set[str] = set()
 
@@ -29,7 +30,16 @@ class Revoked:
         self._denied.set(plain_filter(filter), True)
 
     def keep(self, filter: str) -> None:
-        self._kept.set(plain_filter(filter), True)
+        self._kept.setdefault(plain_filter(filter), set()).add(filter)
+
+    def forget(self, filter: str) -> None:
+        """It was kept until now."""
+        plain = plain_filter(filter)
+        kept = self._kept.get(plain)
+        if kept is not None:
+            kept.discard(filter)
+            if not kept:
+                self._kept.remove(plain)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.filters)

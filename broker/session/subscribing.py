@@ -51,7 +51,7 @@ SEND_RETAINED_IF_NEW: Final = 1
 class Answer:
     """The SUBACK or UNSUBACK that is being made: a reason for each filter, and the filters to act on."""
 
-    __slots__ = ("channel", "client", "filters", "packet_id", "places", "reasons", "text")
+    __slots__ = ("before", "channel", "client", "filters", "packet_id", "places", "reasons", "text")
 
     def __init__(self, client: ClientInfo, channel: Channel | None, packet_id: int, length: int) -> None:
         self.client = client
@@ -63,6 +63,8 @@ class Answer:
         #: The filters that were accepted, and where each stands in the answer.
         self.filters: list[str] = []
         self.places: list[int] = []
+        #: What is to be removed, as it was when that was asked for.
+        self.before: list[Options | None] = []
         self.text = ""
 
     def accept(self, place: int, filter: str) -> None:
@@ -288,6 +290,7 @@ class Subscribing:
 
     def _remove_routes(self, answer: Answer) -> None:
         cast = self._subscriber.cast
+        answer.before = list(map(self._session.subscriptions.get, answer.filters))
         self._services.pubsub.remove_routes(
             self._subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
         )
@@ -305,8 +308,6 @@ class Subscribing:
                 self._refuse(answer, place, filter, grant)
                 continue
             made.append(grant)
-            # an answer to an earlier wish to have it removed may have come meanwhile
-            self._session.subscriptions[grant.filter] = grant.options
             if revoked is not None:
                 revoked.keep(grant.filter)
         self._services.metrics.client_subscribe += len(made)
@@ -348,14 +349,17 @@ class Subscribing:
         return Target(self._subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
 
     def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
-        hooks = self._services.hooks
+        hooks, session = self._services.hooks, self._session
         self._outbound.end_replays(answer.filters)
-        for place, filter, was_there in zip(answer.places, answer.filters, existed, strict=True):
+        for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
             if isinstance(was_there, Reason):
                 answer.reasons[place] = was_there
                 continue
-            self._session.subscriptions.pop(filter, None)
-            self._session.unasked.discard(filter)
+            if session.subscriptions.get(filter) is before:  # it may be wanted anew, and that route is still to come
+                session.subscriptions.pop(filter, None)
+                session.unasked.discard(filter)
+                if session.revoked is not None:
+                    session.revoked.forget(filter)
             if not was_there:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue

@@ -546,3 +546,19 @@ async def test_what_a_group_gave_to_one_that_lost_the_right_another_member_gets(
         await b.take_publish("t", b"1", qos=1)
         here.broker.publish("t", b"2", qos=1)
         await b.take_publish("t", b"2", qos=1)
+
+
+async def test_what_a_client_ends_itself_is_not_remembered(judge: Judge) -> None:
+    async with room(hooks=judge.hooks) as here:
+        client = await here.client("a")
+        await client.subscribe("no/#", "$share/g/no/1", "no/1")
+        judge.denied.add("no/#")
+        forget(here)
+        await client.ping()
+        revoked = here.session("a").session.revoked
+        assert revoked is not None
+        for filter in ("$share/g/no/1", "no/1"):
+            assert not revoked.concerns("no/1")
+            await client.send(raw.unsubscribe(1, filter))
+            await client.expect_type(raw.UNSUBACK)
+        assert revoked.concerns("no/1")

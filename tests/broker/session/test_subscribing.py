@@ -7,7 +7,9 @@ import trio
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.hooks import ClientInfo, Deny
+from trunkline.broker.routes import SLICE
+from trunkline.broker.session import mail
+from trunkline.hooks import ClientInfo, Deny, Hooks
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
@@ -237,3 +239,28 @@ async def test_a_form_of_filters_that_somebody_knows() -> None:
         await client.expect_publish("a/b")
         await client.send(raw.subscribe(1, ("#/a!", 1)))  # what is left must be one
         await client.expect_disconnect(0x81)
+
+
+async def test_a_session_that_ends_before_what_it_wants_anew_is_there_leaves_no_route() -> None:
+    """The answer to an earlier wish to have it removed comes between the two."""
+    hooks = Hooks()
+    async with room(hooks=hooks) as here:
+        client = await here.stay("a")
+        await client.subscribe("anew")
+
+        def remove_meanwhile(
+            client: ClientInfo, request: SubscriptionRequest, properties: Properties
+        ) -> SubscriptionRequest:
+            if request.filter == "last":
+                here.node.host.unsubscribe_client("a", ["anew"])
+            return request
+
+        def end(client: ClientInfo, filter: str) -> None:
+            here.session("a").ref.cast(mail.End(Reason.ADMINISTRATIVE_ACTION, "kicked"))
+
+        hooks.add("client.subscribe", remove_meanwhile)
+        hooks.add("session.unsubscribed", end)
+        session = here.session("a").ref
+        await client.send(raw.subscribe(2, ("anew", 1), *[(f"{n}", 1) for n in range(2 * SLICE)], ("last", 1)))
+        await session.join()
+        assert here.node.router.subscriptions == 0
