@@ -58,7 +58,10 @@ class Turns:
         try:
             await place.called.wait()
         except trio.Cancelled:
-            self._remove(group, place)
+            if place.free:
+                self._next()  # called between the cancellation and now
+            elif not place.called.is_set():
+                self._remove(group, place)
             raise
         if not place.free:
             raise Crowded

@@ -101,3 +101,48 @@ async def test_an_error_ends_a_turn() -> None:
         with pytest.raises(ValueError, match="x"):
             async with turns.turn("a"):
                 raise ValueError("x")
+
+
+async def test_who_gives_up_in_the_moment_of_being_called_passes_the_turn_on() -> None:
+    turns = Turns(1, 10)
+    went: list[str] = []
+
+    async def go(name: str, scope: trio.CancelScope) -> None:
+        with scope:
+            async with turns.turn(name):
+                went.append(name)
+
+    async with trio.open_nursery() as nursery:
+        impatient = trio.CancelScope()
+        async with turns.turn("first"):
+            nursery.start_soon(go, "impatient", impatient)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(go, "patient", trio.CancelScope())
+            await wait_all_tasks_blocked()
+            impatient.cancel()
+    assert went == ["patient"]
+    assert turns.waiting == 0
+    async with turns.turn("later"):
+        went.append("later")
+    assert went == ["patient", "later"]
+
+
+async def test_who_gives_up_in_the_moment_of_being_sent_away_is_gone_once() -> None:
+    turns = Turns(1, 2)
+
+    async def go(name: str, scope: trio.CancelScope) -> None:
+        with scope:
+            async with turns.turn(name):
+                pass
+
+    async with trio.open_nursery() as nursery:
+        impatient = trio.CancelScope()
+        async with turns.turn("first"):
+            for scope in (trio.CancelScope(), impatient):
+                nursery.start_soon(go, "a", scope)
+                await wait_all_tasks_blocked()
+            impatient.cancel()
+            async with trio.open_nursery() as newcomers:
+                newcomers.cancel_scope.cancel()
+                newcomers.start_soon(go, "b", trio.CancelScope())
+    assert turns.waiting == 0
