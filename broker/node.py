@@ -130,8 +130,8 @@ class Node:
             guids=Guids(random.getrandbits(16), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),
             open_session=self._open_session,
-            hold_publisher=lambda *hold: self.sessions.hold_publisher(*hold),
-            release_publisher=lambda *hold: self.sessions.release_publisher(*hold),
+            hold_publisher=self._hold_publisher,
+            release_publisher=self._release_publisher,
             start_task=self._start_errand,
             client_of=self._client_of,
         )
@@ -151,6 +151,12 @@ class Node:
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
         return None if session is None else session.client
+
+    def _hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
+        return self.sessions.hold_publisher(client_id, holder, trusted)
+
+    def _release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
+        self.sessions.release_publisher(client_id, holder, in_vain)
 
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)

@@ -202,6 +202,9 @@ async def test_a_plugin_that_ends_the_process(autojump_clock: MockClock, place: 
         if row(here, "p").status == "running":
             await here.node.plugins.disable("p")
         await still_works(here)
+        in_a_hook = place in ("hook", "filter", "decider", "async")
+        assert [type(error) for error in here.broker.hook_errors] == [SystemExit] * in_a_hook
+        here.broker.hook_errors.clear()
 
 
 # -- what does not end

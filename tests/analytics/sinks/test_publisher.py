@@ -198,7 +198,7 @@ def test_at_qos_0_what_was_under_way_is_lost_and_the_rest_is_not(
     mqtt_broker: ThreadBroker, publisher: Callable[..., Publisher], waits: list[float]
 ) -> None:
     mqtt_broker.faults.cut(before="PUBLISH", client="sink", skip=10)
-    publisher(qos=0).publish(messages(640))
+    publisher(qos=0, max_inflight=100).publish(messages(640))
     came = payloads(mqtt_broker)
     assert waits == [0.1]
     assert came[:10] == [payload for _, _, payload in messages(10)]

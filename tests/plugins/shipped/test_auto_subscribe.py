@@ -111,7 +111,10 @@ def test_wrong_settings_are_named() -> None:
         ({"qos": 1}, "[0].filter: is missing"),
         ({"filter": "a", "qos": 3}, "[0].qos: 3: accepted is a whole number, 0 to 2"),
         ({"filter": "a", "no_local": 1}, "[0].no_local: 1: accepted is true or false"),
-        ({"filter": "a", "retained": 1}, "[0].retained: unknown key; did you mean retain_handling?"),
+        (
+            {"filter": "a", "retained": 1},
+            "[0].retained: unknown key; known are filter, qos, no_local, retain_as_published, retain_handling",
+        ),
         ({"filter": "$share/g/a", "no_local": True}, "[0]: '$share/g/a' is shared, and no_local is not"),
     ):
         with pytest.raises(ConfigError) as caught:
