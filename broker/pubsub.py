@@ -119,13 +119,14 @@ class PubSub:
         self._ask(RemoveRoutes(subscriber, wanted, done, next(self._numbers)))
 
     def remove_subscriber(self, subscriber: Subscriber, filters: list[str], done: Callable[[], None]) -> None:
-        """It is over, and waits for `done` alone: what is refused is asked for once more behind its back."""
+        """It is over, and may get messages until `done`: what is refused is asked for once more."""
 
         def removed(existed: list[bool | Reason]) -> None:
-            done()
             left = [filter for filter, was_there in zip(filters, existed, strict=True) if isinstance(was_there, Reason)]
             if left:
-                self.remove_routes(subscriber, left, lambda _: None)
+                self.remove_routes(subscriber, left, lambda _: done())
+            else:
+                done()
 
         self.remove_routes(subscriber, filters, removed)
 
