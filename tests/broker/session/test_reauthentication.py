@@ -104,6 +104,7 @@ async def test_an_answer_that_cannot_be_written_is_a_no() -> None:
         client = here.wire()
         await client.send(raw.connect("a", properties=raw.authentication_method("M")))
         assert (await client.expect_type(raw.CONNACK)).reason == 0x87
+        assert isinstance(here.broker.hook_errors.pop(), TypeError)
 
 
 async def test_another_user_is_no_superuser_because_the_former_was_one() -> None:
