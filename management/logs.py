@@ -105,6 +105,12 @@ class _Bearing(logging.Handler):
 
     failures = 0
 
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # a file that was moved away cannot be opened anew
+            self.handleError(record)
+
     def handleError(self, record: logging.LogRecord) -> None:
         del record
         self.failures += 1
@@ -120,13 +126,15 @@ class _ToStderr(_Bearing, _Stream):
 
 
 def _opened(path: str, flags: int) -> int:
-    """A new file is for the broker's user and group."""
-    return os.open(path, flags, _MODE)
+    """A new file is for the broker's user and group. A pipe that nobody reads must not hold up the broker."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), _MODE)
 
 
 class _ToFile(_Bearing, logging.FileHandler):
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=_opened)
+        """Nothing stays in a buffer: what a full disk did not take would keep the file from being closed."""
+        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)
+        return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 class _ToWatchedFile(_ToFile, WatchedFileHandler):
@@ -134,7 +142,11 @@ class _ToWatchedFile(_ToFile, WatchedFileHandler):
 
 
 def configure(settings: LogSettings) -> None:
-    """Sends everything that is logged in this process where the settings say. Calling it again replaces the former."""
+    """Sends everything that is logged in this process where the settings say. Calling it again replaces the former.
+
+    Raises:
+        OSError: the file cannot be opened, and everything is as it was.
+    """
     if settings.file is None:
         handler: logging.Handler = _ToStderr(sys.stderr)
     elif os.name == "nt":

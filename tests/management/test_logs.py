@@ -170,6 +170,54 @@ def test_configuring_again_replaces(written: Callable[[], str], tmp_path: Path) 
     assert (tmp_path / "broker.log").read_text() == ""
 
 
+def test_a_file_on_a_full_disk_can_be_moved_away(written: Callable[[], str], tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.symlink_to("/dev/full")
+    logs.configure(LogSettings(file=file))
+    logger.info("first")
+    file.unlink()
+    logger.info("second")
+    assert "INFO trunkline.test: second" in file.read_text()
+    (told,) = written().splitlines()
+    assert "the log cannot be written: [Errno 28]" in told
+
+
+def test_a_file_on_a_full_disk_can_be_left(written: Callable[[], str]) -> None:
+    logs.configure(LogSettings(file=Path("/dev/full")))
+    logger.info("first")
+    logs.configure(LogSettings())
+    logger.info("second")
+    assert "INFO trunkline.test: second" in written()
+
+
+def test_a_file_that_cannot_be_opened_anew_ends_nothing(written: Callable[[], str], tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    logs.configure(LogSettings(file=folder / "log"))
+    folder.rename(tmp_path / "other")
+    logger.info("first")
+    assert "the log cannot be written: [Errno 2]" in written()
+    folder.mkdir()
+    logger.info("second")
+    assert "INFO trunkline.test: second" in (folder / "log").read_text()
+
+
+def test_a_pipe_that_nobody_reads_holds_nobody_up(written: Callable[[], str], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    logs.configure(LogSettings())
+    with pytest.raises(OSError, match="No such device"):
+        logs.configure(LogSettings(file=pipe))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    logs.configure(LogSettings(file=pipe))
+    for _ in range(100):
+        logger.info("x" * 1000)  # more than a pipe takes
+    assert b"INFO trunkline.test: xxx" in os.read(reader, 10_000)
+    os.close(reader)
+    logger.info("gone")
+    assert "the log cannot be written: [Errno 32]" in written()
+
+
 def test_warnings_are_logged(written: Callable[[], str]) -> None:
     logs.configure(LogSettings())
     with warnings.catch_warnings():
