@@ -241,7 +241,7 @@ class _Reader:
             self.complain(str(path), (), f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError:
             self.complain(str(path), (), "is not UTF-8 text")
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
             self.complain(str(path), (), f"is not TOML: {error}")
         else:
             self.take_table(table, str(path), base=path.parent)
@@ -376,6 +376,8 @@ class _Reader:
     def _check_file(self, path: KeyPath, file: Path) -> None:
         if not file.exists() or file.is_dir():
             self.complain(self._source(path), path, f"no file {file}")
+        elif file.is_fifo():
+            self.complain(self._source(path), path, f"{file} is a pipe, and cannot be read again at a reload")
 
 
 def _from_folder(listeners: object, base: Path | None) -> object:

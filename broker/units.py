@@ -78,7 +78,7 @@ def parse_path(value: object) -> Path | None:
     """A file's path; empty text is no file."""
     if value is None or value == "":
         return None
-    if isinstance(value, str | Path):
+    if isinstance(value, str | Path) and "\0" not in str(value):
         return Path(value)
     raise ValueError("not a path")
 
@@ -248,7 +248,7 @@ def from_text(field: FieldInfo, text: str) -> object:
         if text.lstrip().startswith(("[", "{")):
             try:
                 return tomllib.loads(f"value = {text}")["value"]
-            except tomllib.TOMLDecodeError:
+            except (ValueError, RecursionError):
                 return text
         return [word.strip() for word in text.split(",") if word.strip()] if origin is tuple else text
     if any(isinstance(entry, Accepts) for entry in field.metadata) or origin is Literal:

@@ -71,7 +71,7 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
         raise AclError([f"{source}: not TOML: {error}"]) from None
     problems = [
         f"{source}: {key}: unknown; a rules file holds [[rule]] tables only" for key in document if key != "rule"

@@ -49,7 +49,7 @@ def meaning(text: str) -> Content:
     """
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
         raise ValueError(f"is not TOML: {error}") from None
 
 

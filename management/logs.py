@@ -5,21 +5,24 @@ those that its messages do not name. Clients choose much of what is logged about
 line or steer a terminal: what is not printable is escaped.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os
 import re
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.broker.settings import LogSettings
-
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import TextIO
+
+    from trunkline.broker.settings import LogSettings
 
     _Stream = logging.StreamHandler[TextIO]
 else:
@@ -133,7 +136,7 @@ def _opened(path: str, flags: int) -> int:
 class _ToFile(_Bearing, logging.FileHandler):
     def _open(self) -> TextIOWrapper:
         """Nothing stays in a buffer: what a full disk did not take would keep the file from being closed."""
-        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)
+        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)  # noqa: SIM115 - what is returned closes it
         return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
@@ -147,6 +150,17 @@ def configure(settings: LogSettings) -> None:
     Raises:
         OSError: the file cannot be opened, and everything is as it was.
     """
+    with switching(settings):
+        pass
+
+
+@contextmanager
+def switching(settings: LogSettings) -> Generator[None]:
+    """The same as soon as the block is through. If it raises, everything stays as it was.
+
+    Raises:
+        OSError: as `configure` does.
+    """
     if settings.file is None:
         handler: logging.Handler = _ToStderr(sys.stderr)
     elif os.name == "nt":
@@ -155,6 +169,11 @@ def configure(settings: LogSettings) -> None:
         # opens the file anew when something has moved it away
         handler = _ToWatchedFile(settings.file)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    try:
+        yield
+    except BaseException:
+        handler.close()
+        raise
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,13 +62,15 @@ def reload(broker: Reloadable) -> Pending:
     """
     try:
         new = broker.config if broker.read is None else broker.read()
-        broker.reload()
-        if broker.read is not None:
-            logs.configure(new.log)
+        with nullcontext() if broker.read is None else logs.switching(new.log):
+            broker.reload()
     except (ConfigError, SecurityError) as error:
         problems = list(map(str, error.problems))
     except OSError as error:
         problems = [str(error)]
+    except Exception as error:  # whatever it is, a reload does not end a broker
+        _logger.exception("a reload crashed")
+        problems = [f"{type(error).__name__}: {error}"]
     else:
         restart = [key for key in changes(broker.config, new) if not key.startswith(("log.", "plugins."))]
         pending = Pending(restart, [] if broker.read is None else list(_steps(broker.plugins.enabled(), new.plugins)))

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,29 @@ def test_configuration_file_that_cannot_be_read(file: Path) -> None:
     assert line.startswith(f"{file}: is not TOML: ")
     file.write_bytes(b"\xff")
     assert problems(file) == [f"{file}: is not UTF-8 text"]
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[mqtt]\nmax_qos = " + "9" * 5000])
+def test_a_configuration_file_that_cannot_be_parsed(file: Path, text: str) -> None:
+    file.write_text(text)
+    (line,) = problems(file)
+    assert line.startswith(f"{file}: is not TOML: ")
+
+
+def test_a_variable_that_is_too_deep() -> None:
+    (line,) = problems(None, {"TRUNKLINE_LISTENERS": "[" * 5000 + "]" * 5000})
+    assert line.startswith("variable TRUNKLINE_LISTENERS: ")
+
+
+def test_a_path_that_no_file_can_have(file: Path) -> None:
+    file.write_text('[log]\nfile = "a\\u0000b"\n[control]\npath = "a\\u0000b"\n')
+    assert [line.split(": ")[1] for line in problems(file)] == ["log.file", "control.path"]
+
+
+def test_a_pipe_is_no_file_that_can_be_read_again(file: Path) -> None:
+    os.mkfifo(file.parent / "pipe")
+    file.write_text('[auth]\npassword_file = "pipe"\n[acl]\nfile = "pipe"\n')
+    assert [line.split(": ")[1] for line in problems(file)] == ["auth.password_file", "acl.file"]
 
 
 def test_variables_that_are_not_meant_for_the_broker_are_let_be() -> None:

@@ -92,6 +92,8 @@ def test_all_problems_are_told_at_once() -> None:
     ("text", "needle"),
     [
         ("[[rule]", "not TOML: "),
+        ("x = " + "[" * 5000 + "]" * 5000, "not TOML: "),
+        ("x = " + "9" * 5000, "not TOML: "),
         ("[rule]\npermit = 'allow'", "write [[rule]], with two brackets"),
         ("rule = [1]", "rule 1: found 1; accepted: a [[rule]] table"),
     ],

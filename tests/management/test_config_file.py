@@ -77,6 +77,7 @@ def test_every_form_in_which_a_section_may_be_written(text: str, name: str) -> N
         ("[plugins]\ngreeter = 3", "plugins.greeter is no table"),
         ("[[plugins]]", "plugins is no table"),
         ("[plugins", "is not TOML: "),
+        ("x = " + "[" * 5000 + "]" * 5000, "is not TOML: "),
         ("[plugins.greeter.a]\n[plugins.greeter]\n[plugins]\n[[plugins.greeter.b]]", "do it by hand"),
     ],
 )

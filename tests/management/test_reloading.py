@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from trunkline.broker.config import Config
 from trunkline.broker.security import SecurityError
-from trunkline.broker.settings import PluginSettings
+from trunkline.broker.settings import LogSettings, PluginSettings
 from trunkline.management import logs
 from trunkline.management.reloading import Pending, ReloadError, reload
 
@@ -53,7 +55,7 @@ def test_a_broker_of_its_own_reads_everything_again(capsys: pytest.CaptureFixtur
 
 
 def test_plugins_need_no_restart(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "configure", lambda settings: None)
+    monkeypatch.setattr(logs, "switching", lambda settings: nullcontext())
     caplog.set_level(logging.INFO)
     on, off, other = PluginSettings(), PluginSettings(enabled=False), PluginSettings(restarts=1)
     broker = FakeBroker(lambda: Config(plugins={"a": on, "b": other, "c": on, "d": off, "f": off}))
@@ -77,12 +79,20 @@ def test_the_log_of_somebody_elses_process_is_left_alone() -> None:
     assert (logging.getLogger().level, logging.getLogger().handlers) == (logging.ERROR, before)
 
 
+def test_a_crash_is_as_any_other_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    broker = FakeBroker(lambda: Config(), RecursionError("too deep"))
+    with pytest.raises(ReloadError, match="RecursionError: too deep"):
+        reload(broker)
+    assert caplog.messages == ["a reload crashed", "not reloaded: RecursionError: too deep"]
+
+
 @pytest.mark.parametrize(
     ("read", "error", "problems"),
     [
         (lambda: Config.from_mapping({"mqtt": {"max_qos": 7}}), None, ["settings: mqtt.max_qos: 7"]),
         (None, SecurityError(["users:1: no", "users:2: no"]), ["users:1: no", "users:2: no"]),
         (None, PermissionError(13, "Permission denied"), ["Permission denied"]),
+        (lambda: Config(log=LogSettings(file=Path("no/where"))), None, ["No such file or directory: "]),
     ],
 )
 def test_mistakes_change_nothing_and_are_all_told(
