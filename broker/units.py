@@ -108,6 +108,7 @@ def split_listener_url(url: str) -> tuple[str, int]:
     port = parts.port  # raises for what is no port
     if not parts.hostname or parts.netloc.endswith(":"):
         raise ValueError("not a listener URL")
+    parts.hostname.encode("idna")  # raises for what is no name that can be asked for
     return parts.hostname, 1883 if port is None else port
 
 

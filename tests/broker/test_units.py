@@ -89,7 +89,8 @@ def test_listener_url(url: str, parts: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "url",
     ["", "1883", "127.0.0.1:1883", "udp://h:1", "tcp://", "tcp://:1883", "tcp://h:", "tcp://h:x", "tcp://h:65536"]
-    + ["tcp://h:1/mqtt", "tcp://h:1?a", "tcp://u@h:1", "tcp://::1:1883", "tcp://[::1"],
+    + ["tcp://h:1/mqtt", "tcp://h:1?a", "tcp://u@h:1", "tcp://::1:1883", "tcp://[::1"]
+    + ["tcp://..:1", f"tcp://{'a' * 64}:1"],
 )
 def test_no_listener_url(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
