@@ -22,7 +22,7 @@ class NeedsExtra(Settings):
 
     def _missing(self) -> str:
         missing = [library for library in self.libraries if find_spec(library) is None]
-        return f"needs {' and '.join(missing)}: pip install trunkline[{self.extra}]" if missing else ""
+        return f"needs {' and '.join(missing)}: pip install 'trunkline[{self.extra}]'" if missing else ""
 
     def check_installed(self) -> None:
         """For the plugin's start: one that is not enabled in the configuration may be started all the same.

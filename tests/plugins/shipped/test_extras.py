@@ -29,13 +29,13 @@ def test_a_configuration_says_what_to_install(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ConfigError) as raised:
         Config.from_mapping({"plugins": {plugin: {"url": "http://h/"} if plugin == "webhook" else {}}})
-    assert f"settings: plugins.{plugin}: needs {library}: pip install trunkline[{extra}]" in str(raised.value)
+    assert f"settings: plugins.{plugin}: needs {library}: pip install 'trunkline[{extra}]'" in str(raised.value)
 
 
 def test_what_does_not_run_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     needy = Needy(enabled=False)
-    with pytest.raises(PluginError, match=r"needs httpx: pip install trunkline\[http\]"):
+    with pytest.raises(PluginError, match=r"needs httpx: pip install 'trunkline\[http\]'"):
         needy.check_installed()
 
 
