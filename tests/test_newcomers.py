@@ -3,21 +3,25 @@
 import ast
 import builtins
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from trunkline.broker.config import Config, key_paths
 from trunkline.broker.settings import Listener
 from trunkline.hooks.acl_file import parse_rules
-from trunkline.management.operations import OPERATIONS
+from trunkline.management.cli import cli
 from trunkline.plugins.finding import shipped
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", TUTORIAL, re.DOTALL))
 PAGES = ["coming-from-mosquitto.md", "coming-from-emqx.md", "troubleshooting.md", "operating.md", "tutorial.md"]
@@ -108,14 +112,47 @@ def test_keys_that_are_named_are_there(page: str) -> None:
         assert plugin in shipped() or plugin == "door-bell"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_that_are_named_are_there(page: str) -> None:
-    text = re.sub(r"\s+", " ", (DOCS / page).read_text(encoding="utf-8"))
-    for words in re.findall(r"trunkline ctl (?:--\w+ \w+ )?((?:[a-z]+ ?){1,2})", text):
-        first, _, second = words.strip().partition(" ")
-        groups = {name.partition(".")[0] for name in OPERATIONS if "." in name}
-        assert first in OPERATIONS or first in groups, words
-        assert first in OPERATIONS or not second or f"{first}.{second}" in OPERATIONS or page == "operating.md", words
+def written_commands(text: str) -> Iterator[list[str]]:
+    """The words behind each `trunkline` of a page, at a prompt or in a sentence."""
+    blocks = re.findall(r"```(?:console)?\n(.*?)```", text, re.DOTALL)
+    prompts = [
+        line
+        for block in blocks
+        for line in re.findall(r"^[$#] (?:[^']* )?(?:\S*/)?trunkline( .*)", block, re.MULTILINE)
+    ]
+    sentences = re.findall(r"`trunkline( [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for command in (*prompts, *sentences):
+        words = shlex.split(command.partition("|")[0].rstrip("\\"), comments=True)
+        yield [word for word in words if word != "…"]
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Commands and options among them that the command line does not have."""
+    command: click.Command = cli
+    left = deque(words)
+    if words[0].startswith("-"):
+        left.appendleft("serve")  # which is what stands without a command
+    unknown = list[str]()
+    while left:
+        word = left.popleft()
+        options = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
+        if word.startswith("--"):
+            if word not in options and word != "--help":
+                unknown.append(word)
+            elif word != "--help" and not getattr(options[word], "is_flag", False) and left:
+                left.popleft()
+        elif isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), word)
+            if found is None:
+                return [word]
+            command = found
+    return unknown
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_commands_and_options_are_those_of_the_command_line(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert {" ".join(words): found for words in written_commands(text) if (found := unknown_words(words))} == {}
 
 
 #: What a page's earlier blocks have made: a session of Spark, the events that it reads.
