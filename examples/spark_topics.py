@@ -12,7 +12,7 @@ from trunkline.analytics.spark import session
 
 
 async def record(folder: str) -> None:
-    """A broker of its own would have `plugins.events.path = "…"` in its configuration."""
+    """A broker of its own would have `[plugins.events]` in its configuration."""
     async with trunkline.testing.broker(plugins={"events": {"path": folder}}) as broker:
         messages = [(f"plant/{number % 3}", "21.5", 1, False) for number in range(20)]
         await trio.to_thread.run_sync(partial(publish.multiple, messages, hostname=broker.host, port=broker.port))
