@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline.dropped")
 _subscribing = logging.getLogger("trunkline.session")
 
-#: Nothing is lost: this is how publishing and subscribing work.
-_USUAL: Final = frozenset({DropReason.NO_SUBSCRIBERS, DropReason.NO_LOCAL, DropReason.REDISPATCHED})
-#: Somebody wanted it so.
-_WANTED: Final = frozenset(
+#: Somebody wanted it so, or nothing is lost. All others are faults of somebody, and warnings.
+_EXPECTED: Final = frozenset(
     {
+        DropReason.NO_SUBSCRIBERS,
+        DropReason.NO_LOCAL,
+        DropReason.REDISPATCHED,
         DropReason.HOOK,
         DropReason.DELIVERY_HOOK,
         DropReason.EXPIRED,
@@ -32,7 +33,7 @@ _WANTED: Final = frozenset(
 
 def say_dropped(reason: DropReason, times: Times) -> None:
     """Write a record about the messages that were dropped for a reason."""
-    level = logging.DEBUG if reason in _USUAL else logging.INFO if reason in _WANTED else logging.WARNING
+    level = logging.INFO if reason in _EXPECTED else logging.WARNING
     client_id, topic = times.last
     _logger.log(
         level,

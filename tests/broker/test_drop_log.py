@@ -30,7 +30,9 @@ def test_a_record_names_reason_client_and_topic(caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize(
     ("reason", "level"),
     [
-        (DropReason.NO_SUBSCRIBERS, "DEBUG"),
+        (DropReason.NO_SUBSCRIBERS, "INFO"),
+        (DropReason.NO_LOCAL, "INFO"),
+        (DropReason.REDISPATCHED, "INFO"),
         (DropReason.EXPIRED, "INFO"),
         (DropReason.TOO_LARGE, "WARNING"),
         (DropReason.NOT_AUTHORIZED, "WARNING"),
@@ -42,6 +44,11 @@ def test_what_is_lost_unwantedly_is_a_warning(reason: DropReason, level: str, ca
 
 def test_a_long_topic_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     assert len(dropped(DropReason.EXPIRED, caplog, "a" * 10_000).getMessage()) < 400
+
+
+@pytest.mark.parametrize("reason", DropReason)
+def test_no_reason_is_for_the_level_debug_alone(reason: DropReason, caplog: pytest.LogCaptureFixture) -> None:
+    assert dropped(reason, caplog).levelno >= logging.INFO
 
 
 async def test_what_a_broker_drops_is_in_its_log(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
