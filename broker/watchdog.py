@@ -11,6 +11,7 @@ import logging
 import sys
 import threading
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -61,29 +62,29 @@ class Watchdog:
         self._metrics = metrics
         self._plugin_of = plugin_of
         self._answered = True
-        self._over = threading.Event()
         #: When each culprit was last named.
         self._named: dict[str, float] = {}
         #: What blocks, and since when; empty while nothing does.
         self._culprit = ""
         self._since = 0.0
+        self._quiet = scheduler.call_at(inf, alarms.deactivate, BLOCKED)
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        self._quiet = self._scheduler.call_at(trio.current_time(), self._alarms.deactivate, BLOCKED)
-        token, loop = trio.lowlevel.current_trio_token(), threading.get_ident()
-        threading.Thread(target=self._watch, args=(token, loop), name="trunkline watchdog", daemon=True).start()
+        over = threading.Event()
+        arguments = over, trio.lowlevel.current_trio_token(), threading.get_ident()
+        threading.Thread(target=self._watch, args=arguments, name="trunkline watchdog", daemon=True).start()
         try:
             await trio.sleep_forever()
         finally:
-            self._over.set()
+            over.set()
             self._quiet.cancel()
 
     # In the thread
 
-    def _watch(self, token: trio.lowlevel.TrioToken, loop: int) -> None:
+    def _watch(self, over: threading.Event, token: trio.lowlevel.TrioToken, loop: int) -> None:
         looks = 0
-        while not self._over.wait(self._pause):
+        while not over.wait(self._pause):
             if self._answered:
                 looks = 0
                 self._answered = False

@@ -165,8 +165,7 @@ async def test_a_process_that_was_suspended_was_not_blocked(named: Named) -> Non
         node = here.node
         for looks, lines in ((watchdog.LOOKS, 0), (watchdog.LOOKS + 1, 1)):
             dog = watchdog.Watchdog(1.0, node.scheduler, node.alarms, node.metrics, lambda _: "")
-            dog._over = Looks(looks)  # type: ignore[assignment]  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-            dog._watch(Token(), threading.get_ident())  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+            dog._watch(Looks(looks), Token(), threading.get_ident())  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage, reportArgumentType]
             assert len(named.lines) == lines
 
 
@@ -185,3 +184,20 @@ async def test_the_thread_ends_with_the_broker() -> None:
         (thread,) = [each for each in threading.enumerate() if each.name == "trunkline watchdog"]
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+async def test_a_watchdog_that_is_started_again_watches_again(named: Named) -> None:
+    async with room() as here:
+        node = here.node
+        dog = watchdog.Watchdog(0.1, node.scheduler, node.alarms, node.metrics, lambda _: "")
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(dog.run)
+                await trio.testing.wait_all_tasks_blocked()
+                named.event.clear()
+                node.hooks.add("message.publish", lambda client, message: named.block())
+                client = await here.client("mary")
+                await client.publish("t", b"x", qos=1)
+                nursery.cancel_scope.cancel()
+            dog._named.clear()  # pyright: ignore[reportPrivateUsage]
+        assert len(named.lines) == 2
