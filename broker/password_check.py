@@ -9,7 +9,7 @@ import trio
 
 from trunkline.broker.alarms import PASSWORDS_GUESSED
 from trunkline.broker.turns import Crowded, Turns
-from trunkline.hooks.decisions import Deny
+from trunkline.hooks.decisions import ALLOW, Deny
 from trunkline.hooks.tries import TOO_MANY, Tries, address_of
 from trunkline.mqtt.reasons import Reason
 
@@ -99,8 +99,9 @@ class PasswordCheck:
                     refusal = self._tries.refusal(address, whose, given, trio.current_time())
                     if refusal is None:
                         answer = await self._queue.run(lambda: authenticator(client, password))
-                        right = not isinstance(answer, Deny)
-                        self._tries.note(address, whose, given, trio.current_time(), right=right)
+                        if answer is not None:  # else it is nobody's password, and neither right nor wrong
+                            right = answer is ALLOW
+                            self._tries.note(address, whose, given, trio.current_time(), right=right)
                         return answer
             except Crowded:
                 return _BUSY

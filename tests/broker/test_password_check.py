@@ -23,9 +23,12 @@ class Instant(PasswordAuthenticator):
     def __init__(self) -> None:
         super().__init__({}, None)
         self.verified: list[str] = []
+        self.passes_on = False
 
-    def __call__(self, client: ClientInfo, password: bytes | None) -> Allow | Deny:
+    def __call__(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
         self.verified.append(client.client_id)
+        if self.passes_on:
+            return None
         return ALLOW if password == b"right" else REFUSED
 
 
@@ -154,6 +157,18 @@ async def test_each_listener_has_its_own_passwords(autojump_clock: MockClock) ->
     for listener in ("none", "elsewhere"):
         assert not check.concerns(ClientInfo("c", "ann", listener=listener), b"right")
     assert await check(ClientInfo("c", "ann", listener="own"), b"right") is ALLOW
+
+
+async def test_passwords_that_are_nobody_s_do_not_push_out_those_that_were_right(autojump_clock: MockClock) -> None:
+    desk = Desk(max_tracked=10, window=1000, pause=1000)
+    assert await desk.login("d1", "fleet", "right") is ALLOW
+    desk.authenticator.passes_on = True
+    for number in range(20):
+        assert await desk.login("g", "", f"nobody{number}") is None
+    desk.authenticator.passes_on = False
+    for number in range(9):
+        await desk.login("g", "fleet", f"guess{number}")
+    assert await desk.login("d2", "fleet", "right") is ALLOW
 
 
 async def test_a_thread_is_awaited_though_the_client_is_gone() -> None:
