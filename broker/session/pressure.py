@@ -40,7 +40,9 @@ class Budget:
         return not self._most or self._refilled(now) > (-self._most if trusted else 0)
 
     def charge(self, seconds: float, now: float) -> None:
-        self._left = self._refilled(now) - seconds
+        """Whoever held it at the same time is charged with the same seconds, so that the debt may be no larger than what
+        comes back within two minutes: else nobody could hold the publisher for hours, and all would lose messages."""
+        self._left = max(-2 * self._most, self._refilled(now) - seconds)
 
     def _refilled(self, now: float) -> float:
         self._left = min(self._most, self._left + (now - self._at) * self._most / REFILL)

@@ -163,6 +163,15 @@ def test_a_budget_comes_back_slowly_and_lets_those_that_caught_up_go_further() -
     assert endless.allows(0.0, trusted=False)
 
 
+def test_many_that_held_a_publisher_at_the_same_time_do_not_use_up_its_budget_for_hours() -> None:
+    budget = Budget(10.0)
+    for _ in range(1000):
+        budget.charge(5.0, 0.0)
+    assert not budget.allows(0.0, trusted=True)
+    assert budget.allows(61.0, trusted=True)
+    assert budget.allows(121.0, trusted=False)
+
+
 async def test_a_few_large_messages_hold_their_publisher_until_they_are_read(autojump_clock: MockClock) -> None:
     async with room(session={"max_queue_bytes": 4_000_000, "backpressure": 60}) as here, trio.open_nursery() as nursery:
         slow, fast = await reluctant(here), await stream(here)
