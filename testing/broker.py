@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trunkline.testing.connections import Connection
     from trunkline.testing.inside import Address, Inside
     from trunkline.testing.journal import Recording
-    from trunkline.testing.messages import Published
+    from trunkline.testing.published import Published
 
 R = TypeVar("R", bound=Reach)
 T = TypeVar("T")

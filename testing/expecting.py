@@ -14,7 +14,7 @@ from trunkline.mqtt.topics import matches, validate_filter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trunkline.testing.messages import Published
+    from trunkline.testing.published import Published
 
 T = TypeVar("T")
 

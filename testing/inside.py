@@ -12,9 +12,9 @@ from trunkline.management.views import client_row, retained_rows, subscription_r
 from trunkline.plugins.errors import PluginError
 from trunkline.testing.connections import Connections
 from trunkline.testing.credentials import written
+from trunkline.testing.history import HISTORY, History
 from trunkline.testing.journal import Recording
 from trunkline.testing.links import Links
-from trunkline.testing.messages import HISTORY, History
 from trunkline.testing.restarting import living
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.mqtt.properties import Properties
-    from trunkline.testing.messages import Published
+    from trunkline.testing.published import Published
     from trunkline.testing.reach import Reach
     from trunkline.testing.restarting import Lives
 

@@ -1,19 +1,14 @@
-"""What was published in a test's broker, what became of it, and what a test expected of it."""
+"""What a test sees of the messages in its broker, and expects of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NewType, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from trunkline.broker.fate_record import DROPPED, FAULT, HELD, NO_SUBSCRIBERS, Record
-from trunkline.broker.fates import Fates
-from trunkline.broker.guid import to_text
-from trunkline.broker.settings import TraceSettings
-from trunkline.mqtt.message import Message
-from trunkline.mqtt.packets import Publish
-from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead
-from trunkline.testing.packets import TO
+from trunkline.testing.expecting import ANY, Expected, came, came_instead
+from trunkline.testing.history import MAX_BYTES
+from trunkline.testing.published import Published
 from trunkline.testing.reach import Reach, Reaching, waits
 
 if TYPE_CHECKING:
@@ -21,244 +16,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from trunkline.broker.fate_record import Fate
-    from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.properties import Properties
+    from trunkline.testing.history import History, Mark
     from trunkline.testing.inside import Inside
-    from trunkline.testing.packets import Packet
 
 R = TypeVar("R", bound=Reach)
-
-#: Messages that a test's broker keeps, if it is not told another number.
-HISTORY: Final = 10_000
-#: What all of them may take: steps of one message, and bytes of everything.
-_STEPS: Final = 20_000
-_BYTES: Final = 268_435_456
-#: Characters of a payload, and of a client id, that a line shows.
-_WIDTH: Final = 80
-#: Payloads are kept whole.
-_PAYLOAD: Final = 268_435_460
-
-#: A moment between two messages: what was published later comes behind it.
-Mark = NewType("Mark", int)
-
-
-class Published:
-    """A message that somebody published. What became of it is told as things stand when one asks."""
-
-    __slots__ = ("_record",)
-
-    def __init__(self, record: Record) -> None:
-        self._record = record
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Published) and self._record is other._record
-
-    def __hash__(self) -> int:
-        return hash(self._record)
-
-    @property
-    def topic(self) -> str:
-        """As it was routed: a hook may have changed it."""
-        return self._record.topic
-
-    @property
-    def payload(self) -> bytes:
-        return self._record.payload
-
-    @property
-    def qos(self) -> int:
-        return self._record.qos
-
-    @property
-    def retain(self) -> bool:
-        return self._record.retain
-
-    @property
-    def properties(self) -> Properties:
-        return self._record.properties
-
-    @property
-    def publisher(self) -> str:
-        """Client id; empty for the broker's own messages."""
-        return self._record.publisher
-
-    @property
-    def guid(self) -> str:
-        """The broker's id of the message: 32 hexadecimal digits, which sort by time."""
-        return to_text(self._record.guid)
-
-    @property
-    def time(self) -> float:
-        """When the broker got it, in seconds since the epoch by the broker's clock."""
-        return self._record.published_at
-
-    @property
-    def number(self) -> int:
-        """In the order in which messages were published."""
-        return self._record.number
-
-    # What became of it
-
-    @property
-    def routed(self) -> bool:
-        """Did the broker take it, and look for subscribers?"""
-        return self._record.routed
-
-    @property
-    def refused(self) -> str:
-        """Why the broker did not take it: `not_authorized`, `hook`, `receive_maximum`, `session_ended`,
-        `await_rel_timeout` or `payload_too_large`, or `fault` for one of `broker.faults`. Empty if it did."""
-        reason = self._record.reason if self._record.state == DROPPED else ""
-        return "" if reason == NO_SUBSCRIBERS else reason
-
-    @property
-    def fates(self) -> dict[str, Fate]:
-        """By client id, for all that it was to go to."""
-        return {client_id: self._record.fate(client_id) for client_id in self._record.clients}
-
-    def fate(self, client_id: str) -> Fate:
-        """What became of it for one client. Without any steps, if it was not to go there."""
-        return self._record.fate(client_id)
-
-    @property
-    def delivered_to(self) -> tuple[str, ...]:
-        """Client ids of those to whose connection it was written, acknowledged or not."""
-        return tuple([client_id for client_id, fate in self.fates.items() if fate.deliveries])
-
-    @property
-    def dropped(self) -> dict[str, str]:
-        """By client id, why it did not get there."""
-        return {client_id: fate.reason for client_id, fate in self.fates.items() if fate.state == DROPPED}
-
-    def __str__(self) -> str:
-        """One line without what became of it."""
-        payload = repr(self.payload)
-        if len(payload) > _WIDTH:
-            payload = f"{payload[:_WIDTH]}… ({len(self.payload)} bytes)"
-        source = f"from {self.publisher!r}" if self.publisher else "from the broker itself"
-        return f"{self.topic} {payload} QoS {self.qos}{' RETAIN' if self.retain else ''} {source}"
-
-    def __repr__(self) -> str:
-        return f"<{self}; {self.ends}>"
-
-    @property
-    def ends(self) -> str:
-        """In one line what became of it: those first that it did not reach."""
-        fates = sorted(self.fates.items(), key=lambda item: item[1].state != DROPPED)
-        ends = [f"{_cut(client_id)}: {_short(fate)}" for client_id, fate in fates[:SHOWN]]
-        if len(fates) > SHOWN:
-            ends.append(f"… and {len(fates) - SHOWN} more")
-        if self.refused:
-            ends.append(f"not taken ({self.refused})")
-        elif not self.routed:
-            ends.append(HELD)
-        return ", ".join(ends) or "nobody had subscribed"
-
-
-def _cut(client_id: str) -> str:
-    return repr(client_id if len(client_id) <= _WIDTH else f"{client_id[:_WIDTH]}…")
-
-
-def _short(fate: Fate) -> str:
-    return f"{fate.state} ({fate.reason})" if fate.reason else fate.state
-
-
-class History:
-    """The messages of a test's broker, kept where it lives."""
-
-    def __init__(
-        self, hooks: Hooks, wall: Callable[[], float], describe: Callable[[str], str], limit: int = HISTORY
-    ) -> None:
-        """`wall` is the broker's time in seconds since the epoch. `describe` says in a few words how a client stands.
-        A limit of 0 keeps nothing, and the broker runs as if there was no history."""
-        self.limit = limit
-        self._describe = describe
-        settings = TraceSettings(max_messages=max(1, limit), max_steps=_STEPS, payload_bytes=_PAYLOAD, max_bytes=_BYTES)
-        self._fates = Fates(hooks, wall, settings)
-        if limit:
-            self._fates.start()
-
-    def close(self) -> None:
-        """What was published stays, and no more comes to it."""
-        self._fates.stop()
-
-    def clear(self) -> None:
-        """Forget everything, and that anything was forgotten."""
-        if self.limit:
-            self._fates.start()
-
-    def messages(self) -> list[Published]:
-        """All that was published, in order; of more than the limit the last ones. What the broker did not take is there
-        too.
-
-        Raises:
-            RuntimeError: nothing is kept.
-        """
-        if not self.limit:
-            raise RuntimeError("broker(history=0) keeps no messages")
-        return [Published(record) for record in self._fates.records() if record.begun]
-
-    def of(self, message: Message) -> Published:
-        """A message that was just published. If nothing is kept, nothing is known of what became of it."""
-        record = self._fates.record(message.guid)
-        return Published(Record(message, 0, _PAYLOAD, whole=True) if record is None else record)
-
-    def mark(self) -> Mark:
-        """This moment, for `after`."""
-        messages = self.messages()
-        return Mark(messages[-1].number if messages else 0)
-
-    def lost(self, what: Packet | Message) -> None:
-        """A fault has refused a message, or has not let a packet arrive: of messages that are alike, the last one."""
-        if isinstance(what, Message):
-            self._fates.lose(what.guid, "")
-        elif what.direction == TO and isinstance(publish := what.decoded, Publish):
-            for record in reversed(self._fates.records()):
-                if (record.topic, record.payload) == (publish.topic, publish.payload):
-                    fate = record.fate(what.client)
-                    if fate.steps and fate.reason != FAULT:
-                        self._fates.lose(record.guid, what.client)
-                        break
-
-    @property
-    def forgotten(self) -> int:
-        """The number of the newest message that is not kept any more."""
-        return self._fates.forgotten
-
-    def standing(self, client_id: str) -> str:
-        """How a client stands, in a few words."""
-        return self._describe(client_id)
-
-    def changes(self) -> Changes:
-        return Changes(self._fates)
-
-
-class Changes:
-    """The messages that something becomes of from now on."""
-
-    def __init__(self, fates: Fates) -> None:
-        self._fates = fates
-        self._records: dict[int, Record] = {}
-        self._news = trio.Event()
-        fates.listen(self._note)
-
-    def _note(self, record: Record) -> None:
-        self._records[record.number] = record
-        self._news.set()
-
-    async def next(self, until: float) -> list[Published]:
-        """Those that something has become of since the last time, in order, as soon as there are any; none, when it is
-        `until` in node time."""
-        with trio.move_on_at(until):
-            await self._news.wait()
-        self._news = trio.Event()
-        records, self._records = self._records, {}
-        return [Published(records[number]) for number in sorted(records) if records[number].begun]
-
-    def close(self) -> None:
-        """To be called from any thread, and when the broker is gone."""
-        self._fates.unlisten(self._note)
 
 
 class Watch(Reaching[R]):
@@ -328,7 +89,7 @@ def lost(history: History, after: int) -> list[str]:
     """That messages were forgotten, if any were that a test asks for."""
     if history.forgotten <= after:
         return []
-    most = f"the last {history.limit}, and {_BYTES >> 20} MiB"
+    most = f"the last {history.limit}, and {MAX_BYTES >> 20} MiB"
     return [f"messages up to number {history.forgotten} are forgotten: kept are {most}; see `history` and `after`"]
 
 

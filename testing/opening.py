@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from trunkline.testing.broker import Broker
+from trunkline.testing.history import HISTORY
 from trunkline.testing.inside import opened
-from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import Here, in_trio
 from trunkline.testing.telling import known
 from trunkline.testing.threads import in_asyncio, in_thread

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.testing.broker import Face
-    from trunkline.testing.messages import Published
+    from trunkline.testing.published import Published
 
 #: Lines of each kind, the last ones; and characters of each.
 LINES: Final = 20

@@ -19,8 +19,8 @@ from trunkline.actors.system import innermost
 from trunkline.hooks.chain import Hooks
 from trunkline.testing.broker import Broker, Face
 from trunkline.testing.clock import AdvancingClock
+from trunkline.testing.history import HISTORY
 from trunkline.testing.inside import opened
-from trunkline.testing.messages import HISTORY
 from trunkline.testing.reach import Awaiting, Blocking, in_trio
 from trunkline.testing.telling import known
 

@@ -158,7 +158,7 @@ def _is_async(item: pytest.Item) -> bool:
 
 @contextmanager
 def _opened(node: pytest.Item | pytest.Collector, settings: Mapping[str, Any]) -> Generator[ThreadBroker, None, None]:
-    from trunkline.testing.messages import HISTORY
+    from trunkline.testing.history import HISTORY
     from trunkline.testing.threads import in_thread
 
     sections = {**settings}

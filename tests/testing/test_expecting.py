@@ -7,7 +7,7 @@ import pytest
 from trunkline.broker.fate_record import Record
 from trunkline.mqtt.message import Message
 from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead, nearest, payload_difference
-from trunkline.testing.messages import Published
+from trunkline.testing.published import Published
 
 
 def published(topic: str, payload: bytes = b"", number: int = 1, **settings: Any) -> Published:

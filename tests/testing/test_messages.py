@@ -16,7 +16,8 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.hooks import ClientInfo, Deny, Hooks
-from trunkline.testing.messages import HISTORY, Published
+from trunkline.testing.history import HISTORY
+from trunkline.testing.published import Published
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ TYPED = """
 from typing import assert_type
 
 from trunkline.testing import Broker, ThreadBroker
-from trunkline.testing.messages import Published
+from trunkline.testing.published import Published
 
 
 async def awaits(b: Broker) -> None:

@@ -1,0 +1,132 @@
+"""The messages of a test's broker, kept where it lives, and news of what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NewType
+
+import trio
+
+from trunkline.broker.fate_record import FAULT, Record
+from trunkline.broker.fates import Fates
+from trunkline.broker.settings import TraceSettings
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Publish
+from trunkline.testing.packets import TO
+from trunkline.testing.published import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.hooks.chain import Hooks
+    from trunkline.testing.packets import Packet
+
+#: Messages that a test's broker keeps, if it is not told another number.
+HISTORY: Final = 10_000
+#: Bytes that all of them may take.
+MAX_BYTES: Final = 268_435_456
+#: Steps that are kept of one message.
+_MAX_STEPS: Final = 20_000
+#: Bytes of a payload that are kept: all of the largest packet.
+_MAX_PAYLOAD: Final = 268_435_460
+
+#: A moment between two messages: what was published later comes behind it.
+Mark = NewType("Mark", int)
+
+
+class History:
+    """The messages of a test's broker, kept where it lives."""
+
+    def __init__(
+        self, hooks: Hooks, wall: Callable[[], float], describe: Callable[[str], str], limit: int = HISTORY
+    ) -> None:
+        """`wall` is the broker's time in seconds since the epoch. `describe` says in a few words how a client stands.
+        A limit of 0 keeps nothing, and the broker runs as if there was no history."""
+        self.limit = limit
+        self._describe = describe
+        settings = TraceSettings(
+            max_messages=max(1, limit), max_steps=_MAX_STEPS, payload_bytes=_MAX_PAYLOAD, max_bytes=MAX_BYTES
+        )
+        self._fates = Fates(hooks, wall, settings)
+        if limit:
+            self._fates.start()
+
+    def close(self) -> None:
+        """What was published stays, and no more comes to it."""
+        self._fates.stop()
+
+    def clear(self) -> None:
+        """Forget everything, and that anything was forgotten."""
+        if self.limit:
+            self._fates.start()
+
+    def messages(self) -> list[Published]:
+        """All that was published, in order; of more than the limit the last ones. What the broker did not take is there
+        too.
+
+        Raises:
+            RuntimeError: nothing is kept.
+        """
+        if not self.limit:
+            raise RuntimeError("broker(history=0) keeps no messages")
+        return [Published(record) for record in self._fates.records() if record.begun]
+
+    def of(self, message: Message) -> Published:
+        """A message that was just published. If nothing is kept, nothing is known of what became of it."""
+        record = self._fates.record(message.guid)
+        return Published(Record(message, 0, _MAX_PAYLOAD, whole=True) if record is None else record)
+
+    def mark(self) -> Mark:
+        """This moment, for `after`."""
+        messages = self.messages()
+        return Mark(messages[-1].number if messages else 0)
+
+    def lost(self, what: Packet | Message) -> None:
+        """A fault has refused a message, or has not let a packet arrive: of messages that are alike, the last one."""
+        if isinstance(what, Message):
+            self._fates.lose(what.guid, "")
+        elif what.direction == TO and isinstance(publish := what.decoded, Publish):
+            for record in reversed(self._fates.records()):
+                if (record.topic, record.payload) == (publish.topic, publish.payload):
+                    fate = record.fate(what.client)
+                    if fate.steps and fate.reason != FAULT:
+                        self._fates.lose(record.guid, what.client)
+                        break
+
+    @property
+    def forgotten(self) -> int:
+        """The number of the newest message that is not kept any more."""
+        return self._fates.forgotten
+
+    def standing(self, client_id: str) -> str:
+        """How a client stands, in a few words."""
+        return self._describe(client_id)
+
+    def changes(self) -> Changes:
+        return Changes(self._fates)
+
+
+class Changes:
+    """The messages that something becomes of from now on."""
+
+    def __init__(self, fates: Fates) -> None:
+        self._fates = fates
+        self._records: dict[int, Record] = {}
+        self._news = trio.Event()
+        fates.listen(self._note)
+
+    def _note(self, record: Record) -> None:
+        self._records[record.number] = record
+        self._news.set()
+
+    async def next(self, until: float) -> list[Published]:
+        """Those that something has become of since the last time, in order, as soon as there are any; none, when it is
+        `until` in node time."""
+        with trio.move_on_at(until):
+            await self._news.wait()
+        self._news = trio.Event()
+        records, self._records = self._records, {}
+        return [Published(records[number]) for number in sorted(records) if records[number].begun]
+
+    def close(self) -> None:
+        """To be called from any thread, and when the broker is gone."""
+        self._fates.unlisten(self._note)

@@ -1,0 +1,137 @@
+"""A message that was published in a test's broker, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from trunkline.broker.fate_record import DROPPED, HELD, NO_SUBSCRIBERS
+from trunkline.broker.guid import to_text
+from trunkline.testing.expecting import SHOWN
+
+if TYPE_CHECKING:
+    from trunkline.broker.fate_record import Fate, Record
+    from trunkline.mqtt.properties import Properties
+
+#: Characters of a payload, and of a client id, that a line shows.
+_WIDTH: Final = 80
+
+
+class Published:
+    """A message that somebody published. What became of it is told as things stand when one asks."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Published) and self._record is other._record
+
+    def __hash__(self) -> int:
+        return hash(self._record)
+
+    @property
+    def topic(self) -> str:
+        """As it was routed: a hook may have changed it."""
+        return self._record.topic
+
+    @property
+    def payload(self) -> bytes:
+        return self._record.payload
+
+    @property
+    def qos(self) -> int:
+        return self._record.qos
+
+    @property
+    def retain(self) -> bool:
+        return self._record.retain
+
+    @property
+    def properties(self) -> Properties:
+        return self._record.properties
+
+    @property
+    def publisher(self) -> str:
+        """Client id; empty for the broker's own messages."""
+        return self._record.publisher
+
+    @property
+    def guid(self) -> str:
+        """The broker's id of the message: 32 hexadecimal digits, which sort by time."""
+        return to_text(self._record.guid)
+
+    @property
+    def time(self) -> float:
+        """When the broker got it, in seconds since the epoch by the broker's clock."""
+        return self._record.published_at
+
+    @property
+    def number(self) -> int:
+        """In the order in which messages were published."""
+        return self._record.number
+
+    # What became of it
+
+    @property
+    def routed(self) -> bool:
+        """Did the broker take it, and look for subscribers?"""
+        return self._record.routed
+
+    @property
+    def refused(self) -> str:
+        """Why the broker did not take it: `not_authorized`, `hook`, `receive_maximum`, `session_ended`,
+        `await_rel_timeout` or `payload_too_large`, or `fault` for one of `broker.faults`. Empty if it did."""
+        reason = self._record.reason if self._record.state == DROPPED else ""
+        return "" if reason == NO_SUBSCRIBERS else reason
+
+    @property
+    def fates(self) -> dict[str, Fate]:
+        """By client id, for all that it was to go to."""
+        return {client_id: self._record.fate(client_id) for client_id in self._record.clients}
+
+    def fate(self, client_id: str) -> Fate:
+        """What became of it for one client. Without any steps, if it was not to go there."""
+        return self._record.fate(client_id)
+
+    @property
+    def delivered_to(self) -> tuple[str, ...]:
+        """Client ids of those to whose connection it was written, acknowledged or not."""
+        return tuple([client_id for client_id, fate in self.fates.items() if fate.deliveries])
+
+    @property
+    def dropped(self) -> dict[str, str]:
+        """By client id, why it did not get there."""
+        return {client_id: fate.reason for client_id, fate in self.fates.items() if fate.state == DROPPED}
+
+    def __str__(self) -> str:
+        """One line without what became of it."""
+        payload = repr(self.payload)
+        if len(payload) > _WIDTH:
+            payload = f"{payload[:_WIDTH]}… ({len(self.payload)} bytes)"
+        source = f"from {self.publisher!r}" if self.publisher else "from the broker itself"
+        return f"{self.topic} {payload} QoS {self.qos}{' RETAIN' if self.retain else ''} {source}"
+
+    def __repr__(self) -> str:
+        return f"<{self}; {self.ends}>"
+
+    @property
+    def ends(self) -> str:
+        """In one line what became of it: those first that it did not reach."""
+        fates = sorted(self.fates.items(), key=lambda item: item[1].state != DROPPED)
+        ends = [f"{_cut(client_id)}: {_short(fate)}" for client_id, fate in fates[:SHOWN]]
+        if len(fates) > SHOWN:
+            ends.append(f"… and {len(fates) - SHOWN} more")
+        if self.refused:
+            ends.append(f"not taken ({self.refused})")
+        elif not self.routed:
+            ends.append(HELD)
+        return ", ".join(ends) or "nobody had subscribed"
+
+
+def _cut(client_id: str) -> str:
+    return repr(client_id if len(client_id) <= _WIDTH else f"{client_id[:_WIDTH]}…")
+
+
+def _short(fate: Fate) -> str:
+    return f"{fate.state} ({fate.reason})" if fate.reason else fate.state
