@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -338,12 +339,14 @@ class Inbound:
     def expect_pubrel(self) -> None:
         """Forget what has waited too long for its PUBREL, if there is such a time."""
         if self._await_rel_timeout and self._stop_waiting is None and len(self._awaiting_rel):
-            due = self._awaiting_rel.oldest + self._await_rel_timeout
-            self._stop_waiting = self._after(max(0.0, due - self.now), self._expire)
+            oldest = self._awaiting_rel.oldest
+            delay = max(0.0, oldest + self._await_rel_timeout - self.now)
+            self._stop_waiting = self._after(delay, partial(self._expire, oldest))
 
-    def _expire(self) -> None:
+    def _expire(self, due: float) -> None:
+        """What came until `due` has waited long enough, whatever the time since then is rounded to."""
         self._stop_waiting = None
-        for message in self._awaiting_rel.expire(self.now - self._await_rel_timeout, AT_ONCE):
+        for message in self._awaiting_rel.expire(max(due, self.now - self._await_rel_timeout), AT_ONCE):
             if message is not None:
                 self._services.dropped(self._outbound.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()

@@ -1,11 +1,14 @@
 """PUBLISH from a client, up to routing and the acknowledgement."""
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
+from trunkline.broker.session.awaiting_rel import AwaitingRel
 from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
@@ -264,3 +267,27 @@ async def test_a_message_is_forgotten_whose_pubrel_does_not_come_in_time(autojum
         assert [payload for payload, _ in dropped[2:]] == [b"20", b"21", b"22"]
         assert here.node.metrics.messages_dropped_await_rel_timeout == 5
         assert here.session("a").session.awaiting_rel.byte_size == 0
+
+
+async def test_nothing_is_looked_for_again_and_again_when_its_time_has_come(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the sum of two times and the difference of two times are rounded to."""
+    expire, looks, rounds = AwaitingRel[Any].expire, 0, 200
+
+    def counted(self: AwaitingRel[Any], before: float, limit: int) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        assert looks <= 2 * rounds, "it is looked at for ever"
+        return expire(self, before, limit)
+
+    monkeypatch.setattr(AwaitingRel, "expire", counted)
+    async with room(session={"await_rel_timeout": 30}) as here:
+        client = await here.client("a")
+        for number in range(rounds):
+            await trio.sleep(0.1 * number / 3)
+            await client.send(raw.publish("t", b"", qos=2, packet_id=1))
+            await client.expect_type(raw.PUBREC)
+            await trio.sleep(31)
+        await client.ping()
+        assert here.node.metrics.messages_dropped_await_rel_timeout == rounds
