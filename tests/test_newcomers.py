@@ -155,6 +155,12 @@ def test_commands_and_options_are_those_of_the_command_line(page: Path) -> None:
     assert {" ".join(words): found for words in written_commands(text) if (found := unknown_words(words))} == {}
 
 
+def test_modules_that_are_named_are_there() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS.glob("*.md")]}
+    named = [(page, path) for page, text in pages.items() for path in re.findall(r"`(\w+(?:/\w+)+\.py)`", text)]
+    assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []
+
+
 #: What a page's earlier blocks have made: a session of Spark, the events that it reads.
 GIVEN = {"spark", "events", "published"}
 
