@@ -196,9 +196,9 @@ CLIENT_ACL_DECIDED: Final[Notify[ClientInfo, Action, str, int, bool, bool]] = No
 CLIENT_READ_FILTER: Final[Transform[str]] = Transform(
     "client.read_filter",
     "client filter",
-    "A SUBSCRIBE or UNSUBSCRIBE has a topic filter that is none. Whoever knows the form returns the part that is one, and "
-    "takes the rest off at `client.subscribe` and `client.unsubscribe`, which get the whole. When nobody does, the "
-    "connection ends.",
+    "A SUBSCRIBE or UNSUBSCRIBE names a text that is no valid topic filter. A callback that knows the form returns the part "
+    "that is a filter, and takes the rest off at `client.subscribe` and `client.unsubscribe`, which get the whole text. When "
+    "no callback does, the connection ends.",
     replace=_part,
 )
 CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
