@@ -11,6 +11,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -44,10 +45,20 @@ def takes_port(transport: str) -> bool:
 
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where brokers of this user have their sockets; a broker takes the first one."""
-    temporary = Path(tempfile.gettempdir()) / (f"trunkline-{os.getuid()}" if hasattr(os, "getuid") else "trunkline")
+    """Where brokers of this user have their sockets; a broker takes the first one.
+
+    Raises:
+        PlaceError: there is no folder for such things.
+    """
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    return [Path(runtime) / "trunkline", temporary] if runtime and Path(runtime).is_dir() else [temporary]
+    found = [Path(runtime) / "trunkline"] if runtime and Path(runtime).is_dir() else []
+    try:
+        temporary = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        if not found:
+            raise PlaceError(str(error.strerror)) from error
+        return found
+    return [*found, temporary / (f"trunkline-{os.getuid()}" if hasattr(os, "getuid") else "trunkline")]
 
 
 def file_name(node: str, suffix: str) -> str:
@@ -77,14 +88,20 @@ def find(node: str) -> Path:
 
 
 def sockets() -> dict[str, Path]:
-    """What there is where control sockets would be, by the name of its node."""
-    return {
-        unquote(path.name.removesuffix(path.suffix)): path
-        for folder in reversed(folders())
-        if folder.is_dir()
-        for path in folder.iterdir()
-        if path.suffix in (SOCKET, PORT)
-    }
+    """What there is where control sockets would be, by the name of its node.
+
+    Raises:
+        PlaceError: as `folders` does.
+    """
+    found: dict[str, Path] = {}
+    for folder in reversed(folders()):
+        with suppress(OSError):  # it is not there, or another user's
+            found.update(
+                (unquote(path.name.removesuffix(path.suffix)), path)
+                for path in folder.iterdir()
+                if path.suffix in (SOCKET, PORT)
+            )
+    return found
 
 
 def make_private_folder(folder: Path) -> None:

@@ -118,7 +118,7 @@ class _Bearing(logging.Handler):
         del record
         self.failures += 1
         if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, AttributeError):  # closed, or none at all
                 sys.stderr.write(
                     f"trunkline: the log cannot be written: {sys.exc_info()[1]} ({self.failures} so far)\n"
                 )
@@ -162,7 +162,8 @@ def switching(settings: LogSettings) -> Generator[None]:
         OSError: as `configure` does.
     """
     if settings.file is None:
-        handler: logging.Handler = _ToStderr(sys.stderr)
+        # a service may be started with standard error closed
+        handler: logging.Handler = logging.NullHandler() if sys.stderr is None else _ToStderr(sys.stderr)
     elif os.name == "nt":
         handler = _ToFile(settings.file)
     else:

@@ -38,6 +38,30 @@ def test_the_usual_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert place.folders() == [runtime / "trunkline", own_folder(tmp_path)]
 
 
+def test_without_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(place.tempfile, "gettempdir", none)
+    for look in (place.folders, place.sockets, lambda: place.find("trunkline")):
+        with pytest.raises(PlaceError, match="No usable temporary directory"):
+            look()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert place.folders() == [tmp_path / "trunkline"]
+    assert place.sockets() == {}
+
+
+def test_a_folder_that_this_user_cannot_read_has_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_folder(tmp_path).mkdir()
+
+    def denied(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(PlaceError, match="no broker 'trunkline' runs here"):
+        place.find("trunkline")
+
+
 @pytest.mark.parametrize("node", ["a/b", "../up", "..", "ü", "a b", "%41"])
 def test_no_name_of_a_node_leads_out_of_the_folder(node: str, tmp_path: Path) -> None:
     path = place.default_path(node, place.SOCKET)

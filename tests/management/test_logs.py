@@ -3,6 +3,7 @@ import logging
 import os
 import re
 import stat
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -200,6 +201,14 @@ def test_a_file_that_cannot_be_opened_anew_ends_nothing(written: Callable[[], st
     folder.mkdir()
     logger.info("second")
     assert "INFO trunkline.test: second" in (folder / "log").read_text()
+
+
+def test_without_standard_error(written: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    logs.configure(LogSettings())
+    logger.info("nowhere")
+    logs.configure(LogSettings(file=Path("/dev/full")))
+    logger.info("nowhere")
 
 
 def test_a_pipe_that_nobody_reads_holds_nobody_up(written: Callable[[], str], tmp_path: Path) -> None:
