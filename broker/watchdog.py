@@ -97,7 +97,13 @@ class Watchdog:
             if looks == LOOKS:
                 frame = sys._current_frames().get(loop)  # pyright: ignore[reportPrivateUsage]
                 if frame is not None and frame.f_code.co_name != "get_events":  # else it waits for the system
-                    self._name(*describe(frame, self._plugin_of))
+                    self._name(*self._described(frame))
+
+    def _described(self, frame: FrameType) -> tuple[str, str]:
+        try:
+            return describe(frame, self._plugin_of)
+        except Exception as error:  # it asks others' objects, and the loop may go on meanwhile
+            return "something", f"which cannot be told: {type(error).__name__}"
 
     def _name(self, culprit: str, line: str) -> None:
         now = monotonic()

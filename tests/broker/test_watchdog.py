@@ -60,6 +60,31 @@ async def alarms(here: Room) -> list[str]:
     return [alarm.text for alarm in here.node.alarms.active]
 
 
+class Odd:
+    """A callback that nobody may look at."""
+
+    def __init__(self, named: Named) -> None:
+        self.named = named
+
+    @property
+    def owner(self) -> object:
+        raise RuntimeError("nobody's")
+
+    def __call__(self, client: object, message: object) -> None:
+        self.named.block()
+
+
+async def test_what_cannot_be_looked_at_does_not_end_the_watch(named: Named) -> None:
+    async with watched() as here:
+        here.node.hooks.add("message.publish", Odd(named))
+        client = await here.client("mary")
+        await client.publish("t", b"x", qos=1)
+        assert "something (which cannot be told: RuntimeError)" in named.lines[0]
+        await alarms(here)
+        named.event.clear()
+        named.block()
+
+
 async def test_a_callback_of_a_hook(named: Named) -> None:
     async with watched() as here:
         here.node.hooks.add("message.publish", lambda client, message: named.block())
