@@ -102,7 +102,7 @@ class Watchdog:
     def _described(self, frame: FrameType) -> tuple[str, str]:
         try:
             return describe(frame, self._plugin_of)
-        except Exception as error:  # it asks others' objects, and the loop may go on meanwhile
+        except Exception as error:  # noqa: BLE001 - it asks others' objects, and the loop may go on meanwhile
             return "something", f"which cannot be told: {type(error).__name__}"
 
     def _name(self, culprit: str, line: str) -> None:
