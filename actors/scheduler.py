@@ -100,7 +100,7 @@ class Scheduler:
         self._clock = clock
         self._ready: deque[Ref[Any]] = deque()
         #: What actors have left for a later step.
-        self._later: list[tuple[Ref[Any], object]] = []
+        self._later: deque[tuple[Ref[Any], object]] = deque()
         self._ends: list[EndOfTurn] = []
         #: Puts an actor on the run queue. For the mailbox.
         self.enqueue: Callable[[Ref[Any]], None] = self._ready.append
@@ -143,7 +143,7 @@ class Scheduler:
 
     def later(self, ref: Ref[Any], message: object) -> None:
         """Cast in a later step: an actor that has much to do on its own account leaves the rest of it, and keeps nobody
-        waiting who waits for `drained`."""
+        waiting who waits for `drained`. However many do so, each step takes up one at least, and more while it has time."""
         self._later.append((ref, message))
 
     def at_end(self, task: EndOfTurn) -> None:
@@ -179,10 +179,9 @@ class Scheduler:
         try:
             if self._deadlines.next <= now:
                 self._fire(now)
-            if self._later:
-                later, self._later = self._later, []
-                for ref, message in later:
-                    ref.cast(message)
+            left = len(self._later)
+            if left:
+                left = self._take_up(left)
             if ready:
                 limit = self._batch
                 clock = self._clock
@@ -205,8 +204,14 @@ class Scheduler:
                             ref._actor.handle_many(batch)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
                         except Exception as error:  # noqa: BLE001 - the actor's end is the handling
                             ref._crash(error)
-                    if not ready or clock() >= over:
-                        break
+                    if ready:
+                        if clock() >= over:
+                            break
+                    else:
+                        if left and clock() < over:
+                            left = self._take_up(left)
+                        if not ready:
+                            break
             if self._ends:
                 ends, self._ends = self._ends, []
                 for task in ends:
@@ -222,6 +227,16 @@ class Scheduler:
                 else:
                     self.enqueue = self._enqueue_and_wake
         return bool(ready or self._later)
+
+    def _take_up(self, left: int) -> int:
+        """Cast one of `left` messages that were left for later. Returns how many are left of these."""
+        while left:
+            left -= 1
+            ref, message = self._later.popleft()
+            if ref.alive:
+                ref.cast(message)
+                break
+        return left
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Step whenever there is something to do, until cancelled."""

@@ -316,6 +316,36 @@ async def test_what_is_left_for_later_keeps_nobody_waiting() -> None:
         await settle()
 
 
+async def test_however_many_leave_much_for_later_others_are_served_in_between() -> None:
+    """Each look at this clock finds it 4 ms on: in a turn of 10 ms there is room for three of them, not for all."""
+    done: list[int] = []
+
+    class Busy(Probe):
+        def handle(self, message: Any) -> None:
+            done.append(message)
+            self.scheduler.later(self.ref, message)
+
+    async with system(scheduler=Scheduler(turn_time=0.010, clock=ManualClock(0.004))) as actors:
+        refs = [actors.start(Busy()) for _ in range(50)]
+        for number, ref in enumerate(refs):
+            ref.cast(number)
+        await actors.scheduler.drained()
+        other = Probe()
+        another = actors.start(other)
+        for number in range(20):
+            before = len(done)
+            another.cast(number)
+            await actors.scheduler.drained()
+            assert len(other.got) == number + 1
+            assert len(done) - before <= 6
+        while len(done) < 150:
+            await trio.lowlevel.checkpoint()
+        assert done[:150] == [*range(50)] * 3, "each has its turn"
+        for ref in refs:
+            ref.stop()
+        await settle()
+
+
 async def settle_some(scheduler: Scheduler) -> None:
     for _ in range(5):
         await trio.lowlevel.checkpoint()
