@@ -79,7 +79,8 @@ class Watch(Reaching[R]):
 def missing(reach: Reach, history: History, expected: Expected, after: int, when: str = "") -> str:
     """What a failure says if a message did not come."""
     messages = [message for message in reach.call(history.messages) if message.number > after]
-    lines = [f"no message{expected} {_verb(expected, 1)}{when}", came_instead(expected, messages)]
+    instead = came_instead(expected, messages) + (" since" if after and not messages else "")
+    lines = [f"no message{expected} {_verb(expected, 1)}{when}", instead]
     if expected.to is not None:
         lines.append(f"{expected.to!r} {reach.call(history.standing, expected.to)}")
     return "\n".join([*lines, *lost(history, after)])

@@ -284,6 +284,13 @@ async def test_a_delivery_that_was_expected(autojump_clock: MockClock) -> None:
             here.broker.assert_delivered(to="a", times=2)
 
 
+async def test_nothing_after_a_mark_is_not_nothing_at_all() -> None:
+    async with watched() as here:
+        here.broker.publish("t")
+        with pytest.raises(AssertionError, match=r"no message on 't' was published\nnothing was published since$"):
+            here.broker.assert_published("t", after=here.broker.mark())
+
+
 async def test_who_has_not_subscribed_is_told_so() -> None:
     async with watched() as here:
         await here.client("a")
