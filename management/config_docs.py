@@ -42,8 +42,8 @@ max_queue_bytes = "4MiB"
 In a variable, a list is a TOML array or words with commas between (`TRUNKLINE_LISTENERS=tcp://127.0.0.1:1883`), a table
 is an inline TOML table, and a relative path starts at the working folder.
 
-`trunkline config check` tells all that is wrong with a configuration, each with the place it comes from, and what it
-names and a start would stumble over: files, host names, the control socket. It takes no address and starts no plugin.
+`trunkline config check` tells all that is wrong with a configuration, each with the place it comes from. It also looks at what
+the configuration names: files, host names, the control socket. It opens no listener and starts no plugin.
 `trunkline config show` prints what is in force. Both, and the first line of the broker's log, say which file was read.
 An unknown key is an error.
 
