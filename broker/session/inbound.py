@@ -353,6 +353,9 @@ class Inbound:
 
     def forget_unreleased(self, client: ClientInfo, limit: int) -> bool:
         """The session is over: no PUBREL will come any more. True when that was not all."""
+        if self._stop_waiting is not None:
+            self._stop_waiting()
+            self._stop_waiting = None
         for message in self._awaiting_rel.expire(inf, limit):
             if message is not None:
                 self._services.dropped(client, message, DropReason.UNRELEASED)

@@ -57,6 +57,8 @@ async def leaves(wire: Wire) -> None:
     await wire.send(raw.publish("u/1", b"x", qos=1, packet_id=1))
     await wire.expect_type(raw.PUBACK)
     await wire.publish("u/2", b"x", qos=2)
+    await wire.send(raw.publish("u/3", b"x", qos=2, packet_id=9))  # and never releases it
+    await wire.expect_type(raw.PUBREC)
     await wire.publish("t/1", b"x")
     await wire.take_publish("t/1", b"x")
     await wire.disconnect()
@@ -80,7 +82,8 @@ async def says_nothing(wire: Wire) -> None: ...
 @pytest.mark.parametrize("inside", [False, True], ids=["socket", "stream"])
 @pytest.mark.parametrize("script", [leaves, expires, is_refused, says_nothing], ids=lambda script: script.__name__)
 async def test_nothing_is_left(mock_clock: MockClock, script: Any, inside: bool) -> None:
-    async with open_node(Config.from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}})) as node:
+    settings = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, "session": {"await_rel_timeout": 100_000}}
+    async with open_node(Config.from_mapping(settings)) as node:
         await once(node, mock_clock, script, inside)  # what is made once for all is there then
         with no_collector():
             before = left()
