@@ -89,11 +89,11 @@ class Access:
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
         return self._told_again(decision, client, filter, qos)
 
-    async def ask_still(self, client: ClientInfo, filter: str, qos: int) -> bool | None:
-        """`still`, waiting for whom it takes."""
+    async def ask_still(self, client: ClientInfo, filter: str, qos: int, *, patient: bool) -> bool | None:
+        """`still`, waiting for whom it takes if `patient`; else only those decide who can at once."""
         if client.superuser:
             return True
-        with trio.move_on_after(self._timeout):
+        with trio.move_on_after(self._timeout if patient else 0):
             decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
             return self._told_again(decision, client, filter, qos)
         return None

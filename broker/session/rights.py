@@ -109,9 +109,12 @@ class Rights:
         """`_decide`, where somebody has to be waited for. In the background only a few ask at the same time."""
         access = self._services.access
         denied: dict[str, Options] = {}
+        patient = True
         for filter, options in self._asked_about():
             async with access.few if background else nullcontext():
-                allowed = await access.ask_still(self._actor.client, plain_filter(filter), options.qos)
+                allowed = await access.ask_still(self._actor.client, plain_filter(filter), options.qos, patient=patient)
+            # who could not say is not waited for once more: a thousand subscriptions would be held for a thousand timeouts
+            patient = patient and allowed is not None
             if self._lost(allowed):
                 denied[filter] = options
         self._actor.ref.cast(mail.Timeout(lambda: self._work(round, self._take_away(denied))))
@@ -158,6 +161,9 @@ class Rights:
             yield
         for filter in session.subscriptions.keys() - before:
             revoked.keep(filter)
+        for filter in before:  # what the client has ended in a turn between
+            if filter not in gone and filter not in session.subscriptions:
+                revoked.forget(filter)
         session.revoked = revoked
         channel = self._actor.channel
         if channel is not None:

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.host import SESSIONS_AT_ONCE
+from trunkline.broker.session import mail
 from trunkline.broker.session.rights import SUBSCRIPTIONS_AT_ONCE
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
 from trunkline.hooks.exchange import Exchange, Success
@@ -350,6 +351,27 @@ async def test_an_answer_that_does_not_come_leaves_things_as_they_are(
         assert trio.current_time() >= 30
 
 
+async def test_who_does_not_answer_is_waited_for_once_and_not_for_each_subscription(
+    autojump_clock: MockClock, slow: SlowJudge
+) -> None:
+    def local(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Deny | None:
+        return Deny() if action == "subscribe" and topic == "no/5" and not slow.answer.is_set() else None
+
+    slow.hooks.add("client.check_acl", local, priority=1)
+    async with room(hooks=slow.hooks, acl={"timeout": 30}) as here:
+        client = await here.stay("a")
+        await client.subscribe("t", *(f"no/{number}" for number in range(10)))
+        await client.disconnect()
+        here.broker.publish("t", b"x", qos=1)
+        slow.answer = trio.Event()
+        began = trio.current_time()
+        client = await here.stay("a")
+        await client.take_publish("t", b"x", qos=1)
+        assert 30 <= trio.current_time() - began < 60
+        assert "no/5" not in subscriptions(here, "a")  # who can say at once is heard all the same
+        assert len(subscriptions(here, "a")) == 10
+
+
 @pytest.fixture
 def guarding() -> type:
     from trunkline.plugins import Context, Settings, hook
@@ -562,3 +584,31 @@ async def test_what_a_client_ends_itself_is_not_remembered(judge: Judge) -> None
             await client.send(raw.unsubscribe(1, filter))
             await client.expect_type(raw.UNSUBACK)
         assert revoked.concerns("no/1")
+
+
+async def test_what_a_client_ends_while_rights_are_worked_off_is_not_kept(judge: Judge) -> None:
+    many = 2 * SUBSCRIPTIONS_AT_ONCE
+    async with room(hooks=judge.hooks) as here:
+        client = await here.client("a")
+        session = here.session("a")
+        await client.subscribe("yes/1", "yes/#")
+        for number in range(many):
+            filter, options = f"many/{number}", Options(0)
+            session.session.subscriptions[filter] = options
+            here.node.router.subscribe(session.subscriber, filter, options)
+        judge.denied.add("yes/#")
+        asked: list[str] = []
+
+        def end(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> None:
+            asked.append(topic)
+            if len(asked) == many + 1:  # the answers are there in this turn, and the next are for what they mean
+                session.ref.cast(mail.UnsubscribeFor(["yes/1"]))
+
+        judge.hooks.add("client.check_acl", end, priority=1)
+        forget(here)
+        await client.ping()
+        await here.node.quiet()
+        assert set(subscriptions(here, "a")) == {f"many/{number}" for number in range(many)}
+        revoked = session.session.revoked
+        assert revoked is not None
+        assert revoked.concerns("yes/1")
