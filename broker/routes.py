@@ -26,7 +26,7 @@ W = TypeVar("W")
 R = TypeVar("R")
 
 #: Filters that are dealt with before others have their turn.
-SLICE: Final = 100
+FILTERS_AT_ONCE: Final = 100
 
 _logger = logging.getLogger("trunkline.routes")
 
@@ -144,7 +144,7 @@ class RouteWriter(Actor[GoOn]):
     def _work(self, request: Request[Any, Any]) -> bool:
         """One slice of it. Returns whether it was the last."""
         first = len(request.results)
-        for wanted in request.wanted[first : first + SLICE]:
+        for wanted in request.wanted[first : first + FILTERS_AT_ONCE]:
             try:
                 result = request.write(self, wanted)
             except Exception:

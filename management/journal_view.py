@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
 from trunkline.mqtt.decoder import Decoder
-from trunkline.mqtt.describing import PREVIEW, describe, fields, quoted
+from trunkline.mqtt.describing import PREVIEW, describe, fields, quoted_if_needed
 from trunkline.mqtt.packets import Connack, Connect, PacketType, Publish
 from trunkline.mqtt.topics import matches
 from trunkline.mqtt.versions import Version
@@ -121,7 +121,7 @@ def client_ids(journal: Journal) -> dict[int, str]:
 def as_text(journal: Journal, chosen: Chosen = ALL) -> Iterator[str]:
     """Lines: seconds since the beginning, connection, client, direction, packet."""
     for entry, name, packet in rows(journal, chosen):
-        who = "" if isinstance(entry, Ending) else f"#{entry.connection} {quoted(name) if name else '?'}"
+        who = "" if isinstance(entry, Ending) else f"#{entry.connection} {quoted_if_needed(name) if name else '?'}"
         yield f"{entry.at:12.6f}  {who:<16} {_event(entry, packet)}"
 
 

@@ -117,16 +117,16 @@ def _words(name: str, value: Any) -> Iterator[str]:
         case _, True:
             yield name
         case "topic" | "reason", str():
-            yield quoted(value)
+            yield quoted_if_needed(value)
         case "reasons" | "filters", list():
-            yield ", ".join(quoted(each) for each in cast("list[str]", value))
+            yield ", ".join(quoted_if_needed(each) for each in cast("list[str]", value))
         case "requests", list():
             yield ", ".join(
                 " ".join(word for pair in each.items() for word in _words(*pair))
                 for each in cast("list[dict[str, Any]]", value)
             )
         case "filter", str():
-            yield quoted(value)
+            yield quoted_if_needed(value)
         case "properties", dict():
             yield "{" + ", ".join(f"{key}: {_value(one)}" for key, one in cast("dict[str, Any]", value).items()) + "}"
         case "will", dict():
@@ -143,11 +143,11 @@ def _value(value: Any) -> str:
         shown = repr(value[:PREVIEW])[1:]
         return shown if len(value) <= PREVIEW else f"{shown}… ({len(value)} bytes)"
     if isinstance(value, str):
-        return quoted(value)
+        return quoted_if_needed(value)
     return str(value)
 
 
-def quoted(text: str) -> str:
+def quoted_if_needed(text: str) -> str:
     """As it is, where it cannot be taken for something else."""
     return text if text and text.isprintable() and not any(each in text for each in " ,=\"'(){}") else repr(text)
 

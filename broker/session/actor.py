@@ -21,7 +21,7 @@ from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget, Pressure
 from trunkline.broker.session.rights import Rights
-from trunkline.broker.session.state import AT_ONCE
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.waiting import Waiting
 from trunkline.hooks.points import (
@@ -591,7 +591,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _give_up(self) -> None:
         """What is left of the session goes to others, or is lost; a part of it in each turn."""
-        if self._inbound.forget_unreleased(self.client, AT_ONCE) or self._outbound.hand_over(AT_ONCE):
+        if self._inbound.forget_unreleased(self.client, MESSAGES_AT_ONCE) or self._outbound.hand_over(MESSAGES_AT_ONCE):
             self.do_later(self._give_up)
         else:
             self.stop()
@@ -611,7 +611,6 @@ class SessionActor(Actor["mail.ToSession"]):
             self._services.metrics.session_crashed += 1
             _logger.error("the session ends after an error in the broker: %r", reason, extra=self.client.log_fields)
             self.session.expiry_interval = 0.0  # so no will waits for its delay
-            self._salvage()
             if self.channel is not None:
                 self.channel.cast(mail.Close(b""))
                 self._salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))
@@ -628,9 +627,9 @@ class SessionActor(Actor["mail.ToSession"]):
         # They hold methods of this actor. Nothing comes any more that would need them, and the collector need not come for it.
         del self._absence, self._inbound, self._outbound, self._rights, self._subscribing, self._waiting
 
-    def _salvage(self, *actions: Callable[[], object]) -> None:
-        """Do them and all that a crash has left undone: what raises once more costs nothing else."""
-        self._undone.extendleft(actions)
+    def _salvage(self, action: Callable[[], object]) -> None:
+        """Do it and all that a crash has left undone: what raises once more costs nothing else."""
+        self._undone.append(action)
         while self._undone:
             try:
                 self._undone.popleft()()

@@ -11,7 +11,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.awaiting_rel import Received
 from trunkline.broker.session.inflight import Miss
-from trunkline.broker.session.state import AT_ONCE
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.burst import Burst
@@ -210,7 +210,7 @@ class Inbound:
         return channel.version == Version.V5 and len(self._awaiting_rel) + more > channel.receive_maximum_in
 
     def owes_too_much(self, held: Iterable[mail.Received | mail.Lost], channel: Channel) -> bool:
-        """Is the client above its receive maximum, with what is held because somebody is asked?  # [MQTT-3.3.4-7]"""
+        """Is the client above its receive maximum, with what is held while a hook is asked?  # [MQTT-3.3.4-7]"""
         if channel.version != Version.V5:
             return False
         owed = len(self._awaiting_rel)
@@ -346,7 +346,7 @@ class Inbound:
     def _expire(self, due: float) -> None:
         """What came until `due` has waited long enough, whatever the time since then is rounded to."""
         self._stop_waiting = None
-        for message in self._awaiting_rel.expire(max(due, self.now - self._await_rel_timeout), AT_ONCE):
+        for message in self._awaiting_rel.expire(max(due, self.now - self._await_rel_timeout), MESSAGES_AT_ONCE):
             if message is not None:
                 self._services.dropped(self._outbound.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()

@@ -388,15 +388,6 @@ def _wrong_kind(packet_id: int, came: State, waits_for: State) -> ProtocolError:
 
 
 def _without_content(message: Message) -> Message:
-    return Message(
-        message.topic,
-        b"",
-        message.qos,
-        message.retain,
-        NO_PROPERTIES,
-        message.publisher,
-        message.username,
-        message.guid,
-        message.timestamp,
-        message.expires_at,
-    )
+    left = message.bare()
+    left.payload, left.properties = b"", NO_PROPERTIES
+    return left

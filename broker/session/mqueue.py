@@ -23,7 +23,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from sortedcontainers import SortedDict
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session.state import AT_ONCE
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.weight import weight
 
@@ -149,12 +149,12 @@ class MessageQueue(Generic[T]):
 
     def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
         """Take out the next message. Those that expired before it are taken out as well and put into `expired`, up to
-        `AT_ONCE`: then None, although something waits.
+        `MESSAGES_AT_ONCE`: then None, although something waits.
 
         `max_qos=0`, for a window without room, leaves a QoS 1 or 2 message where it is: None, since nothing may
         overtake it.
         """
-        while self.length and len(expired) < AT_ONCE:
+        while self.length and len(expired) < MESSAGES_AT_ONCE:
             top = self._top
             qos0 = top.qos0
             rest = top.rest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.inflight import Entry, Miss, State
 from trunkline.broker.session.replay import Replay, Replays
-from trunkline.broker.session.state import AT_ONCE
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 BURST: Final = 262_144
-#: Retained messages that could be sent while one look for them is in vain.
-IN_VAIN: Final = 3
 #: From here on a reason code is a no.
 FAILURE: Final = 0x80
 
@@ -452,7 +450,7 @@ class Outbound:
             self._send(*entry[:3])
         for gone in expired:
             self._drop(gone[0], DropReason.EXPIRED)
-        if len(expired) >= AT_ONCE:
+        if len(expired) >= MESSAGES_AT_ONCE:
             room = 0
         if not queue.length and room > 0:
             room = self._send_retained(room)

@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.broker.session.revoked import Revoked
 from trunkline.mqtt.topics import plain_filter
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from trunkline.router import Options
 
 _logger = logging.getLogger("trunkline.session")
-
-#: Subscriptions that are dealt with in one turn.
-SUBSCRIPTIONS_AT_ONCE: Final = 100
 
 
 class Rights:
@@ -93,7 +91,7 @@ class Rights:
         """Some steps in this turn, the others in later ones."""
         if round == self._round:
             for count, _ in enumerate(steps, 1):
-                if count == SUBSCRIPTIONS_AT_ONCE:
+                if count == FILTERS_AT_ONCE:
                     self._actor.do_later(lambda: self._work(round, steps))
                     return
 
@@ -134,8 +132,8 @@ class Rights:
             count = len(known)
             yield from self._revoke(gone)
             filters = list(gone)
-            for first in range(0, len(gone), SUBSCRIPTIONS_AT_ONCE):
-                some = filters[first : first + SUBSCRIPTIONS_AT_ONCE]
+            for first in range(0, len(gone), FILTERS_AT_ONCE):
+                some = filters[first : first + FILTERS_AT_ONCE]
                 self._subscribing.unsubscribe_for(some, self._actor.client, self._actor.channel)
                 yield from repeat(None, len(some))
             _logger.info(

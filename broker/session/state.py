@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trunkline.router import Options, Target
 
 #: Messages that are thrown away or handed over in one turn: others get theirs before the next.
-AT_ONCE: Final = 500
+MESSAGES_AT_ONCE: Final = 500
 
 
 class Session:

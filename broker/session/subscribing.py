@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
-from trunkline.broker.routes import SLICE
+from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
@@ -112,8 +112,8 @@ class Subscribing:
         """Does the answer take longer than a turn: because somebody must be waited for, or because it is long?"""
         hooks, access = self._services.hooks, self._services.access
         if isinstance(packet, Subscribe):
-            return len(packet.requests) > SLICE or hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
-        return len(packet.filters) > SLICE or hooks.is_async(CLIENT_UNSUBSCRIBE)
+            return len(packet.requests) > FILTERS_AT_ONCE or hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
+        return len(packet.filters) > FILTERS_AT_ONCE or hooks.is_async(CLIENT_UNSUBSCRIBE)
 
     def judge(self, packet: Subscribe, channel: Channel) -> list[Judged]:
         """What hooks and access rules make of a SUBSCRIBE."""
@@ -138,7 +138,7 @@ class Subscribing:
             elif refusal is None:
                 refusal = self._denied(request, channel)
             judged.append(refusal or request)
-            if number % SLICE == 0:
+            if number % FILTERS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         return judged
 
@@ -186,7 +186,7 @@ class Subscribing:
         for number, filter in enumerate(packet.filters, 1):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
             judged.append(changed)
-            if number % SLICE == 0:
+            if number % FILTERS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         return judged
 

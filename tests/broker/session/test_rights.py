@@ -12,8 +12,8 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.host import SESSIONS_AT_ONCE
+from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
-from trunkline.broker.session.rights import SUBSCRIPTIONS_AT_ONCE
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
 from trunkline.hooks.exchange import Exchange, Success
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -484,7 +484,7 @@ async def test_a_client_that_authenticates_again_as_somebody_else(judge: Judge) 
 
 
 async def test_a_session_with_many_subscriptions_takes_many_turns(judge: Judge) -> None:
-    many = 10 * SUBSCRIPTIONS_AT_ONCE
+    many = 10 * FILTERS_AT_ONCE
     async with room(hooks=judge.hooks) as here:
         await here.client("a")
         session = here.session("a")
@@ -505,9 +505,9 @@ async def test_a_session_with_many_subscriptions_takes_many_turns(judge: Judge) 
         ended.append(len(removed))
         asked.append(len(judge.asked))
         assert len(judge.asked) == len(removed) == many
-        assert max(after - before for before, after in pairwise(asked)) <= SUBSCRIPTIONS_AT_ONCE
+        assert max(after - before for before, after in pairwise(asked)) <= FILTERS_AT_ONCE
         # what is removed in one turn of the session is answered for together
-        assert max(after - before for before, after in pairwise(ended)) <= 2 * SUBSCRIPTIONS_AT_ONCE
+        assert max(after - before for before, after in pairwise(ended)) <= 2 * FILTERS_AT_ONCE
         assert session.session.subscriptions == {}
 
 
@@ -587,7 +587,7 @@ async def test_what_a_client_ends_itself_is_not_remembered(judge: Judge) -> None
 
 
 async def test_what_a_client_ends_while_rights_are_worked_off_is_not_kept(judge: Judge) -> None:
-    many = 2 * SUBSCRIPTIONS_AT_ONCE
+    many = 2 * FILTERS_AT_ONCE
     async with room(hooks=judge.hooks) as here:
         client = await here.client("a")
         session = here.session("a")

@@ -7,7 +7,7 @@ import trio
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.routes import SLICE
+from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.hooks import ClientInfo, Deny, Hooks
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -261,6 +261,8 @@ async def test_a_session_that_ends_before_what_it_wants_anew_is_there_leaves_no_
         hooks.add("client.subscribe", remove_meanwhile)
         hooks.add("session.unsubscribed", end)
         session = here.session("a").ref
-        await client.send(raw.subscribe(2, ("anew", 1), *[(f"{n}", 1) for n in range(2 * SLICE)], ("last", 1)))
+        await client.send(
+            raw.subscribe(2, ("anew", 1), *[(f"{n}", 1) for n in range(2 * FILTERS_AT_ONCE)], ("last", 1))
+        )
         await session.join()
         assert here.node.router.subscriptions == 0
