@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("trunkline.actors")
 
-#: Seconds for which `drained` waits: actors that keep each other busy for ever must not lock out who brings messages.
+#: Seconds for which `drained` waits: actors that keep each other busy for ever must not keep the poller from reading.
 LONGEST_WAIT: Final = 1.0
-#: Seconds after which a timer that belongs to no actor fires again when its callback has raised: who waits for it must
-#: not wait for ever.
+#: Seconds after which a timer that belongs to no actor fires again when its callback has raised: it may be the only thing
+#: that opens a listener again, say.
 SECOND_TRY: Final = 1.0
 
 
@@ -126,8 +126,7 @@ class Scheduler:
 
     async def drained(self) -> None:
         """Wait until no actor is ready: all that was cast so far, and what came of it, is dealt with, or a second has
-        passed. Who brings messages from outside waits for that before bringing more, so that mailboxes stay short however
-        fast others send."""
+        passed. The poller waits for that before it reads more, so that mailboxes stay short however fast clients send."""
         over = perf_counter() + LONGEST_WAIT  # a test's clock stands still meanwhile
         while self._ready and perf_counter() < over:
             await checkpoint()

@@ -1,4 +1,4 @@
-"""What runs beside the node's heart, and may fail without ending it: the control socket, `$SYS` topics, tasks that accept."""
+"""Tasks that the node can do without: the control socket, `$SYS` topics, the watchdog, accepting without a poller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Beside(Supervisor):
-    """Starts a task again when it crashes. When it does so too often, an alarm says that the broker goes on without it."""
+    """Starts a task again when it crashes; after too many crashes an alarm says that the broker goes on without it."""
 
     def __init__(self, name: str, async_fn: Callable[[], Awaitable[object]], alarms: Alarms) -> None:
         super().__init__(Child(f"{name} task", lambda: TaskActor(async_fn)), intensity=5, period=60.0, name=name)

@@ -286,7 +286,7 @@ class Node:
         *args: object,
         task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """A part of the node's heart. What goes wrong for one client never gets as far as here; what does ends the node."""
+        """Run a part that everything else rests on. No error of a single client gets here; one that does ends the node."""
         try:
             await run(*args, task_status=task_status)
         except Exception as error:
@@ -300,7 +300,7 @@ class Node:
             await self.scheduler.run(task_status=task_status)
 
     async def _start_beside(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
-        """Run a task that is no part of the heart, under a supervisor of its own."""
+        """Run a task that the node can do without, under a supervisor of its own."""
         await self.supervisor.start_child(Child(name, lambda: Beside(name, async_fn, self.alarms), Restart.TEMPORARY))
 
     async def _start_watchdog(self) -> None:

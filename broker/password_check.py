@@ -118,7 +118,7 @@ class PasswordQueue:
         self._threads = trio.CapacityLimiter(settings.threads)
 
     async def run(self, verify: Callable[[], Allow | Deny | None]) -> Allow | Deny | None:
-        """Awaited to the end even when the client is gone: a thread that is left alone would be one more."""
+        """Not cancelled when the client is gone: an abandoned thread would run on, one more than `threads`."""
         return await trio.to_thread.run_sync(verify, limiter=self._threads)
 
 

@@ -1,4 +1,4 @@
-"""What happens again and again, in the log: the first time at once, and then how many more there were, once a minute.
+"""Throttled log records: the first event of a kind is written at once, and then once a minute how many more there were.
 
 A full queue may lose a thousand messages a second, and must not fill the disk as well.
 """

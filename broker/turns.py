@@ -1,4 +1,4 @@
-"""A row in which some go at a time and groups take turns: who comes with many waits behind its own, not others behind it."""
+"""A bounded queue for a few places, served round-robin by group: one that has many waiting delays no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Crowded(Exception):
-    """Too many wait, and most of them are of one's own group."""
+    """The queue is full, and no group has more waiting than the newcomer's own."""
 
 
 class _Place:
@@ -22,7 +22,7 @@ class _Place:
     def __init__(self) -> None:
         #: Set when the wait is over.
         self.called = trio.Event()
-        #: Is it one's turn? Otherwise there is no room to wait.
+        #: Is its turn there? Otherwise it had to leave the queue.
         self.free = False
 
 

@@ -102,7 +102,7 @@ class Outbound:
             self._send(message, target, qos)
             return
         if self._replays is not None:
-            # N84: what was retained before this message must not come after it
+            # what was retained before this message must not come after it
             for earlier, replayed in self._replays.overtaken_by(message, self.now):
                 self._enqueue(earlier, replayed, self._qos(earlier, replayed))
         self._enqueue(message, target, qos)

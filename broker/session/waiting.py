@@ -51,7 +51,7 @@ class Waiting:
 
     @property
     def asks(self) -> bool:
-        """Is somebody asked, who may take his time? The routes answer at once."""
+        """Is a hook asked, which may take long? The routes answer at once."""
         return self._asking is not None
 
     def ask(
