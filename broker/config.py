@@ -424,7 +424,10 @@ def field_at(path: KeyPath) -> FieldInfo:
 
 
 def unknown_key(section: str, key: str) -> str:
-    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere."""
+    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere. In TOML, what
+    stands below a section's head belongs to that section."""
+    if key in Config.model_fields:
+        return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
     here = Listener.model_fields if section == "listeners" else fields_of(section) or {}
     if hint := nearest(key, here):
         return f"unknown key{hint}"

@@ -106,6 +106,17 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line", ['listeners = ["tcp://127.0.0.1:1883"]', "session.max_inflight = 2", "plugins.bans = {}"]
+)
+def test_what_stands_below_the_head_of_another_section_is_told_where_it_belongs(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "trunkline.toml"
+    file.write_text(f'[acl]\nno_match = "deny"\n{line}\n')
+    (said,) = problems(file, {}, {})
+    key = line.partition(" ")[0].partition(".")[0]
+    assert said == f"{file}: acl.{key}: unknown key; {key} is none of [acl]: write it above the first [section]"
+
+
 def test_a_missing_file_is_a_problem(file: Path) -> None:
     file.write_text('[auth]\nscram_file = "gone"\n[log]\nfile = "no/where.log"\n')
     assert problems(file) == [
