@@ -1,16 +1,22 @@
 """Changes a file so that a broker, or a crash, never finds half of it."""
 
+import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+#: Seconds to wait for other processes. One that was suspended, or any that may read the folder, could keep it for ever.
+PATIENCE: Final = 10.0
 
 
 def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
@@ -28,16 +34,33 @@ def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Generator[None]:
-    """While one process of this machine changes something in the folder, others that ask so wait for their turn."""
+    """While one process of this machine changes something in the folder, others that ask so wait for their turn.
+
+    Raises:
+        OSError: the folder is not there, or the turn does not come within `PATIENCE`.
+    """
     if fcntl is None:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, folder)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                text = f"another process holds the folder {folder} locked"
+                raise TimeoutError(errno.ETIMEDOUT, text) from None
+            time.sleep(0.02)
 
 
 def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.management.rewriting import rewrite
+from trunkline.management import rewriting
+from trunkline.management.control_claim import claim
+from trunkline.management.control_place import PlaceError
+from trunkline.management.rewriting import alone, rewrite
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no owners and permissions of this kind")
 
@@ -92,3 +95,16 @@ def test_line_endings_stay(file: Path, ending: bytes) -> None:
     file.write_bytes(b"one" + ending + b"two" + ending)
     rewrite(file, lambda text: text.replace("one\n", "one\nand\n"), private=False)
     assert file.read_bytes() == ending.join([b"one", b"and", b"two", b""])
+
+
+@posix
+def test_nobody_waits_for_ever_for_a_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewriting, "PATIENCE", 0.0)
+    file.parent.chmod(0o700)
+    with alone(file.parent):
+        with pytest.raises(TimeoutError, match="another process holds the folder"):
+            rewrite(file, lambda _: "new", private=True)
+        with pytest.raises(PlaceError, match="another process holds the folder"):
+            claim(file.parent / "x.sock", tcp=False, private=False)
+    rewrite(file, lambda _: "new", private=True)
+    assert file.read_text() == "new"
