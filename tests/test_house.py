@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 TESTED_IN: dict[str, str] = {
     "actors/bonds.py": "actors/test_ref.py",
     "broker/fate_record.py": "broker/test_fates.py",
+    "broker/session/acknowledged.py": "broker/session/test_outbound.py",
     "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",
     "broker/session/waiting.py": "broker/test_waiting_access.py",

@@ -17,6 +17,7 @@ from trunkline.broker.access import Undecided
 from trunkline.broker.pubsub import BurstTo, Subscriber
 from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.absence import Absence
+from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget, Pressure
@@ -80,6 +81,7 @@ _logger = logging.getLogger("trunkline.session")
 class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
         "_absence",
+        "_acknowledged",
         "_coming",
         "_ended",
         "_filling",
@@ -130,6 +132,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._absence = Absence(self._after, self._publish_will, self._expire)
         pressure = Pressure(self.session.client_id, self._services, self._after)
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
+        self._acknowledged = Acknowledged(self.session, self._services, self._outbound)
         self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber, self._after)
         self._subscribing = Subscribing(self.session, self._services, self._outbound, self.subscriber)
         self._rights = Rights(self, self._services, self._outbound, self._subscribing)
@@ -184,7 +187,7 @@ class SessionActor(Actor["mail.ToSession"]):
             if self._waiting.hold(message):
                 self._check_owed(channel)
             return
-        inbound, outbound, counts = self._inbound, self._outbound, self._services.metrics.received
+        inbound, answered, counts = self._inbound, self._acknowledged, self._services.metrics.received
         acknowledged = False
         index = 0
         try:
@@ -194,7 +197,7 @@ class SessionActor(Actor["mail.ToSession"]):
                 elif type(packet) is Burst:
                     inbound.publish_burst(packet, channel)
                 elif type(packet) is Puback:
-                    outbound.puback(packet)
+                    answered.puback(packet)
                     counts[PUBACK] += 1
                     acknowledged = True
                 elif type(packet) is Acknowledgements:
@@ -244,16 +247,16 @@ class SessionActor(Actor["mail.ToSession"]):
         self.wait_for(lambda: access.ask_publish(channel, message), lambda _: None)
 
     def _on_acknowledgements(self, message: Acknowledgements, channel: Channel) -> None:
-        outbound, packet_ids = self._outbound, message.packet_ids
+        answered, packet_ids = self._acknowledged, message.packet_ids
         self._services.metrics.received[TYPE_OF[message.kind]] += len(packet_ids)
         if message.kind is Puback:
-            outbound.pubacks(packet_ids)
+            answered.pubacks(packet_ids)
         elif message.kind is Pubrec:
-            outbound.pubrecs(packet_ids)
+            answered.pubrecs(packet_ids)
         elif message.kind is Pubrel:
             self._inbound.pubrels(packet_ids, channel)
         else:
-            outbound.pubcomps(packet_ids)
+            answered.pubcomps(packet_ids)
 
     def wait_for(self, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
         """Ask something that takes time. This client waits for the answer, everybody else goes on."""
@@ -277,14 +280,14 @@ class SessionActor(Actor["mail.ToSession"]):
             self.channel.cast(mail.Resume(self._waiting))
 
     def _on_pubrec(self, packet: Pubrec) -> None:
-        self._outbound.pubrec(packet)
+        self._acknowledged.pubrec(packet)
 
     def _on_pubrel(self, packet: Pubrel) -> None:
         assert self.channel is not None
         self._inbound.pubrel(packet, self.channel)
 
     def _on_pubcomp(self, packet: Pubcomp) -> None:
-        self._outbound.pubcomp(packet)
+        self._acknowledged.pubcomp(packet)
 
     def _on_subscribe(self, packet: Subscribe) -> None:
         channel, subscribing = self.channel, self._subscribing
@@ -625,7 +628,15 @@ class SessionActor(Actor["mail.ToSession"]):
             self._on_end(self)
             self._remove_routes()
         # They hold methods of this actor. Nothing comes any more that would need them, and the collector need not come for it.
-        del self._absence, self._inbound, self._outbound, self._rights, self._subscribing, self._waiting
+        del (
+            self._absence,
+            self._acknowledged,
+            self._inbound,
+            self._outbound,
+            self._rights,
+            self._subscribing,
+            self._waiting,
+        )
 
     def _salvage(self, action: Callable[[], object]) -> None:
         """Do it and all that a crash has left undone: what raises once more costs nothing else."""

@@ -8,15 +8,14 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session.inflight import Entry, Miss, State
+from trunkline.broker.session.inflight import Entry, State
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
-    MESSAGE_ACKED,
     MESSAGE_DELIVER,
     MESSAGE_DELIVERED,
     MESSAGE_QUEUED,
@@ -26,8 +25,7 @@ from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Puback, Pubcomp, Pubrec, Pubrel
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Pubrel
 from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
@@ -40,15 +38,11 @@ if TYPE_CHECKING:
     from trunkline.broker.session.pressure import Pressure
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.hooks.chain import Chain
     from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.points import Notify
     from trunkline.router import Target
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 BURST: Final = 262_144
-#: From here on a reason code is a no.
-FAILURE: Final = 0x80
 
 
 class Outbound:
@@ -160,7 +154,7 @@ class Outbound:
     def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
         """As `deliver`, of a message of this client, by a target that does not want those of all its subscriptions."""
         if target.own is None:
-            self._drop(message, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
+            self.drop(message, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
         else:
             self.deliver(message, target.own)
 
@@ -172,7 +166,7 @@ class Outbound:
             self._services.hooks.notify(MESSAGE_QUEUED, self.client, message)
         for gone, _, _, reason in dropped:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
-            self._drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
+            self.drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
         self.direct = False
         if self.channel is not None and (
             self._queue.length >= self._pressure.high or self._queue.byte_size >= self._pressure.high_bytes
@@ -192,11 +186,11 @@ class Outbound:
         if self._services.hooks.message_deliver:
             changed = self._services.hooks.transform(MESSAGE_DELIVER, self.client, message)
             if not isinstance(changed, Message):
-                self._drop(message, DropReason.DELIVERY_HOOK)
+                self.drop(message, DropReason.DELIVERY_HOOK)
                 return
             message = changed
         if message.expires_at <= self.now:
-            self._drop(message, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
+            self.drop(message, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
         packet_id = 0
         try:
@@ -276,94 +270,7 @@ class Outbound:
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
         self._services.dropped(self.client, message, reason, str(error))
 
-    # The client answers
-
-    def puback(self, packet: Puback) -> None:
-        entry = self._window.puback(packet.packet_id)
-        if isinstance(entry, Miss):
-            return
-        if packet.reason >= FAILURE:
-            self._drop(entry.of(packet.packet_id).message, DropReason.REFUSED)
-            return
-        hooks = self._services.hooks
-        self._services.metrics.messages_acked += 1
-        if hooks.message_acked:
-            hooks.notify(MESSAGE_ACKED, self.client, entry.of(packet.packet_id).message)
-        if hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self.client, entry.of(packet.packet_id).message)
-
-    def pubacks(self, packet_ids: Sequence[int]) -> None:
-        """As `puback`, many of them, none of which refuses."""
-        hooks = self._services.hooks
-        acked, completed = hooks.message_acked_bursts, hooks.delivery_completed_bursts
-        if acked is None or completed is None:
-            for packet_id in packet_ids:
-                self.puback(Puback(packet_id))
-            return
-        ended = self._window.waiting(packet_ids, State.WAIT_PUBACK) if acked or completed else ()
-        before = len(self._window)
-        try:
-            self._window.pubacks(packet_ids)
-        finally:  # where one is wrong, those before it count
-            self._services.metrics.messages_acked += before - len(self._window)
-            self._tell(MESSAGE_ACKED, acked, ended)
-            self._tell(DELIVERY_COMPLETED, completed, ended)
-
-    def pubrecs(self, packet_ids: Sequence[int]) -> None:
-        """As `pubrec`, many of them, none of which refuses."""
-        acked = self._services.hooks.message_acked_bursts
-        taken = self._window.waiting(packet_ids, State.WAIT_PUBREC) if acked else ()
-        if acked is None or not self._window.pubrecs(packet_ids, self.now):
-            for packet_id in packet_ids:
-                self.pubrec(Pubrec(packet_id))
-        else:
-            self._services.metrics.messages_acked += len(packet_ids)
-            self._tell(MESSAGE_ACKED, acked, taken)
-            self.write_all(Pubrel, packet_ids)
-
-    def pubcomps(self, packet_ids: Sequence[int]) -> None:
-        """As `pubcomp`, many of them."""
-        completed = self._services.hooks.delivery_completed_bursts
-        if completed is None:
-            for packet_id in packet_ids:
-                self.pubcomp(Pubcomp(packet_id))
-        else:
-            ended = self._window.waiting(packet_ids, State.WAIT_PUBCOMP) if completed else ()
-            try:
-                self._window.pubcomps(packet_ids)
-            finally:
-                self._tell(DELIVERY_COMPLETED, completed, ended)
-
-    def _tell(self, point: Notify[ClientInfo, Message], bursts: Chain, messages: Iterable[Message | Burst]) -> None:
-        """Let the hooks of a point look at messages, some of which are still together."""
-        hooks = self._services.hooks
-        if bursts:
-            for each in messages:
-                if type(each) is Burst:
-                    hooks.look(point, bursts, self.client, each)
-                else:
-                    hooks.notify(point, self.client, cast("Message", each))
-
-    def pubrec(self, packet: Pubrec) -> None:
-        if packet.reason >= FAILURE:
-            refused = self._window.refuse(packet.packet_id)
-            if not isinstance(refused, Miss):
-                self._drop(refused.of(packet.packet_id).message, DropReason.REFUSED)
-            return
-        entry = self._window.pubrec(packet.packet_id, self.now, bool(self._services.hooks.delivery_completed))
-        if entry is Miss.NOT_FOUND:
-            self.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
-        else:
-            self.write(Pubrel(packet.packet_id))  # [MQTT-4.3.3-3]
-            if type(entry) is Entry:
-                self._services.metrics.messages_acked += 1
-                if self._services.hooks.message_acked:
-                    self._services.hooks.notify(MESSAGE_ACKED, self.client, entry.message)
-
-    def pubcomp(self, packet: Pubcomp) -> None:
-        entry = self._window.pubcomp(packet.packet_id)
-        if not isinstance(entry, Miss) and self._services.hooks.delivery_completed:
-            self._services.hooks.notify(DELIVERY_COMPLETED, self.client, entry.of(packet.packet_id).message)
+    # Other packets
 
     def write(self, packet: Packet) -> None:
         """Put a packet behind what goes out in this turn."""
@@ -422,12 +329,12 @@ class Outbound:
     def _may_replay(self, message: Message) -> bool:
         services = self._services
         if not services.access.may_read_retained(self.client, message.topic):
-            self._drop(message, DropReason.READ_NOT_AUTHORIZED)
+            self.drop(message, DropReason.READ_NOT_AUTHORIZED)
             return False
         if services.config.retained.check_retain_source and not services.access.may_still_publish(
             services.publisher_of(message), message
         ):
-            self._drop(message, DropReason.NOT_AUTHORIZED)
+            self.drop(message, DropReason.NOT_AUTHORIZED)
             return False
         return True
 
@@ -449,7 +356,7 @@ class Outbound:
             room -= weight(entry[0])
             self._send(*entry[:3])
         for gone in expired:
-            self._drop(gone[0], DropReason.EXPIRED)
+            self.drop(gone[0], DropReason.EXPIRED)
         if len(expired) >= MESSAGES_AT_ONCE:
             room = 0
         if not queue.length and room > 0:
@@ -531,11 +438,11 @@ class Outbound:
         group = target.group if movable and message.expires_at > self.now else None
         member = None if group is None else group.pick(message.publisher, message.topic, (target.subscriber,))
         if message.expires_at <= self.now:
-            self._drop(message, DropReason.EXPIRED)
+            self.drop(message, DropReason.EXPIRED)
         elif member is None:
-            self._drop(message, reason)
+            self.drop(message, reason)
         else:
-            self._drop(message, DropReason.REDISPATCHED)
+            self.drop(message, DropReason.REDISPATCHED)
             member.subscriber.cast((message, member))
 
     def _keep_back(self, channel: Channel, message: Message, target: Target[Subscriber], *, sent: bool = False) -> None:
@@ -544,5 +451,5 @@ class Outbound:
         lost = channel.revoked is not None and channel.revoked.concerns(message.topic)
         self._orphaned(message, target, DropReason.READ_NOT_AUTHORIZED, movable=lost and not sent)
 
-    def _drop(self, message: Message, reason: DropReason) -> None:
+    def drop(self, message: Message, reason: DropReason) -> None:
         self._services.dropped(self.client, message, reason)
