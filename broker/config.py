@@ -6,13 +6,11 @@ What comes later in that order wins. All that is wrong is reported at once, each
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
 from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, NamedTuple, Self, cast
 
 from pydantic import InstanceOf, SerializeAsAny, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -143,8 +141,7 @@ def _overlap(one: str, other: str) -> bool:
     return first == second or (first.version == second.version and (first.is_unspecified or second.is_unspecified))
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong: where it was found, the key, and what is accepted there."""
 
     source: str
@@ -163,16 +160,14 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(NamedTuple):
     """What a flag of the command line sets; its name is for messages."""
 
     flag: str
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     config: Config
     #: Where each key that is not at its default came from: "mqtt.max_qos" -> "trunkline.toml".
     sources: Mapping[str, str]
@@ -288,7 +283,7 @@ class _Reader:
                 self.set(path, from_text(field_at(path), text), source)
             elif name in single:
                 self.complain(source, (), f"sets nothing; did you mean {single[name]}?")
-            elif "__" in name or get_close_matches(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
+            elif "__" in name or nearest(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
                 # the rest is let be: Kubernetes sets TRUNKLINE_PORT and the like beside a service of that name
                 self.complain(source, (), f"unknown key{nearest(name, known)}")
 

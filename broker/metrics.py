@@ -50,7 +50,7 @@ def counted(name: str, text: str) -> int:
     return field(default=0, metadata={"name": name, "text": text})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)  # of so many fields they take long to make
 class Metrics:
     """All counters of a node. Those of packets and of messages by QoS are lists, for the hot path."""
 
@@ -200,7 +200,7 @@ class Metrics:
         return figures | {name: getattr(self, attribute) for attribute, name in _COUNTERS.items()}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)  # of so many fields they take long to make
 class Gauges:
     """How things stand. One object for a node, which writes into it before somebody reads."""
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 KeyPath = tuple[str | int, ...]
 
@@ -18,6 +17,10 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    found = get_close_matches(name, list(names), n=1, cutoff=0.65)  # "persistence" is no slip for "listeners", at 0.6
+def nearest(
+    name: str, names: Iterable[str], cutoff: float = 0.65
+) -> str:  # "persistence" is no slip for "listeners", at 0.6
+    from difflib import get_close_matches  # only needed to explain a mistake
+
+    found = get_close_matches(name, list(names), n=1, cutoff=cutoff)
     return f"; did you mean {found[0]}?" if found else ""

@@ -4,10 +4,9 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
@@ -26,8 +25,7 @@ _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Accepts:
+class Accepts(NamedTuple):
     """The words for what a key takes. Its values may be written as plain text in every source."""
 
     text: str

@@ -11,11 +11,7 @@ import click
 from trunkline import __version__
 from trunkline.broker.config import Config, ConfigError, Loaded, Override, load_with_sources
 from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, no_file
-from trunkline.management.config_view import as_json, as_toml
-from trunkline.management.ctl import ctl
-from trunkline.management.journal_commands import journal
 from trunkline.management.lazy_group import LazyGroup
-from trunkline.management.plugin_commands import plugins
 
 #: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its first
 #: argument, and again when it is told to reload; the second one says where that comes from.
@@ -24,11 +20,17 @@ Run = Callable[[Callable[[], Config], str], int]
 
 class _Trunkline(LazyGroup):
     """`trunkline` and `trunkline --listen …` mean `trunkline serve …`. Nothing of an extra is imported before its command is
-    called."""
+    called, nor what serving does without."""
 
     elsewhere: ClassVar = {
         "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
+        "ctl": ("trunkline.management.ctl", "Look at a running broker on this machine, and change it."),
         "events": ("trunkline.events.commands", "Look at the event log."),
+        "journal": ("trunkline.management.journal_commands", "Look at what a broker in a test has recorded."),
+        "plugins": (
+            "trunkline.management.plugin_commands",
+            "List plugins, look at one, enable it, write one of your own.",
+        ),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
     }
 
@@ -42,11 +44,6 @@ class _Trunkline(LazyGroup):
 @click.version_option(__version__, prog_name="trunkline")
 def cli() -> None:
     """Trunkline, an MQTT broker. Without a command it serves."""
-
-
-cli.add_command(plugins)
-cli.add_command(ctl)
-cli.add_command(journal)
 
 
 @cli.command()
@@ -93,6 +90,9 @@ def check(path: Path | None) -> None:
 @click.option("--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True)
 def show(path: Path | None, form: str) -> None:
     """Print every key that is in force and where it comes from. Secrets are not shown."""
+    # imported here: no other command needs it
+    from trunkline.management.config_view import as_json, as_toml
+
     loaded = _load(path)
     text = as_json(loaded) if form == "json" else f"# {_source(path)}\n{as_toml(loaded)}"
     if sys.stdout.isatty():

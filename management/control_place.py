@@ -12,9 +12,8 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 SOCKET: Final = ".sock"
@@ -27,8 +26,7 @@ class PlaceError(Exception):
     """Something is not where it should be, or cannot be trusted. The text names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(NamedTuple):
     """What is written to a file in place of a socket."""
 
     port: int

@@ -1,15 +1,14 @@
 """The command group `trunkline ctl`. What its commands need is imported when one of them is asked for."""
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from trunkline.management.command_line import config_option
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Which broker."""
 
     config: Path | None

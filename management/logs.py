@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import sys
 import time
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
-from logging.handlers import WatchedFileHandler
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -39,8 +36,6 @@ _SHOWN: Final = ("client", "username")
 _LONGEST: Final = 2000
 #: Lines of a traceback that are written: a group of errors, or a deep recursion, may have thousands.
 _TRACEBACK: Final = 60
-#: Clients' addresses and user names are nobody's but the broker's, and those who may read its group's files.
-_MODE: Final = 0o640
 
 _own = logging.getLogger("trunkline")
 
@@ -103,7 +98,7 @@ class JsonFormatter(_Formatter):
         return json.dumps(entry, default=str)  # pure ASCII: escapes all that could end a line
 
 
-class _Bearing(logging.Handler):
+class Bearing(logging.Handler):
     """A log that cannot be written, as the disk is full, is told of in a line now and then, and not in a traceback each."""
 
     failures = 0
@@ -124,23 +119,7 @@ class _Bearing(logging.Handler):
                 )
 
 
-class _ToStderr(_Bearing, _Stream):
-    pass
-
-
-def _opened(path: str, flags: int) -> int:
-    """A new file is for the broker's user and group. A pipe that nobody reads must not hold up the broker."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), _MODE)
-
-
-class _ToFile(_Bearing, logging.FileHandler):
-    def _open(self) -> TextIOWrapper:
-        """Nothing stays in a buffer: what a full disk did not take would keep the file from being closed."""
-        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)  # noqa: SIM115 - what is returned closes it
-        return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", write_through=True)
-
-
-class _ToWatchedFile(_ToFile, WatchedFileHandler):
+class _ToStderr(Bearing, _Stream):
     pass
 
 
@@ -164,11 +143,10 @@ def switching(settings: LogSettings) -> Generator[None]:
     if settings.file is None:
         # a service may be started with standard error closed
         handler: logging.Handler = logging.NullHandler() if sys.stderr is None else _ToStderr(sys.stderr)
-    elif os.name == "nt":
-        handler = _ToFile(settings.file)
     else:
-        # opens the file anew when something has moved it away
-        handler = _ToWatchedFile(settings.file)
+        from trunkline.management.log_file import to_file  # what watches a file brings much along
+
+        handler = to_file(settings.file)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     try:
         yield

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.versions import Version
 
 #: The two bytes of every packet identifier, apart: they are laid over the packets of a burst in two strokes.
-_HIGH: Final = bytes([number >> 8 for number in range(65_536)])
+_HIGH: Final = b"".join(bytes((high,)) * 256 for high in range(256))
 _LOW: Final = bytes(range(256)) * 256
 
 _new: Final = object.__new__

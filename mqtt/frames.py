@@ -13,6 +13,7 @@ written for each of them by `encode_publish`.
 """
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from trunkline.mqtt.errors import UNWRITABLE
@@ -22,7 +23,7 @@ from trunkline.mqtt.strings import encode_string
 from trunkline.mqtt.versions import Version
 
 #: Every packet identifier as it is written: `PACKET_ID[7] == b"\0\7"`.
-PACKET_ID: Final = tuple(number.to_bytes(2, "big") for number in range(65_536))
+PACKET_ID: Final = tuple(map(Struct(">H").pack, range(65_536)))
 
 #: They belong to one hop and are never passed on with the message.
 _ONE_HOP: Final = frozenset(("topic_alias", "subscription_identifier"))

@@ -1,9 +1,8 @@
 """Property blocks: one table says what each property is called, how it is written and where it is allowed."""
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError, TooLong
 from trunkline.mqtt.explanations import quoted
@@ -36,8 +35,7 @@ class Kind(Enum):
     PAIRS = "pairs of strings"
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     identifier: int
     name: str
     kind: Kind

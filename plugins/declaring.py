@@ -2,10 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
@@ -37,8 +36,7 @@ Table = Section
 setting = key
 
 
-@dataclass(frozen=True, slots=True)
-class Hooked:
+class Hooked(NamedTuple):
     """A method that is to be registered at a hook point."""
 
     point: str

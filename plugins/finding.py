@@ -6,7 +6,6 @@ import importlib
 import re
 import sys
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, cast
 
@@ -73,6 +72,8 @@ def find(name: str) -> EntryPoint:
     points = list(entry_points(group=GROUP, name=name))
     if not points:
         known = installed()
+        from difflib import get_close_matches  # only needed to explain a mistake
+
         near = get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"installed are {', '.join(known) or 'none'}"
         raise PluginError([f"no plugin {name!r} is installed; {hint}"])

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -197,6 +196,8 @@ class Plugins:
         """
         entry = self._entries.get(name)
         if entry is None or entry.current is None:
+            from difflib import get_close_matches  # only needed to explain a mistake
+
             near = get_close_matches(
                 name, [other for other, at in self._entries.items() if at.current is not None], n=1
             )

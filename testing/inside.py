@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from trunkline.broker.config import Config
-from trunkline.management.views import client_row, retained_rows, subscription_rows
 from trunkline.plugins.errors import PluginError
 from trunkline.testing.connections import Connections
 from trunkline.testing.credentials import written
 from trunkline.testing.history import HISTORY, History
-from trunkline.testing.journal import Recording
 from trunkline.testing.links import Links
 from trunkline.testing.restarting import living
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.mqtt.properties import Properties
+    from trunkline.testing.journal import Recording
     from trunkline.testing.published import Published
     from trunkline.testing.reach import Reach
     from trunkline.testing.restarting import Lives
@@ -80,6 +79,8 @@ class Inside:
         Raises:
             OSError: the file cannot be written.
         """
+        from trunkline.testing.journal import Recording  # few tests record
+
         return Recording(path, self.links, self.node.host.wall, reach)
 
     def publish(self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties) -> Published:
@@ -103,13 +104,19 @@ class Inside:
     def listeners(self) -> dict[str, Address]:
         return {listener.settings.label: Address(*listener.address) for listener in self.node.listeners}
 
+    # How they are listed is imported when somebody asks
+
     def sessions(self) -> list[ClientRow]:
+        from trunkline.management.views import client_row
+
         return [client_row(actor) for actor in self.node.sessions.page(limit=len(self.node.sessions))]
 
     def clients(self) -> list[ClientRow]:
         return [row for row in self.sessions() if row.connected]
 
     def subscriptions(self) -> list[SubscriptionRow]:
+        from trunkline.management.views import subscription_rows
+
         rows: list[SubscriptionRow] = []
         page = subscription_rows(self.node.router, limit=_PAGE)
         while page:
@@ -118,6 +125,8 @@ class Inside:
         return rows
 
     def retained(self) -> list[RetainedRow]:
+        from trunkline.management.views import retained_rows
+
         rows: list[RetainedRow] = []
         after: str | None = ""
         while after is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from trunkline.testing.links import Links
 
 
-@dataclass(frozen=True, slots=True)
-class KeptSession:
+class KeptSession(NamedTuple):
     values: dict[str, Any]
     client: ClientInfo
     #: What is to be published if the client stays away.
@@ -36,8 +35,7 @@ class KeptSession:
     left_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """What outlives a node, as plain values: nothing of it is still the old node's."""
 
     #: The moment, in node time.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from trunkline.mqtt.errors import ProtocolError
@@ -95,6 +94,8 @@ def packet_type(name: str | PacketType) -> PacketType:
     kinds = {kind.name: kind for kind in PacketType if kind is not PacketType.WILL}
     kind = kinds.get(name.upper()) if isinstance(name, str) else name
     if kind is None or kind is PacketType.WILL:
+        from difflib import get_close_matches  # only needed to explain a mistake
+
         close = get_close_matches(str(name).upper(), kinds, 1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ValueError(f"no packet is called {name!r}{hint}; there are {', '.join(kinds)}, and {ANY!r} for all")

@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -11,6 +12,7 @@ from trunkline.hooks.passwords import parse_passwords, verify_password
 from trunkline.hooks.scram import derive_keys, parse_scram
 from trunkline.management import command_line
 from trunkline.management.cli import cli
+from trunkline.management.lazy_group import LazyGroup
 
 
 class FakeRun:
@@ -201,6 +203,15 @@ def test_show(run: FakeRun, file: Path) -> None:
 def test_version_and_help(run: FakeRun) -> None:
     assert invoke(run, "--version").output == f"trunkline, version {trunkline.__version__}\n"
     assert "Without a command it serves." in invoke(run, "--help").output
+
+
+def test_help_says_of_a_command_what_it_says_of_itself() -> None:
+    assert isinstance(cli, LazyGroup)
+    context = click.Context(cli)
+    for name in ("ctl", "journal", "plugins"):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert cli.elsewhere[name][1] == command.get_short_help_str(120)
 
 
 def test_passwd_asks_twice(run: FakeRun, tmp_path: Path) -> None:

@@ -342,8 +342,8 @@ def test_help_needs_no_broker(ctl: Run) -> None:
 def test_the_lazy_group_costs_other_commands_nothing() -> None:
     code = "import sys, trunkline.management.cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "trunkline.management.ctl" in loaded
-    assert not {"trunkline.management.operations", "trunkline.management.ctl_commands", "msgpack"} & set(loaded)
+    assert "trunkline.management.cli" in loaded
+    assert not {"trunkline.management.operations", "trunkline.management.ctl", "msgpack"} & set(loaded)
 
 
 def test_a_port_file_that_others_can_read(ctl: Run, tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""The log as a file, which may be moved away while the broker runs."""
+
+import logging
+import os
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Final
+
+from trunkline.management.logs import Bearing
+
+#: Clients' addresses and user names are nobody's but the broker's, and those who may read its group's files.
+_MODE: Final = 0o640
+
+
+def _opened(path: str, flags: int) -> int:
+    """A new file is for the broker's user and group. A pipe that nobody reads must not hold up the broker."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), _MODE)
+
+
+class _ToFile(Bearing, logging.FileHandler):
+    def _open(self) -> TextIOWrapper:
+        """Nothing stays in a buffer: what a full disk did not take would keep the file from being closed."""
+        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)  # noqa: SIM115 - what is returned closes it
+        return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+class _ToWatchedFile(_ToFile, WatchedFileHandler):
+    pass
+
+
+def to_file(path: Path) -> logging.Handler:
+    if os.name == "nt":
+        return _ToFile(path)
+    # opens the file anew when something has moved it away
+    return _ToWatchedFile(path)
