@@ -13,7 +13,7 @@ retain = false                   # for publish only
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any, Final, TypeVar, cast, get_args
 
@@ -82,7 +82,7 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
         problems.append(f"{source}: rule: found one table; write [[rule]], with two brackets, for each rule")
     else:
         entries = cast("list[object]", tables)
-        lines = [text.count("\n", 0, header.start()) + 1 for header in _HEADER.finditer(text)]
+        lines = list(_header_lines(text))
         for number, table in enumerate(entries, 1):
             # rules may be written in other ways, which have no headers to be found by
             place = f"{source}:{lines[number - 1]}" if len(lines) == len(entries) else f"{source}: rule {number}"
@@ -93,6 +93,14 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
     if problems:
         raise AclError(problems)
     return rules
+
+
+def _header_lines(text: str) -> Iterator[int]:
+    line, at = 1, 0
+    for header in _HEADER.finditer(text):
+        line += text.count("\n", at, header.start())
+        at = header.start()
+        yield line
 
 
 def default_rules() -> list[Rule]:

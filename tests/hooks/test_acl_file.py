@@ -1,6 +1,7 @@
 """Rules files: what they say, and what is told of a wrong one."""
 
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -153,3 +154,20 @@ def test_rules_that_are_written_without_headers_are_counted() -> None:
         parse_rules("rule = [{permit = 'allow'}, {permit = 'maybe'}]", "acl.toml")
     (problem,) = caught.value.problems
     assert problem.startswith("acl.toml: rule 2: permit: found")
+
+
+def test_many_rules_are_walked_through_once() -> None:
+    walked = 0
+
+    class Text(str):
+        __slots__ = ()
+
+        def count(self, part: str, start: Any = 0, end: Any = None) -> int:
+            nonlocal walked
+            walked += (len(self) if end is None else end) - start
+            return super().count(part, start, end)
+
+    text = Text('[[rule]]\npermit = "deny"\n\n' * 100 + '[[rule]]\npermit = "no"\n')
+    with pytest.raises(AclError, match="rules file:301: permit"):
+        parse_rules(text)
+    assert walked < 2 * len(text)
