@@ -12,6 +12,7 @@ may hold it that caught up the last time.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Pressure:
         if self._cancel is None:
             self.on = True
             self._began = now
-            self._cancel = self._after(self._left, self._give_up)
+            self._cancel = self._after(self._left, partial(self._give_up, now))
 
     def eased(self, queue: MessageQueue[Any]) -> bool:
         """Is the queue short?"""
@@ -123,8 +124,10 @@ class Pressure:
             for publisher, since in self._stop().items():
                 self._services.release_publisher(publisher, self, now - since)
 
-    def _give_up(self) -> None:
-        self.leave(self._began + self._left)
+    def _give_up(self, began: float) -> None:
+        if self._cancel is None or began != self._began:
+            return  # the queue became short while this lay in the mailbox
+        self.leave(began + self._left)
         self._left = 0.0
 
     def _stop(self) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """Publishers that outrun a subscriber are slowed before anything is dropped."""
 
+from collections.abc import Callable
+
 import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
@@ -7,7 +9,7 @@ from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.session.pressure import Budget
+from trunkline.broker.session.pressure import Budget, Pressure
 
 #: A hundred messages to a packet of bytes, a thousand bytes each.
 BURST = b"".join(raw.publish("t", b"%04d" % number + bytes(996)) for number in range(100))
@@ -170,6 +172,28 @@ def test_many_that_held_a_publisher_at_the_same_time_do_not_use_up_its_budget_fo
     assert not budget.allows(0.0, trusted=True)
     assert budget.allows(61.0, trusted=True)
     assert budget.allows(121.0, trusted=False)
+
+
+async def test_a_timer_that_was_too_late_to_be_stopped_takes_no_time_from_the_next_hold() -> None:
+    timers: list[Callable[[], None]] = []
+
+    def after(delay: float, action: Callable[[], None]) -> Callable[[], None]:
+        timers.append(action)
+        return lambda: None  # it lies in the mailbox already
+
+    async with room() as here:
+        await here.client("fast")
+        pressure = Pressure("slow", here.node.services, after)
+        pressure.hold("fast", 0.0)
+        pressure.release()
+        timers[0]()
+        pressure.hold("fast", 10.0)
+        assert pressure.on
+        timers[0]()
+        assert len(timers) == 2
+        assert pressure._held  # pyright: ignore[reportPrivateUsage]
+        timers[1]()
+        assert not pressure._held  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_few_large_messages_hold_their_publisher_until_they_are_read(autojump_clock: MockClock) -> None:
