@@ -166,6 +166,7 @@ class Plugins:
             entry = self._entry(name)
             try:
                 await self._stop(entry)
+                self._host.clear_alarm(_alarm(name))
             finally:
                 self._unguard(entry)  # an operator's word: then it is as if there had been none
 

@@ -324,7 +324,9 @@ async def test_what_a_guard_was_to_decide_nobody_else_does(
         answer = await client.publish("not asked yet", b"", qos=1)
         assert answer is not None
         assert answer.reason == 0x87
+        assert [alarm.name for alarm in here.node.alarms.active] == ["plugin.gate"]
         await here.node.plugins.disable("gate")  # an operator's word: then it is as if there had been none
+        assert here.node.alarms.active == []
         await here.client("c")
 
 
