@@ -262,6 +262,8 @@ class Scene:
                 with suppress(Closed):
                     await late.connect("late")
                 await late.wire.abort()
+        dog._name("somebody", "a line")  # pyright: ignore[reportPrivateUsage]
+        dog._answer()  # pyright: ignore[reportPrivateUsage]
         await trio.sleep(
             200
         )  # until the last session has expired, the last will is published, the last drop is told of
