@@ -425,16 +425,17 @@ class SessionActor(Actor["mail.ToSession"]):
         )
         services.hooks.notify(CLIENT_CONNECTED, self.client)
         if services.config.session.retry_interval and channel.version != Version.V5:
-            self._retry_later()
+            self._retry_later(channel)
 
-    def _retry_later(self) -> None:
-        self._retry = self.send_after(self._services.config.session.retry_interval, mail.Timeout(self._send_again))
+    def _retry_later(self, channel: Channel) -> None:
+        again = mail.Timeout(partial(self._send_again, channel))
+        self._retry = self.send_after(self._services.config.session.retry_interval, again)
 
-    def _send_again(self) -> None:
-        if self.channel is not None:
+    def _send_again(self, channel: Channel) -> None:
+        if channel is self.channel:
             self._outbound.retry(self._services.config.session.retry_interval)
             self.fill()
-            self._retry_later()
+            self._retry_later(channel)
 
     def _forward(self, message: mail.Received | mail.Lost | mail.Congested | mail.Writable) -> None:
         """From a connection that is not ours: one that lost this session, or one that came when it had just ended."""

@@ -252,6 +252,22 @@ async def test_hooks_of_a_clients_life() -> None:
         ]
 
 
+async def test_what_was_to_be_sent_again_to_one_connection_is_not_to_the_next(autojump_clock: MockClock) -> None:
+    async with room(session={"retry_interval": 5}) as here:
+        await here.client("a", version=4, clean=False)
+        session = here.session("a")
+        timer = session._retry  # pyright: ignore[reportPrivateUsage]
+        assert timer is not None
+        (late,) = timer._args  # pyright: ignore[reportPrivateUsage]
+        new = await here.stay("a")  # of 5.0, to which nothing is sent again on the same connection  [MQTT-4.4.0-1]
+        await new.subscribe(("t", 1))
+        session.ref.cast(late)  # it lay in the mailbox when the new connection came
+        here.broker.publish("t", b"x", qos=1)
+        await new.expect_publish("t", b"x", qos=1)
+        await trio.sleep(20)
+        await new.expect_nothing()
+
+
 async def test_messages_of_a_3x_client_are_sent_again_while_it_stays(autojump_clock: MockClock) -> None:
     async with room(session={"retry_interval": 5}) as here:
         old, new = await here.client("old", version=4), await here.client("new")
