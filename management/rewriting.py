@@ -51,6 +51,7 @@ def alone(folder: Path) -> Generator[None]:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
+    assert fcntl is not None
     until = time.monotonic() + PATIENCE
     while True:
         try:
