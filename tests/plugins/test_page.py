@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import trunkline.testing
@@ -62,7 +63,7 @@ def test_all_common_settings_are_there() -> None:
 
 
 def test_all_its_commands_are_there() -> None:
-    commands: Any = cli.commands["plugins"]
+    commands: Any = cli.get_command(click.Context(cli), "plugins")
     assert set(re.findall(r"^\$ trunkline plugins (\w+)", PAGE, re.MULTILINE)) == set(commands.commands)
 
 
