@@ -32,21 +32,28 @@ async def test_nothing_is_lost_while_a_plugin_comes_and_goes(name: str) -> None:
         publisher, subscriber = await here.client("p"), await here.client("s")
         await subscriber.subscribe(("t", 1))
         done = False
+        turns = sent = 0
 
         async def publish() -> None:
-            for number in range(MANY):
-                await publisher.publish("t", b"%d" % number, qos=1)
+            nonlocal sent
+            while sent < MANY or turns <= 3:
+                await publisher.publish("t", b"%d" % sent, qos=1)
+                sent += 1
+            await publisher.publish("t", b"end", qos=1)
 
         async def receive() -> None:
             nonlocal done
-            for number in range(MANY):
-                await subscriber.take_publish("t", b"%d" % number, qos=1)
+            received = 0
+            while (packet := await subscriber.expect_type(raw.PUBLISH)).payload != b"end":
+                assert packet.payload == b"%d" % received
+                await subscriber.acknowledge(packet)
+                received += 1
+            assert received == sent
             done = True
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(publish)
             nursery.start_soon(receive)
-            turns = 0
             while not done:
                 await plugins.disable(name)
                 await plugins.enable(name, settings)
