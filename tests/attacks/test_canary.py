@@ -41,8 +41,8 @@ async def canary(here: Room) -> AsyncIterator[None]:
     assert longest < BOUND, f"a round trip took {longest:,} calls and returns, of {operations.count:,}"
 
 
-async def many(here: Room, *packets: bytes, name: str = "preparing") -> None:
-    client = await here.client(name)
+async def many(here: Room, *packets: bytes) -> None:
+    client = await here.client("preparing")
     await client.send(*packets)
     await client.ping()
     await client.disconnect()
