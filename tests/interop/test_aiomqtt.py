@@ -10,6 +10,7 @@ from aiomqtt import Client, ProtocolVersion, Will
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests import outside_loop
 from tests.interop.server import Broker, differs
 
 PATIENCE = 60
@@ -18,11 +19,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIO
 
 
 def within(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(3 * PATIENCE):
-            await test()
-
-    asyncio.run(bounded())
+    outside_loop.run(test(), within=3 * PATIENCE)
 
 
 def connection(broker: Broker, client_id: str, version: ProtocolVersion, **options: Any) -> Client:

@@ -1,8 +1,6 @@
 """gmqtt: an asyncio client with a codec of its own, MQTT 3.1.1 and 5."""
 
 import asyncio
-import gc
-import warnings
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +9,7 @@ import pytest
 from gmqtt import Client, Message, Subscription
 from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 
+from tests import outside_loop
 from tests.interop.server import Broker, differs, with_passwords
 
 PATIENCE = 60
@@ -21,17 +20,7 @@ Received = tuple[str, bytes, int, dict[str, Any]]
 
 
 def within(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs it in an event loop of its own, with an end to all patience."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(3 * PATIENCE):
-            await test()
-
-    asyncio.run(bounded())
-    with warnings.catch_warnings():
-        # gmqtt does not close the connections that it has lost; another test is not to be told of that
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    outside_loop.run(test(), within=3 * PATIENCE)
 
 
 class Gmqtt:

@@ -12,6 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests import outside_loop
 from tests.broker.room import room
 from tests.conformance import raw
 from trunkline import testing
@@ -151,7 +152,7 @@ def test_a_gmqtt_session_is_the_same_again(tmp_path: Path) -> None:
         await client.disconnect()
 
     with testing.broker(record=tmp_path / "j") as b:
-        asyncio.run(talk(b.host, b.port))
+        outside_loop.run(talk(b.host, b.port))
     comparison = replayed(tmp_path / "j")
     comparison.check()
     assert comparison.packets > 6

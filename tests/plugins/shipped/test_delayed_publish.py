@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.config import Config, ConfigError
@@ -326,7 +327,7 @@ def test_with_gmqtt() -> None:
 
     async def serve() -> None:
         async with delaying() as here:
-            await trio.to_thread.run_sync(asyncio.run, use(here.broker.host, here.broker.port))
+            await trio.to_thread.run_sync(outside_loop.run, use(here.broker.host, here.broker.port))
 
     trio.run(serve)
     assert got == [("g/t", b"late", [("k", "v")])]

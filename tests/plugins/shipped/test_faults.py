@@ -1,6 +1,5 @@
 """faults: what each word does, once or always, and what is not understood."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.config import Config, ConfigError
@@ -268,11 +268,11 @@ def test_a_gmqtt_client_that_is_refused() -> None:
     async def use(host: str, port: int) -> None:
         client = gmqtt.Client("g", user_property=[("fault:rejectconnect", "137")])
         client.set_config({"reconnect_retries": 0})
-        await client.connect(host, port)
+        with pytest.raises(gmqtt.mqtt.handler.MQTTConnectError, match="137"):
+            await client.connect(host, port)
 
     async def serve() -> None:
         async with faulty() as here:
-            with pytest.raises(gmqtt.mqtt.handler.MQTTConnectError, match="137"):
-                await trio.to_thread.run_sync(asyncio.run, use(here.broker.host, here.broker.port))
+            await trio.to_thread.run_sync(outside_loop.run, use(here.broker.host, here.broker.port))
 
     trio.run(serve)

@@ -13,6 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from trio.testing import wait_all_tasks_blocked
 
+from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
@@ -383,7 +384,7 @@ def test_with_gmqtt() -> None:
 
     async def serve() -> None:
         async with filtering() as here:
-            await trio.to_thread.run_sync(asyncio.run, use(here.broker.host, here.broker.port))
+            await trio.to_thread.run_sync(outside_loop.run, use(here.broker.host, here.broker.port))
 
     trio.run(serve)
     assert got == [b"b"]
