@@ -36,7 +36,7 @@ def explained(job: Job[Any], options: Options) -> Iterator[str]:
     yield ""
     yield "Options (--set NAME=VALUE)"
     for name, field in job.options.model_fields.items():
-        yield from _entry(f"{name} = {_value(getattr(options, name))}", _meaning(field))
+        yield from _entry(f"{name} = {shown(getattr(options, name))}", meaning(field))
     yield ""
     yield "Results"
     for column in job.columns:
@@ -65,17 +65,21 @@ def _entry(head: str, text: str) -> Iterator[str]:
     yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")
 
 
-def _value(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as it is written behind `--set NAME=`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(map(str, cast("tuple[object, ...]", value))) or "(none)"
+    if isinstance(value, dict):
+        return shown(tuple(f"{name}={shown(each)}" for name, each in cast("dict[str, object]", value).items()))
     if value is None:
         return "(none)"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _meaning(field: FieldInfo) -> str:
+def meaning(field: FieldInfo) -> str:
+    """What an option does, and what it may be."""
     words = [field.description or ""]
     if get_origin(field.annotation) is Literal:
         words.append(f"One of {', '.join(map(str, get_args(field.annotation)))}.")
