@@ -106,7 +106,7 @@ class Bench:
     async def line(self, name: str, filters: Sequence[str] = (), qos: int = 0) -> Line:
         """A client that is connected and subscribed."""
         line = Line()
-        self.broker.node.listeners[0].gate.admit(line)
+        self.broker.node.listeners[0].acceptor.accept(line)
         turn = self.broker.node.scheduler.turn
         with turn:
             line.feed(wire.connect(name, wire.V311))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
-from trunkline.broker.connection.admission import Entrance
 from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.connection.transport import SocketTransport, StreamTransport
 from trunkline.broker.repeats import Repeats
@@ -40,10 +40,10 @@ _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 _logger = logging.getLogger("trunkline.listeners")
 
 
-class Gate:
+class Acceptor:
     """What a listener's connections have in common, and how many there are."""
 
-    __slots__ = ("_entrance", "_interpose", "_scheduler", "_supervisor", "connections", "name")
+    __slots__ = ("_interpose", "_listener", "_scheduler", "_supervisor", "connections", "name")
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class Gate:
         self.connections: set[Connection] = set()
         self._supervisor = supervisor
         self._scheduler = scheduler
-        self._entrance = Entrance(name, allow_anonymous, versions, services, directory, self.connections.discard)
+        self._listener = MqttListener(name, allow_anonymous, versions, services, directory, self.connections.discard)
 
-    def admit(self, transport: Transport) -> None:
+    def accept(self, transport: Transport) -> None:
         """
         Raises:
             Exception: it cannot be served, and nothing is left of it but what the transport wraps.
         """
         if self._interpose is not None:
             transport = self._interpose(transport)
-        connection = Connection(transport, self._entrance)
+        connection = Connection(transport, self._listener)
         self.connections.add(connection)
-        self._entrance.services.metrics.connections_accepted += 1
+        self._listener.services.metrics.connections_accepted += 1
         try:
             self._supervisor.start(connection, name="connection")
         except Exception:
@@ -81,10 +81,10 @@ class Gate:
             transport.close()
             raise
 
-    def turn_away(self) -> None:
+    def close_handshakes(self) -> None:
         """Close the connections that have not been admitted yet."""
         for connection in list(self.connections):
-            if connection.unadmitted:
+            if connection.in_handshake:
                 connection.ref.stop()
 
     async def empty(self) -> None:
@@ -92,23 +92,25 @@ class Gate:
         while self.connections:
             await next(iter(self.connections)).ref.join()
 
-    def admit_stream(self, stream: trio.abc.Stream, peer: tuple[str, int] | None = None) -> None:
+    def accept_stream(self, stream: trio.abc.Stream, peer: tuple[str, int] | None = None) -> None:
         """Let a trio stream in, from wherever it comes."""
-        self.admit(StreamTransport(stream, peer, self._scheduler))
+        self.accept(StreamTransport(stream, peer, self._scheduler))
 
 
 class Listener:
     """The listening sockets of one URL."""
 
-    def __init__(self, settings: Settings, gate: Gate, services: Services, poller: Poller | None, scheduler: Scheduler):
+    def __init__(
+        self, settings: Settings, acceptor: Acceptor, services: Services, poller: Poller | None, scheduler: Scheduler
+    ):
         self.settings = settings
-        self.gate = gate
+        self.acceptor = acceptor
         self._services = services
         #: None where connections are fed by tasks.
         self._poller = poller
         self._scheduler = scheduler
         self._sockets: list[socket.socket] = []
-        self._doors: list[_Door] = []
+        self._listening: list[_ListeningSocket] = []
         self._refused = Repeats(scheduler.call_at, self._say_refused)
         #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
         self.address: tuple[str, int] = (settings.host, settings.port)
@@ -128,36 +130,36 @@ class Listener:
             self.address = self._sockets[0].getsockname()[:2]
         for sock in self._sockets:
             if self._poller is not None:
-                self._doors.append(_Door(sock, self, self._poller, self._scheduler))
+                self._listening.append(_ListeningSocket(sock, self, self._poller, self._scheduler))
             else:
                 host, port = sock.getsockname()[:2]
                 await start_beside(f"accepting on {host}:{port}", partial(self._accept_in_task, sock))
 
     def close(self) -> None:
         self._refused.flush()
-        for door in self._doors:
+        for door in self._listening:
             door.close()
-        self._doors.clear()
+        self._listening.clear()
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
-    def let_in(self, sock: socket.socket, peer: Any, transport: Callable[[], Transport]) -> None:
+    def accept(self, sock: socket.socket, peer: Any, transport: Callable[[], Transport]) -> None:
         """Admit an accepted connection, or close it. What fails for this one is nothing to the others.
 
         Raises:
             OSError: the system has no room for more.
         """
         try:
-            if self._welcome(peer):
-                self.gate.admit(transport())
+            if self._allows(peer):
+                self.acceptor.accept(transport())
             else:
                 sock.close()
         except Exception as error:
             sock.close()
             self._services.metrics.connections_failed += 1
             if not isinstance(error, OSError):
-                self._scheduler.blame(None, self.let_in, error)
+                self._scheduler.blame(None, self.accept, error)
             elif error.errno in _OUT_OF_RESOURCES:
                 raise
             else:
@@ -176,7 +178,7 @@ class Listener:
             try:
                 sock, peer = await listening.accept()
                 self.has_resources()
-                self.let_in(sock, peer, partial(self._stream_transport, sock, peer))  # type: ignore[arg-type]
+                self.accept(sock, peer, partial(self._stream_transport, sock, peer))  # type: ignore[arg-type]
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self.out_of_resources(error)
@@ -189,9 +191,9 @@ class Listener:
     def _stream_transport(self, sock: trio.socket.SocketType, peer: Any) -> StreamTransport:
         return StreamTransport(trio.SocketStream(sock), peer[:2], self._scheduler)
 
-    def _welcome(self, peer: Any) -> bool:
+    def _allows(self, peer: Any) -> bool:
         settings, refusal = self.settings, ""
-        if len(self.gate.connections) >= settings.max_connections:
+        if len(self.acceptor.connections) >= settings.max_connections:
             refusal = f"max_connections is {settings.max_connections}"
         elif settings.allow or settings.deny:
             address = ip_address(peer[0].partition("%")[0])
@@ -218,7 +220,7 @@ class Listener:
         )
 
 
-class _Door:
+class _ListeningSocket:
     """A listening socket in the poller's hands."""
 
     def __init__(self, sock: socket.socket, listener: Listener, poller: Poller, scheduler: Scheduler) -> None:
@@ -235,7 +237,7 @@ class _Door:
             try:
                 sock, peer = self._sock.accept()
                 self._listener.has_resources()
-                self._listener.let_in(sock, peer, partial(SocketTransport, sock, peer[:2], self._poller))
+                self._listener.accept(sock, peer, partial(SocketTransport, sock, peer[:2], self._poller))
             except BlockingIOError:
                 return
             except OSError as error:

@@ -23,7 +23,7 @@ from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
-from trunkline.broker.listeners import Gate, Listener
+from trunkline.broker.listeners import Acceptor, Listener
 from trunkline.broker.metrics import Metrics, Rates
 from trunkline.broker.password_check import GuessReport
 from trunkline.broker.pubsub import PubSub, Subscriber
@@ -97,7 +97,7 @@ class Node:
         #: Whose children all actors are, but for those of plugins.
         self.supervisor = Supervisor(
             Child("routes", lambda: self._services.pubsub.new_writer()),
-            Child("errands", lambda: self._errands),
+            Child("tasks", lambda: self._tasks),
             Child("sessions", lambda: self._sessions),
             Child("connections", lambda: self._connections),
             strategy=Strategy.ONE_FOR_ONE,
@@ -108,7 +108,7 @@ class Node:
         self._connections = Supervisor(name="connections")
         self._sessions = Supervisor(name="sessions")
         #: Tasks that outlive the session which began them, and must be over before the node ends.
-        self._errands = Supervisor(name="errands")
+        self._tasks = Supervisor(name="tasks")
         self._poller = polling.Poller(self.scheduler) if polling.available() else None
         self._services = Services(
             config=config,
@@ -132,12 +132,12 @@ class Node:
             open_session=self._open_session,
             hold_publisher=self._hold_publisher,
             release_publisher=self._release_publisher,
-            start_task=self._start_errand,
+            start_task=self._start_task,
             client_of=self._client_of,
         )
         self.sessions = Directory(self._services, self._sessions)
-        self._gates: list[Gate] = []
-        self._inside = self._gate(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
+        self._acceptors: list[Acceptor] = []
+        self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
         self.control: Control | None = None
@@ -161,8 +161,8 @@ class Node:
     def _open_session(self, channel: Channel) -> None:
         self.sessions.open(channel)
 
-    def _gate(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Gate:
-        gate = Gate(
+    def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Acceptor:
+        acceptor = Acceptor(
             name,
             allow_anonymous,
             versions,
@@ -172,13 +172,13 @@ class Node:
             self.scheduler,
             self._interpose,
         )
-        self._gates.append(gate)
-        return gate
+        self._acceptors.append(acceptor)
+        return acceptor
 
     @property
     def connections(self) -> Iterator[Connection]:
         """All that are open, admitted or not."""
-        return chain.from_iterable(gate.connections for gate in self._gates)
+        return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
 
     @property
     def services(self) -> Services:
@@ -192,7 +192,7 @@ class Node:
         from trio.testing import memory_stream_pair  # brings pytest with it where that is installed
 
         ours, theirs = memory_stream_pair()
-        self._inside.admit_stream(ours)
+        self._inside.accept_stream(ours)
         return theirs
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
@@ -276,8 +276,8 @@ class Node:
                     stepping.cancel()
                     scope.shield = False  # if it failed, there is nothing left to say goodbye with
 
-    def _start_errand(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
-        self._errands.start(TaskActor(async_fn, *args), name=async_fn.__qualname__)
+    def _start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
+        self._tasks.start(TaskActor(async_fn, *args), name=async_fn.__qualname__)
 
     async def _vital(
         self,
@@ -340,8 +340,8 @@ class Node:
         for settings in self.config.listeners:
             anonymous = self.config.allows_anonymous(settings)
             versions = frozenset(version for version in Version if str(version) in settings.versions)
-            gate = self._gate(settings.label, anonymous, versions)
-            listener = Listener(settings, gate, self._services, self._poller, self.scheduler)
+            acceptor = self._acceptor(settings.label, anonymous, versions)
+            listener = Listener(settings, acceptor, self._services, self._poller, self.scheduler)
             try:
                 await listener.open(self._start_beside)
             except OSError as error:
@@ -352,29 +352,29 @@ class Node:
             reach = ", from this machine only" if settings.loopback else ""
             _logger.info("listening on %s port %d: %s%s", host, port, who, reach)
 
-    async def close_doors(self) -> None:
+    async def stop_accepting(self) -> None:
         """No new clients; wills are published while there is somebody to get them."""
         for listener in self.listeners:
             listener.close()
         for session in self.sessions:
             session.ref.cast(mail.PublishWill())
-        for gate in self._gates:
-            gate.turn_away()
+        for acceptor in self._acceptors:
+            acceptor.close_handshakes()
         await self.quiet()
         with trio.move_on_after(self._grace):
-            while self._errands.count:  # wills that somebody is asked about
-                await next(iter(self._errands)).join()
+            while self._tasks.count:  # wills that somebody is asked about
+                await next(iter(self._tasks)).join()
         await self.quiet()
 
     async def say_goodbye(self) -> None:
-        """Close the doors, then tell everybody."""
-        await self.close_doors()
+        """Stop accepting, then end all sessions."""
+        await self.stop_accepting()
         for session in self.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
         await self.quiet()
         with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
-            for gate in self._gates:
-                await gate.empty()
+            for acceptor in self._acceptors:
+                await acceptor.empty()
         self._services.drops.flush()
         self._services.refusals.flush()
 

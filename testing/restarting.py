@@ -154,7 +154,7 @@ class Lives:
             async def last_act() -> None:
                 self._links.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
                 if graceful:
-                    await node.close_doors()
+                    await node.stop_accepting()
                 else:
                     for listener in node.listeners:
                         listener.close()

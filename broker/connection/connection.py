@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import trio
 
 from trunkline.actors import Actor
-from trunkline.broker.connection.admission import Admission, Entrance
+from trunkline.broker.connection.handshake import Handshake, MqttListener
 from trunkline.broker.connection.packet_log import LoggedDecoder, LoggedTransport, PacketLog, logs_all
 from trunkline.broker.connection.transport import Congested, Drained, Ended
 from trunkline.broker.session import mail
@@ -34,40 +34,40 @@ MAX_CONNECT_SIZE: Final = 1_048_576
 OUTPUT_LIMIT: Final = 1_048_576
 
 
-class Judge:
+class CheckKeepAlive:
     """To itself: look whether it has been silent for too long."""
 
     __slots__ = ()
 
 
-JUDGE: Final = Judge()
+CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 
 #: Bytes that came in, or an event.
 Mail: TypeAlias = (
-    "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume | Judge | mail.LogPackets"
+    "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
 )
 
 
 class Connection(Actor[Any]):
     __slots__ = (
-        "_admission",
         "_channel",
         "_decoder",
-        "_entrance",
-        "_heard",
+        "_handshake",
         "_holders",
-        "_silence",
+        "_last_read",
+        "_listener",
+        "_max_silence",
         "_timer",
         "_transport",
         "closing",
         "peer",
     )
 
-    def __init__(self, transport: Transport, entrance: Entrance) -> None:
+    def __init__(self, transport: Transport, listener: MqttListener) -> None:
         self._transport = transport
-        self._entrance = entrance
+        self._listener = listener
         self.peer = transport.peer
-        mqtt = entrance.services.config.mqtt
+        mqtt = listener.services.config.mqtt
         self._decoder: Decoder | LoggedDecoder = Decoder(
             max_packet_size=mqtt.max_packet_size,
             max_connect_size=MAX_CONNECT_SIZE,
@@ -77,22 +77,22 @@ class Connection(Actor[Any]):
             gathers=True,
         )
         #: Sees the CONNECT through; None when that is done.
-        self._admission: Admission | None = Admission(self, entrance)
+        self._handshake: Handshake | None = Handshake(self, listener)
         self._channel: Channel | None = None
         #: Who wants nothing to be read.
         self._holders: set[object] | None = None
         #: The last packet was sent; what still comes in is thrown away.
         self.closing = False
         #: When the last bytes came, and how long there may be none, in node time.
-        self._heard = 0.0
-        self._silence = mqtt.connect_timeout
+        self._last_read = 0.0
+        self._max_silence = mqtt.connect_timeout
         if logs_all():
-            self.log_packets(ClientInfo("", peer=self.peer, listener=entrance.name), logging.DEBUG)
+            self.log_packets(ClientInfo("", peer=self.peer, listener=listener.name), logging.DEBUG)
 
     def init(self) -> None:
-        self._heard = trio.current_time()  # a start may be outside of the scheduler's turns
+        self._last_read = trio.current_time()  # a start may be outside of the scheduler's turns
         self._transport.start(self.ref.hand, self)
-        self._timer: Timer = self.call_at(self._heard + self._silence, self._check_silence)
+        self._timer: Timer = self.call_at(self._last_read + self._max_silence, self._on_deadline)
 
     def handle(self, message: Mail) -> None:
         if type(message) is bytes:
@@ -117,13 +117,13 @@ class Connection(Actor[Any]):
         elif isinstance(message, mail.LogPackets):
             self.log_packets(message.client if message.on else None, logging.INFO)
         else:
-            self._judge_silence()
+            self._check_keep_alive()
 
     # Bytes
 
     def _received(self, data: bytes) -> None:
-        self._heard = self.scheduler.now
-        self._entrance.services.metrics.bytes_received += len(data)
+        self._last_read = self.scheduler.now
+        self._listener.services.metrics.bytes_received += len(data)
         if self.closing:
             return
         decoder = self._decoder
@@ -133,8 +133,8 @@ class Connection(Actor[Any]):
         channel = self._channel
         if channel is not None:
             channel.session(mail.Received(channel, packets, decoder.error))
-        elif self._admission is not None:
-            self._admission.received(packets, decoder.error, decoder.version, data)
+        elif self._handshake is not None:
+            self._handshake.received(packets, decoder.error, decoder.version, data)
 
     def send(self, pieces: list[bytes]) -> None:
         """Put wire bytes on their way. The session calls this at the end of its turn: a message to the connection would
@@ -143,7 +143,7 @@ class Connection(Actor[Any]):
             return
         try:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._entrance.services.metrics.bytes_sent += len(data)
+            self._listener.services.metrics.bytes_sent += len(data)
             self._transport.send(data)
         except Exception as error:  # noqa: BLE001 - the connection's end is the handling
             self.ref.crash(error)
@@ -163,7 +163,7 @@ class Connection(Actor[Any]):
             if not self._holders:
                 self._holders = None
                 # it could not be heard. Who has it wait may be a task, and then the scheduler's time is of its last step
-                self._heard = trio.current_time()
+                self._last_read = trio.current_time()
                 self._transport.resume()
 
     def log_packets(self, client: ClientInfo | None, level: int) -> None:
@@ -185,21 +185,21 @@ class Connection(Actor[Any]):
     # Its life
 
     @property
-    def unadmitted(self) -> bool:
+    def in_handshake(self) -> bool:
         """Its client has not got in yet."""
-        return self._admission is not None
+        return self._handshake is not None
 
     def open(self, channel: Channel, keep_alive: int, early: list[Decoded], error: ProtocolError | None) -> None:
         """The client is admitted. What it sent meanwhile is for its session."""
-        self._admission = None
+        self._handshake = None
         self._channel = channel
         if early or error is not None:
             channel.session(mail.Received(channel, early, error))
         if keep_alive:
-            self._silence = keep_alive * self._entrance.services.config.mqtt.keep_alive_multiplier
-            self._timer.restart_at(self._heard + self._silence)
+            self._max_silence = keep_alive * self._listener.services.config.mqtt.keep_alive_multiplier
+            self._timer.restart_at(self._last_read + self._max_silence)
         else:
-            self._silence = inf
+            self._max_silence = inf
             self._timer.cancel()
 
     def close(self, farewell: bytes) -> None:
@@ -209,37 +209,37 @@ class Connection(Actor[Any]):
         if farewell:
             self.send([farewell])
         self.closing = True
-        self._admission = self._channel = None
+        self._handshake = self._channel = None
         if self._holders is not None:
             self._holders = None
             self._transport.resume()
         self._transport.finish()
-        self._silence = self._entrance.services.config.mqtt.linger
-        self._heard = trio.current_time()
-        self._timer.restart_at(self._heard + self._silence)
+        self._max_silence = self._listener.services.config.mqtt.linger
+        self._last_read = trio.current_time()
+        self._timer.restart_at(self._last_read + self._max_silence)
 
-    def _check_silence(self) -> None:
+    def _on_deadline(self) -> None:
         """The timer: nothing may have come for too long."""
         now = self.scheduler.now
         if self._holders is not None and self not in self._holders:
-            self._heard = now  # others have us wait; a client that does not read has itself to blame
-        if self._channel is not None and now < self._heard + self._silence:
-            self._timer.restart_at(self._heard + self._silence)
+            self._last_read = now  # others have us wait; a client that does not read has itself to blame
+        if self._channel is not None and now < self._last_read + self._max_silence:
+            self._timer.restart_at(self._last_read + self._max_silence)
         else:
             # After a pause of the process, what the client said in time is still unread.
             self._transport.look()
-            self.scheduler.later(self.ref, JUDGE)
+            self.scheduler.later(self.ref, CHECK_KEEP_ALIVE)
 
-    def _judge_silence(self) -> None:
+    def _check_keep_alive(self) -> None:
         """All that had come when the timer fired has been handled."""
-        if self._timer.armed or self._silence == inf:
+        if self._timer.armed or self._max_silence == inf:
             return  # with it came the CONNECT, or the end
-        if self._admission is not None and self._admission.waits:
-            self._admission.give_up()
+        if self._handshake is not None and self._handshake.waits:
+            self._handshake.give_up()
         elif self._channel is None:
             self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
-        elif self.scheduler.now < self._heard + self._silence:
-            self._timer.restart_at(self._heard + self._silence)
+        elif self.scheduler.now < self._last_read + self._max_silence:
+            self._timer.restart_at(self._last_read + self._max_silence)
         else:  # [MQTT-3.1.2-22]
             self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard of it", self._channel))
 
@@ -253,10 +253,10 @@ class Connection(Actor[Any]):
 
     def terminate(self, reason: BaseException | None) -> None:
         self._timer.discard()  # it holds the connection, and the connection it
-        self._admission = None
+        self._handshake = None
         if self._channel is not None:
             text = "internal error" if reason is not None else "closed"
             self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))
             self._channel = None
-        self._entrance.closed(self)
+        self._listener.closed(self)
         self._transport.close()

@@ -1,100 +1,325 @@
-"""What a CONNECT is answered with, before anybody is asked who the client is. Pure."""
+"""From CONNECT to CONNACK: terms, authentication, and the session (MQTT 5.0, sections 3.1.4 and 4.12).
+
+One object a connection, gone as soon as the connection has its session.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
+from trunkline.broker.connection.other_protocols import guess
+from trunkline.broker.session.channel import Channel
+from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.decisions import Allow, Deny
+from trunkline.hooks.exchange import Continue, Exchange, Success
+from trunkline.hooks.points import (
+    CLIENT_AUTHENTICATE,
+    CLIENT_AUTHENTICATED,
+    CLIENT_CONNACK,
+    CLIENT_CONNECT,
+    CLIENT_ENHANCED_AUTHENTICATE,
+)
+from trunkline.mqtt.encoder import encode, encode_within
+from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
+from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from trunkline.broker.config import Config
-    from trunkline.mqtt.packets import Connect
+    from collections.abc import Awaitable, Callable
+
+    from trunkline.broker.connection.connection import Connection
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.mqtt.burst import Decoded
+    from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
 
-#: What the protocol means where a property is absent.
-ABSENT_RECEIVE_MAXIMUM: Final = 65_535
+_logger = logging.getLogger("trunkline.connection")
 
 
-@dataclass(frozen=True, slots=True)
-class Refused(Exception):
-    """The client may not connect."""
+@dataclass(slots=True, eq=False)
+class MqttListener:
+    """What all connections of one listener share."""
 
-    reason: Reason
-    text: str
-
-
-@dataclass(slots=True)
-class Terms:
-    """What both sides agree on."""
-
-    client_id: str
-    #: Seconds; 0 is no keep-alive.
-    keep_alive: int
-    #: What a 5.0 client is told in CONNACK.
-    connack: Properties
+    name: str
+    allow_anonymous: bool
+    versions: frozenset[Version]
+    services: Services
+    directory: Directory
+    #: Called when a connection is gone.
+    closed: Callable[[Connection], None]
 
 
-def negotiate(connect: Connect, config: Config) -> Terms:
-    """
-    Raises:
-        Refused: the CONNECT asks for something that is not to be had here.
-    """
-    mqtt = config.mqtt
-    will = connect.will
-    if will is not None:
-        if will.qos > mqtt.max_qos:  # [MQTT-3.2.2-12]
-            raise Refused(Reason.QOS_NOT_SUPPORTED, f"the will asks for QoS {will.qos}")
-        if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
-            raise Refused(Reason.RETAIN_NOT_SUPPORTED, "the will is to be retained")
-    client_id = connect.client_id or _assigned(connect, config)
-    if len(connect.client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
-        raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"longer than {mqtt.max_client_id_length} bytes")
-    keep_alive = connect.keep_alive
-    if connect.version != Version.V5:
-        return Terms(client_id, keep_alive, {})
-    if mqtt.server_keep_alive:
-        keep_alive = mqtt.server_keep_alive
-    elif mqtt.max_keep_alive and (keep_alive == 0 or keep_alive > mqtt.max_keep_alive):
-        keep_alive = mqtt.max_keep_alive
-    return Terms(client_id, keep_alive, _told(connect, config, client_id, keep_alive))
+class Handshake:
+    __slots__ = (
+        "_client",
+        "_connect",
+        "_connection",
+        "_early",
+        "_error",
+        "_exchange",
+        "_listener",
+        "_terms",
+        "_waiting",
+    )
 
+    def __init__(self, connection: Connection, listener: MqttListener) -> None:
+        self._connection = connection
+        self._listener = listener
+        #: As far as it is known.
+        self._client = ClientInfo("", peer=connection.peer, listener=listener.name)
+        self._connect: Connect | None = None
+        self._exchange: Exchange | None = None
+        #: Is somebody asked who the client is? Then what comes in has to wait, and nothing more is read.
+        self._waiting = False
+        self._early: list[Decoded] = []
+        self._error: ProtocolError | None = None
 
-def _assigned(connect: Connect, config: Config) -> str:
-    if connect.version == Version.V31 or (connect.version == Version.V311 and not connect.clean_start):
-        raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id")  # [MQTT3-3.1.3-8]
-    if not config.mqtt.allow_empty_client_id:
-        raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "this server gives out no client ids")
-    return f"{config.mqtt.assigned_client_id_prefix}{token_hex(10)}"  # [MQTT-3.1.3-6]
+    def received(
+        self, packets: list[Decoded], error: ProtocolError | None, version: Version | None, data: bytes
+    ) -> None:
+        """What was decoded of a read, and the read itself."""
+        self._error = error
+        if self._waiting:
+            self._early += packets
+        elif self._connect is not None:
+            self._early += packets
+            self._answered()
+        elif packets:
+            first = packets[0]
+            assert isinstance(first, Connect)  # [MQTT-3.1.0-1] the decoder takes nothing else first
+            self._early = packets[1:]
+            self._connected(first)
+        elif error is not None:
+            self._reject_bytes(error, version, data)
 
+    def _reject_bytes(self, error: ProtocolError, version: Version | None, data: bytes) -> None:
+        """No CONNECT could be read. What is told depends on whether it was one at all."""
+        self._listener.services.metrics.packets_malformed += 1
+        farewell = b""
+        if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
+            farewell = encode(Connack(False, error.reason), version)  # [MQTT-3.1.4-2]
+        self._close(farewell, guess(data) or str(error), error.reason)
 
-def _told(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:
-    """The properties of CONNACK (section 3.2.2.3): what differs from what their absence would mean."""
-    mqtt, asked = config.mqtt, connect.properties
-    told: Properties = {}
-    expiry, longest = asked.get("session_expiry_interval", 0), config.session.max_expiry_interval
-    if longest and expiry > longest:
-        told["session_expiry_interval"] = longest
-    receive_maximum = min(mqtt.receive_maximum, config.session.max_awaiting_rel)
-    if receive_maximum != ABSENT_RECEIVE_MAXIMUM:
-        told["receive_maximum"] = receive_maximum
-    if mqtt.max_qos < 2:
-        told["maximum_qos"] = mqtt.max_qos  # [MQTT-3.2.2-9]
-    if not mqtt.retain_available:
-        told["retain_available"] = 0
-    told["maximum_packet_size"] = mqtt.max_packet_size
-    if not connect.client_id:
-        told["assigned_client_identifier"] = client_id  # [MQTT-3.2.2-16]
-    if mqtt.max_topic_alias:
-        told["topic_alias_maximum"] = mqtt.max_topic_alias
-    if not mqtt.wildcard_subscriptions:
-        told["wildcard_subscription_available"] = 0
-    if not mqtt.shared_subscriptions:
-        told["shared_subscription_available"] = 0
-    if keep_alive != connect.keep_alive:
-        told["server_keep_alive"] = keep_alive  # [MQTT-3.2.2-21]
-    if asked.get("request_response_information") and mqtt.response_information:
-        told["response_information"] = mqtt.response_information  # [MQTT-3.1.2-28]
-    return told
+    # CONNECT
+
+    def _connected(self, connect: Connect) -> None:
+        listener, services = self._listener, self._listener.services
+        now = self._connection.scheduler.now
+        self._connect = connect
+        services.metrics.received[PacketType.CONNECT] += 1
+        self._client = client = ClientInfo(
+            connect.client_id,
+            connect.username or None,  # an empty one says nothing of who it is
+            self._client.peer,
+            listener.name,
+            connect.version,
+            connect.keep_alive,
+            connect.clean_start,
+            now + services.epoch,
+            services.config.node.name,
+            connect.bridge,
+        )
+        services.hooks.notify(CLIENT_CONNECT, client, connect)
+        try:
+            if connect.version not in listener.versions:  # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
+                raise Rejected(
+                    Reason.UNSUPPORTED_PROTOCOL_VERSION,
+                    f"MQTT {connect.version} is not taken at {quoted(listener.name)}",
+                )
+            self._terms = terms = negotiate(connect, services.config)
+            client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
+            self._check_room(client.client_id, now)
+        except Rejected as rejected:
+            self._reject(rejected.reason, rejected.text)
+            return
+        method = connect.properties.get("authentication_method")
+        if method is not None:
+            self._exchange = Exchange(method, connect.properties.get("authentication_data", b""))
+            self._ask_exchange()
+        else:
+            self._ask_password(connect.password)
+
+    def _check_room(self, client_id: str, now: float) -> None:
+        directory = self._listener.directory
+        if directory.flaps(client_id, now):
+            raise Rejected(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
+        if not directory.has_room(client_id):
+            raise Rejected(Reason.QUOTA_EXCEEDED, "the server has as many sessions as it may")
+
+    def _ask_password(self, password: bytes | None) -> None:
+        hooks, client = self._listener.services.hooks, self._client
+        if hooks.is_async(CLIENT_AUTHENTICATE):
+            self._wait(lambda: hooks.decide_async(CLIENT_AUTHENTICATE, client, password), self._decided)
+        else:
+            self._decided(hooks.decide(CLIENT_AUTHENTICATE, client, password))
+
+    def _decided(self, decision: Allow | Deny | None) -> None:
+        metrics = self._listener.services.metrics
+        if isinstance(decision, Deny):
+            self._deny(decision)
+        elif decision is not None:
+            metrics.authentication_success += 1
+            self._open_session()
+        elif self._listener.allow_anonymous:
+            metrics.authentication_success_anonymous += 1
+            self._client.username = None  # nobody has proved it, and access rules go by it
+            self._open_session()
+        else:
+            self._deny(Deny(text="this listener takes no clients without credentials"))
+
+    @property
+    def waits(self) -> bool:
+        """Has somebody been asked who the client is, and not answered?"""
+        return self._waiting
+
+    def give_up(self) -> None:
+        """The answer takes too long. Its task ends with the connection."""
+        self._deny(Deny(Reason.SERVER_UNAVAILABLE, "nobody decided in time who the client is"))
+
+    def _deny(self, decision: Deny) -> None:
+        metrics = self._listener.services.metrics
+        metrics.authentication_failure += 1
+        metrics.packets_connack_auth_error += 1
+        self._listener.services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason(decision.reason), decision.text)
+        self._reject(decision.reason, decision.text)
+
+    # Enhanced authentication
+
+    def _ask_exchange(self) -> None:
+        hooks, client, exchange = self._listener.services.hooks, self._client, self._exchange
+        assert exchange is not None
+        if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):
+            self._wait(
+                lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, client, exchange), self._exchange_decided
+            )
+        else:
+            self._exchange_decided(hooks.decide(CLIENT_ENHANCED_AUTHENTICATE, client, exchange))
+
+    def _exchange_decided(self, decision: Continue | Success | Deny | None) -> None:
+        exchange = self._exchange
+        assert exchange is not None
+        if isinstance(decision, Continue):
+            properties: Properties = {"authentication_method": exchange.method}  # [MQTT-4.12.0-2]
+            if decision.data:
+                properties["authentication_data"] = decision.data
+            self._listener.services.metrics.sent[PacketType.AUTH] += 1
+            self._connection.send([encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), Version.V5)])
+            self._answered()
+        elif isinstance(decision, Success):
+            if decision.username is not None:
+                self._client.username = decision.username
+            self._listener.services.metrics.authentication_success += 1
+            self._client.superuser = self._client.superuser or decision.superuser
+            connack: Properties = {**self._terms.connack, "authentication_method": exchange.method}  # [MQTT-4.12.0-5]
+            if decision.data:
+                connack["authentication_data"] = decision.data
+            self._terms = replace(self._terms, connack=connack)
+            self._open_session()
+        else:
+            self._deny(decision or Deny(Reason.BAD_AUTHENTICATION_METHOD, "the authentication method is not known"))
+
+    def _answered(self) -> None:
+        """The client was asked to go on. What it said, if it said anything yet, must be the next AUTH."""
+        exchange = self._exchange
+        assert exchange is not None
+        if not self._early:
+            if self._error is not None:
+                self._reject(self._error.reason, str(self._error))
+            return
+        packet = self._early.pop(0)
+        self._listener.services.metrics.received[TYPE_OF[type(packet)]] += 1
+        if not isinstance(packet, Auth) or packet.reason != Reason.CONTINUE_AUTHENTICATION:
+            if isinstance(packet, Disconnect):
+                self._close(b"", "the client gave up", packet.reason)
+                return
+            self._reject(Reason.PROTOCOL_ERROR, "an AUTH was due")  # [MQTT-3.1.2-30]
+            return
+        if packet.properties.get("authentication_method") != exchange.method:
+            self._reject(Reason.PROTOCOL_ERROR, "the authentication method has changed")  # [MQTT-4.12.0-5]
+            return
+        exchange.data = packet.properties.get("authentication_data", b"")
+        exchange.first = False
+        self._ask_exchange()
+
+    # The outcome
+
+    def _wait(self, question: Callable[[], Awaitable[Any]], decided: Callable[[Any], None]) -> None:
+        self._waiting = True
+        self._connection.pause(self)
+
+        async def ask() -> None:
+            answer = await question()
+            self._waiting = False
+            self._connection.resume(self)
+            if not self._connection.closing:
+                decided(answer)
+
+        self._connection.start_task(ask)
+
+    def _reject(self, reason: int, text: str) -> None:
+        connect, services = self._connect, self._listener.services
+        assert connect is not None
+        properties: Properties = {}
+        if connect.properties.get("request_problem_information", 1):
+            properties = {**reason_string(text)}
+        if services.config.mqtt.server_reference and reason in (Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED):
+            properties["server_reference"] = services.config.mqtt.server_reference
+        connack = Connack(False, fitting(reason, PacketType.CONNACK), properties)  # [MQTT-3.2.2-6]
+        farewell = encode_within(connack, connect.version, connect.properties.get("maximum_packet_size", 0))
+        services.metrics.sent[PacketType.CONNACK] += 1
+        services.metrics.packets_connack_error += 1
+        services.hooks.notify(CLIENT_CONNACK, self._client, connack)
+        self._close(farewell, text, reason)  # [MQTT-3.2.2-7]
+
+    def _close(self, farewell: bytes, text: str, reason: int) -> None:
+        client, name = self._client, Reason(reason).name.lower()
+        why = f"{text} ({name})" if text else name
+        fields = client.log_fields | {"reason": name, "client": shortened(client.client_id) or None}
+        _logger.info("refused the connection from %s by %s: %s", client.address, client.listener, why, extra=fields)
+        self._connection.close(farewell)
+
+    def _open_session(self) -> None:
+        connect, services = self._connect, self._listener.services
+        assert connect is not None
+        services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
+        asked = connect.properties
+        if connect.version == Version.V5:
+            expiry = services.bounded_expiry(asked.get("session_expiry_interval", 0))
+        else:
+            expiry = 0.0 if connect.clean_start else services.config.session.expiry_interval
+        aliases = min(asked.get("topic_alias_maximum", 0), services.config.mqtt.max_topic_alias_out)
+        largest = asked.get("maximum_packet_size", 0)
+        if 0 < largest < len(encode(Connack(True, Reason.SUCCESS, self._terms.connack), connect.version)):
+            self._reject(Reason.PACKET_TOO_LARGE, "it takes no packet large enough for the CONNACK")
+            return
+        channel = Channel(
+            self._client,
+            self._connection.ref.cast,
+            self._connection.send,
+            connect.version,
+            connect.clean_start,
+            expiry,
+            connect.will,
+            receive_maximum=(
+                services.config.session.max_inflight_bridge
+                if connect.bridge
+                else asked.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM)
+            ),
+            receive_maximum_in=self._terms.connack.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM),
+            max_packet_size=largest,
+            problem_information=bool(asked.get("request_problem_information", 1)),
+            connack=self._terms.connack,
+            authentication_method=asked.get("authentication_method"),
+            alias_maximum_in=services.config.mqtt.max_topic_alias,
+            alias_maximum_out=aliases,
+            plain=not aliases and not largest,
+        )
+        if self._client.client_id in services.logged_clients:
+            self._connection.log_packets(self._client, logging.INFO)
+        self._listener.directory.open(channel)
+        self._connection.open(channel, self._terms.keep_alive, self._early, self._error)

@@ -16,14 +16,14 @@ from trunkline.actors import Actor, Shutdown
 from trunkline.broker.access import Undecided
 from trunkline.broker.pubsub import BurstTo, Subscriber
 from trunkline.broker.session import mail, reauthentication, will
-from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget, Pressure
-from trunkline.broker.session.rights import Rights
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.broker.session.subscribing import Subscribing
+from trunkline.broker.session.subscription_check import SubscriptionCheck
+from trunkline.broker.session.timers import AwayTimers
 from trunkline.broker.session.waiting import Waiting
 from trunkline.hooks.points import (
     CLIENT_CONNACK,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.subscribing import Answer, Judged
+    from trunkline.broker.session.subscribing import Answer, Outcome
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.packets import Packet, Will
@@ -80,19 +80,19 @@ _logger = logging.getLogger("trunkline.session")
 
 class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
-        "_absence",
         "_acknowledged",
-        "_coming",
+        "_attaching",
+        "_away",
+        "_end_steps",
         "_ended",
         "_filling",
         "_inbound",
         "_on_end",
         "_outbound",
         "_retry",
-        "_rights",
         "_services",
         "_subscribing",
-        "_undone",
+        "_subscription_check",
         "_waiting",
         "channel",
         "client",
@@ -111,7 +111,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self.client = client
         self.channel: Channel | None = None
         #: Connections whose request lies in the mailbox: if it is never handled, they must not wait for it.
-        self._coming: list[Channel] = []
+        self._attaching: list[Channel] = []
         #: When the last client went, in node time.
         self.left_at = 0.0
         self._services = services
@@ -122,20 +122,20 @@ class SessionActor(Actor["mail.ToSession"]):
         #: Is the next slice of what waits for the client to come in a later turn?
         self._filling = False
         #: Steps of its end, or of its connection's, that are under way.
-        self._undone: deque[Callable[[], object]] = deque()
+        self._end_steps: deque[Callable[[], object]] = deque()
         #: Is the client id free, and the actor only here until its routes are gone?
         self._ended = False
 
     def init(self) -> None:
         self.subscriber = Subscriber(self.session.client_id, self.ref.cast)
         self._waiting = Waiting(self.start_task, self._services.config.session.hook_timeout)
-        self._absence = Absence(self._after, self._publish_will, self._expire)
+        self._away = AwayTimers(self._after, self._publish_will, self._expire)
         pressure = Pressure(self.session.client_id, self._services, self._after)
         self._outbound = Outbound(self.session, self._services, pressure, self.client)
         self._acknowledged = Acknowledged(self.session, self._services, self._outbound)
         self._inbound = Inbound(self.session, self._services, self._outbound, self.subscriber, self._after)
         self._subscribing = Subscribing(self.session, self._services, self._outbound, self.subscriber)
-        self._rights = Rights(self, self._services, self._outbound, self._subscribing)
+        self._subscription_check = SubscriptionCheck(self, self._services, self._outbound, self._subscribing)
 
     # A turn
 
@@ -295,14 +295,14 @@ class SessionActor(Actor["mail.ToSession"]):
 
         subscribing.check_filters([request.filter for request in packet.requests], channel)
 
-        def subscribe(judged: list[Judged]) -> None:
+        def subscribe(outcomes: list[Outcome]) -> None:
             self._waiting.on = True  # for the routes
-            subscribing.subscribe(packet, judged, channel)
+            subscribing.subscribe(packet, outcomes, channel)
 
         if subscribing.waits(packet):
-            self.wait_for(lambda: subscribing.judge_async(packet, channel), subscribe)
+            self.wait_for(lambda: subscribing.decide_async(packet, channel), subscribe)
         else:
-            subscribe(subscribing.judge(packet, channel))
+            subscribe(subscribing.decide(packet, channel))
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         channel, subscribing = self.channel, self._subscribing
@@ -310,14 +310,14 @@ class SessionActor(Actor["mail.ToSession"]):
 
         subscribing.check_filters(packet.filters, channel)
 
-        def unsubscribe(judged: list[str | Deny | Withhold]) -> None:
+        def unsubscribe(outcomes: list[str | Deny | Withhold]) -> None:
             self._waiting.on = True  # for the routes
-            subscribing.unsubscribe(packet, judged, channel)
+            subscribing.unsubscribe(packet, outcomes, channel)
 
         if subscribing.waits(packet):
-            self.wait_for(lambda: subscribing.judge_filters_async(packet, channel), unsubscribe)
+            self.wait_for(lambda: subscribing.decide_filters_async(packet, channel), unsubscribe)
         else:
-            unsubscribe(subscribing.judge_filters(packet, channel))
+            unsubscribe(subscribing.decide_filters(packet, channel))
 
     def _on_burst(self, message: BurstTo) -> None:
         self._outbound.deliver_burst(message.burst, message.target)
@@ -378,7 +378,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def attach(self, channel: Channel, present: bool) -> None:
         """Have this connection. `present` says whether the session was there before."""
-        self._coming.append(channel)
+        self._attaching.append(channel)
         channel.session = self.subscriber.cast
         channel.session(mail.Attach(channel, present))
 
@@ -386,7 +386,7 @@ class SessionActor(Actor["mail.ToSession"]):
         channel, services = message.channel, self._services
         if self._ended:  # it expired while the request was on its way
             services.open_session(channel)
-            self._coming.remove(channel)
+            self._attaching.remove(channel)
             return
         if self.channel is not None:
             services.metrics.session_takenover += 1
@@ -394,9 +394,9 @@ class SessionActor(Actor["mail.ToSession"]):
             text = "another connection has this client id"
             self._close(self.channel, Reason.SESSION_TAKEN_OVER, text)
             self._left(Reason.SESSION_TAKEN_OVER, text, successor=channel.client)
-        self._absence.over()
+        self._away.over()
         self.channel, self.client = channel, channel.client
-        self._coming.remove(channel)
+        self._attaching.remove(channel)
         channel.resumed = message.present
         self.session.expiry_interval = channel.expiry_interval
         self.subscriber.online = True
@@ -413,7 +413,7 @@ class SessionActor(Actor["mail.ToSession"]):
         services.metrics.sent[PacketType.CONNACK] += 1
         self._outbound.attach(channel)
         self._inbound.expect_pubrel()
-        self._rights.resume()
+        self._subscription_check.resume()
         self.fill()
         _logger.info(
             "connected from %s by %s, MQTT %s%s",
@@ -469,7 +469,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if gone is not None and gone.will is not None:
             self._publish_will(gone.will)
             gone.will = None
-        self._absence.publish_will()
+        self._away.publish_will()
 
     def _on_rules_changed(self, message: mail.RulesChanged) -> None:
         self.forget_decisions(subscriptions=message.subscriptions)
@@ -479,7 +479,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if self.channel is not None:
             self.channel.forget_decisions()
         if subscriptions:
-            self._rights.ask_again()
+            self._subscription_check.ask_again()
 
     def _disconnect(self, reason: Reason, text: str) -> None:
         """End the connection from our side."""
@@ -510,10 +510,10 @@ class SessionActor(Actor["mail.ToSession"]):
         if self._retry is not None:
             self._retry.discard()
         self._in_steps(
-            self._rights.stop,
+            self._subscription_check.stop,
             self._outbound.detach,
             partial(self._tell_left, channel.client, reason, text, successor),
-            partial(self._absence.begin, channel.will, self.session.expiry_interval),
+            partial(self._away.begin, channel.will, self.session.expiry_interval),
         )
 
     def _tell_left(self, client: ClientInfo, reason: Reason, text: str, successor: ClientInfo | None) -> None:
@@ -535,15 +535,15 @@ class SessionActor(Actor["mail.ToSession"]):
 
     @property
     def pending_will(self) -> Will | None:
-        """What is published if the client does not come back, or goes, without a word."""
-        return self._absence.will if self.channel is None else self.channel.will
+        """What is published if the client does not come back, or goes, without a cause."""
+        return self._away.will if self.channel is None else self.channel.will
 
     def go_on_away(self, will: Will | None, left_at: float) -> None:
         """The session was restored: its client went at `left_at`, in this node's time."""
 
         def begin() -> None:
             self.left_at = left_at
-            self._absence.begin(will, self.session.expiry_interval, self._outbound.now - left_at)
+            self._away.begin(will, self.session.expiry_interval, self._outbound.now - left_at)
             if not self.session.expiry_interval:
                 self._end("disconnected")
 
@@ -563,29 +563,29 @@ class SessionActor(Actor["mail.ToSession"]):
             return
         self.session.expiry_interval = 0.0  # so no will waits for its delay
         if self.channel is not None:
-            self._close(self.channel, message.reason, message.word)
-            self._left(message.reason, message.word, message.successor)
-        self._end(message.word)
+            self._close(self.channel, message.reason, message.cause)
+            self._left(message.reason, message.cause, message.successor)
+        self._end(message.cause)
 
-    def _end(self, word: str) -> None:
+    def _end(self, cause: str) -> None:
         """The session is over and its client id free. The actor ends when no route leads to it any more."""
         self._ended = True
         self._in_steps(
-            self._absence.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
-            self._absence.over,
+            self._away.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+            self._away.over,
             partial(self._on_end, self),
-            partial(self._tell_end, word),
+            partial(self._tell_end, cause),
             self._remove_routes,
         )
 
-    def _tell_end(self, word: str) -> None:
+    def _tell_end(self, cause: str) -> None:
         services = self._services
         services.metrics.session_terminated += 1
-        if word == "discarded":
+        if cause == "discarded":
             services.metrics.session_discarded += 1
             services.hooks.notify(SESSION_DISCARDED, self.client)
         else:
-            services.hooks.notify(SESSION_TERMINATED, self.client, word)
+            services.hooks.notify(SESSION_TERMINATED, self.client, cause)
 
     def _remove_routes(self) -> None:
         cast = self.ref.cast
@@ -602,14 +602,14 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def _in_steps(self, *steps: Callable[[], object]) -> None:
         """One after the other. Those that a crash leaves undone are done by `terminate`."""
-        self._undone.extend(steps)
-        while self._undone:
-            self._undone.popleft()()
+        self._end_steps.extend(steps)
+        while self._end_steps:
+            self._end_steps.popleft()()
 
     def terminate(self, reason: BaseException | None) -> None:
         """The actor is gone. After a crash, the client's connection has ended as any other that is lost, and the session
         with it."""
-        for channel in self._coming:
+        for channel in self._attaching:
             channel.cast(mail.Close(b""))
         if reason is not None and not isinstance(reason, Shutdown):
             self._services.metrics.session_crashed += 1
@@ -630,21 +630,21 @@ class SessionActor(Actor["mail.ToSession"]):
             self._remove_routes()
         # They hold methods of this actor. Nothing comes any more that would need them, and the collector need not come for it.
         del (
-            self._absence,
+            self._away,
             self._acknowledged,
             self._inbound,
             self._outbound,
-            self._rights,
+            self._subscription_check,
             self._subscribing,
             self._waiting,
         )
 
     def _salvage(self, action: Callable[[], object]) -> None:
         """Do it and all that a crash has left undone: what raises once more costs nothing else."""
-        self._undone.append(action)
-        while self._undone:
+        self._end_steps.append(action)
+        while self._end_steps:
             try:
-                self._undone.popleft()()
+                self._end_steps.popleft()()
             except Exception:
                 _logger.exception("another error at the end of the session", extra=self.client.log_fields)
 

@@ -101,7 +101,7 @@ class End:
 
     reason: Reason
     #: For hooks and logs: `discarded` by a clean start, `kicked` by an operator, `shutdown` of the node.
-    word: str
+    cause: str
     #: For the log: whose connection wants the client id.
     successor: ClientInfo | None = None
 

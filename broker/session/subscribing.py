@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
 
 #: What came of an entry of a SUBSCRIBE: it is to be made, or this answers it.
-Judged: TypeAlias = SubscriptionRequest | Deny | Withhold
+Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
 
 _DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
 SEND_RETAINED: Final = 0
@@ -115,19 +115,19 @@ class Subscribing:
             return len(packet.requests) > FILTERS_AT_ONCE or hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
         return len(packet.filters) > FILTERS_AT_ONCE or hooks.is_async(CLIENT_UNSUBSCRIBE)
 
-    def judge(self, packet: Subscribe, channel: Channel) -> list[Judged]:
+    def decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
         """What hooks and access rules make of a SUBSCRIBE."""
         hooks, client = self._services.hooks, channel.client
-        judged: list[Judged] = []
+        outcomes: list[Outcome] = []
         for asked in packet.requests:
             changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
-            judged.append(changed)
-        return [self._unfit(each) or self._denied(each, channel) or each for each in judged]
+            outcomes.append(changed)
+        return [self._unfit(each) or self._denied(each, channel) or each for each in outcomes]
 
-    async def judge_async(self, packet: Subscribe, channel: Channel) -> list[Judged]:
-        """As `judge`, in slices, waiting for whom it takes."""
+    async def decide_async(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
+        """As `decide`, in slices, waiting for whom it takes."""
         hooks, access, client = self._services.hooks, self._services.access, channel.client
-        judged: list[Judged] = []
+        outcomes: list[Outcome] = []
         for number, asked in enumerate(packet.requests, 1):
             request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
             refusal = self._unfit(request)
@@ -137,12 +137,12 @@ class Subscribing:
                     refusal = self._unheard(request)
             elif refusal is None:
                 refusal = self._denied(request, channel)
-            judged.append(refusal or request)
+            outcomes.append(refusal or request)
             if number % FILTERS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-        return judged
+        return outcomes
 
-    def _unfit(self, request: Judged) -> Deny | Withhold | None:
+    def _unfit(self, request: Outcome) -> Deny | Withhold | None:
         """What is wrong with it, whoever asks."""
         if not isinstance(request, SubscriptionRequest):
             return request
@@ -159,7 +159,7 @@ class Subscribing:
             return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
         return None
 
-    def _denied(self, request: Judged, channel: Channel) -> Deny | None:
+    def _denied(self, request: Outcome, channel: Channel) -> Deny | None:
         if not isinstance(request, SubscriptionRequest) or self._services.config.mqtt.subscribe_denied != "refuse":
             return None  # each delivery is asked about instead
         allowed = self._services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
@@ -171,41 +171,41 @@ class Subscribing:
             return _DENIED
         return Withhold(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
 
-    def judge_filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
+    def decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
         """What hooks make of an UNSUBSCRIBE."""
         hooks, client = self._services.hooks, channel.client
-        judged: list[str | Deny | Withhold] = []
+        outcomes: list[str | Deny | Withhold] = []
         for filter in packet.filters:
             changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            judged.append(changed)
-        return judged
+            outcomes.append(changed)
+        return outcomes
 
-    async def judge_filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
+    async def decide_filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
         hooks, client = self._services.hooks, channel.client
-        judged: list[str | Deny | Withhold] = []
+        outcomes: list[str | Deny | Withhold] = []
         for number, filter in enumerate(packet.filters, 1):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            judged.append(changed)
+            outcomes.append(changed)
             if number % FILTERS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-        return judged
+        return outcomes
 
     # What is asked of the routes
 
-    def subscribe(self, packet: Subscribe, judged: Sequence[Judged], channel: Channel) -> None:
+    def subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
         """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
 
         Raises:
             ProtocolError: the client must go.
         """
-        _check_stays(judged)
-        answer = Answer(channel.client, channel, packet.packet_id, len(judged))
+        _check_stays(outcomes)
+        answer = Answer(channel.client, channel, packet.packet_id, len(outcomes))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
         known = self._session.subscriptions
-        room = (self._services.config.session.max_subscriptions or len(known) + len(judged)) - len(known)
+        room = (self._services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
         wanted: list[tuple[str, Options]] = []
-        for place, request in enumerate(judged):
+        for place, request in enumerate(outcomes):
             if isinstance(request, Deny):
                 filter, reason = packet.requests[place].filter, fitting(request.reason, PacketType.SUBACK)
                 self._refuse(answer, place, filter, reason, request.text)

@@ -54,7 +54,7 @@ async def status(broker: Administered) -> dict[str, object]:
                 "name": listener.settings.label,
                 "host": listener.address[0],
                 "port": listener.address[1],
-                "connections": len(listener.gate.connections),
+                "connections": len(listener.acceptor.connections),
             }
             for listener in broker.listeners
         ],

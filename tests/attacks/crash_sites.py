@@ -176,7 +176,7 @@ class Crash:
         """Have everything that is registered at the site crash."""
         crash = self
         call_at, at_end, register = Scheduler.call_at, Scheduler.at_end, Poller.register
-        start_task, start_errand = Actor.start_task, Node._start_errand  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType]
+        start_task, start_detached = Actor.start_task, Node._start_task  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType]
         start_soon, start = trio.Nursery.start_soon, trio.Nursery.start
 
         def crashing_call_at(self: Any, deadline: float, callback: Any, *args: Any, owner: Any = None) -> Any:
@@ -202,8 +202,8 @@ class Crash:
                 async_fn = crash._task(async_fn, self.ref)
             return start_task(self, async_fn, *args)
 
-        def crashing_errand(self: Any, async_fn: Any, *args: Any) -> None:
-            start_errand(self, crash._task(async_fn, None) if crash._is_here("start_task") else async_fn, *args)
+        def crashing_detached(self: Any, async_fn: Any, *args: Any) -> None:
+            start_detached(self, crash._task(async_fn, None) if crash._is_here("start_task") else async_fn, *args)
 
         def crashing_start_soon(self: Any, async_fn: Any, *args: Any, **names: Any) -> None:
             if crash._is_here("start_soon"):
@@ -219,7 +219,7 @@ class Crash:
         patch.setattr(Scheduler, "at_end", crashing_at_end)
         patch.setattr(Poller, "register", crashing_register)
         patch.setattr(Actor, "start_task", crashing_start_task)
-        patch.setattr(Node, "_start_errand", crashing_errand)
+        patch.setattr(Node, "_start_task", crashing_detached)
         patch.setattr(trio.Nursery, "start_soon", crashing_start_soon)
         patch.setattr(trio.Nursery, "start", crashing_start)
 

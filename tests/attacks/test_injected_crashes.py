@@ -281,8 +281,8 @@ def below(node: Node, child: str) -> list[Ref[Any]]:
 
 def check_tables(node: Node) -> None:
     """Nobody stands anywhere who is gone."""
-    for gate in node._gates:  # pyright: ignore[reportPrivateUsage]
-        assert all(connection.ref.alive for connection in gate.connections)
+    for acceptor in node._acceptors:  # pyright: ignore[reportPrivateUsage]
+        assert all(connection.ref.alive for connection in acceptor.connections)
     clients = {actor.session.client_id for actor in node.sessions}
     assert all(actor.ref.alive for actor in node.sessions)
     for row in subscription_rows(node.router, limit=1000):
@@ -339,7 +339,7 @@ async def suffer(folder: Path, patch: pytest.MonkeyPatch, arm: Callable[[set[Ref
     """The scenario, with a crash somewhere in it."""
     async with scene(folder, patch) as here:
         protected = everyone(here.node)
-        lasting = {name: here.node.supervisor[name] for name in ("errands", "sessions", "connections")}
+        lasting = {name: here.node.supervisor[name] for name in ("tasks", "sessions", "connections")}
         arm(protected)
         await here.play()
         assert all(ref.alive for ref in protected), "a bystander was ended"
@@ -473,7 +473,7 @@ def test_every_class_of_actors_is_judged() -> None:
     assert {kind for kind in actor_classes() if not takes_messages(kind)} == TASKS
 
 
-@pytest.mark.parametrize("child", ["errands", "sessions", "connections", "control", "sys", "routes"])
+@pytest.mark.parametrize("child", ["tasks", "sessions", "connections", "control", "sys", "routes"])
 async def test_a_child_of_the_node_crashes(
     clock: MockClock, child: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ async def besieged(caplog: pytest.LogCaptureFixture, **settings: dict[str, objec
             await fresh.disconnect()
         with trio.fail_after(120):
             # the routes of a session that is over go in slices
-            while b.node.listeners[0].gate.connections or len(b.node.sessions) or b.node.router.subscriptions:
+            while b.node.listeners[0].acceptor.connections or len(b.node.sessions) or b.node.router.subscriptions:
                 await trio.lowlevel.checkpoint()
         b.node.services.drops.flush()
         b.node.services.refusals.flush()

@@ -33,7 +33,7 @@ async def test_no_more_connections_than_allowed() -> None:
         await first.disconnect()
         await first.abort()
         await second.ping()
-        while len(b.node.listeners[0].gate.connections) > 1:
+        while len(b.node.listeners[0].acceptor.connections) > 1:
             await trio.lowlevel.checkpoint()
         fourth = await Wire.open(b.host, b.port)
         await fourth.connect("fourth")
@@ -80,8 +80,8 @@ async def test_networks(settings: dict[str, Any], welcome: bool) -> None:
 async def test_an_ipv4_address_in_ipv6_clothes_is_an_ipv4_address() -> None:
     async with testing.broker(**listeners(deny=["127.0.0.0/8"])) as b:
         listener = b.node.listeners[0]
-        assert not listener._welcome(("::ffff:127.0.0.1", 1))  # pyright: ignore[reportPrivateUsage]
-        assert listener._welcome(("fe80::1%eth0", 1))  # pyright: ignore[reportPrivateUsage]
+        assert not listener._allows(("::ffff:127.0.0.1", 1))  # pyright: ignore[reportPrivateUsage]
+        assert listener._allows(("fe80::1%eth0", 1))  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_an_address_in_use_is_one_line() -> None:
@@ -156,7 +156,7 @@ def descriptors() -> int:
         # fs.epoll.max_user_watches
         (Poller, "register", OSError(errno.ENOSPC, "No space left on device")),
         (Poller, "register", ValueError("a fault")),
-        (Listener, "_welcome", ValueError("a fault")),
+        (Listener, "_allows", ValueError("a fault")),
         (Connection, "init", ValueError("a fault")),
     ],
 )
@@ -183,7 +183,7 @@ async def test_an_error_while_a_connection_is_accepted_ends_that_one_alone(
         assert not failures
         assert b.node.metrics.connections_failed == 1
         await there.ping()
-        assert len(b.node.listeners[0].gate.connections) == 1
+        assert len(b.node.listeners[0].acceptor.connections) == 1
         assert descriptors() == before
         async with await Wire.open(b.host, b.port) as next_one:
             await next_one.connect("next")

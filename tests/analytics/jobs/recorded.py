@@ -96,7 +96,7 @@ def _check(client: ClientInfo, action: str, topic: str, *_: object) -> Deny | No
 
 def _from(here: Room, address: str) -> Wire:
     ours, theirs = memory_stream_pair()
-    here.node._inside.admit_stream(ours, (address, 40_000))
+    here.node._inside.accept_stream(ours, (address, 40_000))
     return Wire(theirs, patience=60)
 
 

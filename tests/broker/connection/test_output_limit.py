@@ -13,7 +13,7 @@ async def test_answers_that_nobody_reads_are_bounded(autojump_clock: MockClock) 
     async with testing.broker(history=0) as b:
         # what is sent here waits until it is read: the smallest socket that there could be
         theirs, ours = lockstep_stream_pair()
-        b.node._inside.admit_stream(theirs)  # pyright: ignore[reportPrivateUsage]
+        b.node._inside.accept_stream(theirs)  # pyright: ignore[reportPrivateUsage]
         await ours.send_all(raw.connect("greedy"))
         connack = await ours.receive_some(65_536)
         assert connack[0] == raw.CONNACK

@@ -12,11 +12,11 @@ from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from trunkline.broker.session import mail
-from trunkline.broker.session.absence import Absence
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
-from trunkline.broker.session.rights import Rights
+from trunkline.broker.session.subscription_check import SubscriptionCheck
+from trunkline.broker.session.timers import AwayTimers
 from trunkline.mqtt.reasons import Reason
 
 
@@ -69,7 +69,9 @@ class Broken(RuntimeError):
     pass
 
 
-@pytest.mark.parametrize("also", ["nothing", "Outbound.detach", "Rights.stop", "Absence.begin", "Outbound.hand_over"])
+@pytest.mark.parametrize(
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "AwayTimers.begin", "Outbound.hand_over"]
+)
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock, also: str, away: bool
@@ -99,12 +101,12 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {"Outbound": Outbound, "Rights": Rights, "Absence": Absence}[kind]
+            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "AwayTimers": AwayTimers}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
         session.ref.cast(mail.Timeout(crash))
-        if also == "Absence.begin" and not away:
+        if also == "AwayTimers.begin" and not away:
             await trio.sleep(1)  # that is the very step that publishes the will
         else:
             await watcher.expect_publish("will", b"gone")
@@ -139,7 +141,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
         client = await here.client("a")
         await client.subscribe("t")
-        monkeypatch.setattr(Absence, "over", crash)
+        monkeypatch.setattr(AwayTimers, "over", crash)
         await client.send(raw.disconnect())
         await client.expect_close()
         await trio.testing.wait_all_tasks_blocked()

@@ -20,7 +20,7 @@ async def test_who_there_is(autojump_clock: MockClock) -> None:
         rows = await all_rows(here, "actors")
         assert [(row.layer, row.name) for row in rows] == [
             ("node", "routes"),
-            ("node", "errands"),
+            ("node", "tasks"),
             ("node", "sessions"),
             ("sessions", "session mary"),
             ("node", "connections"),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline.session")
 
 
-class Rights:
+class SubscriptionCheck:
     """Of one session."""
 
     __slots__ = ("_actor", "_asking", "_outbound", "_round", "_services", "_session", "_subscribing", "_username")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import inf
 
-from trunkline.broker.session.absence import Absence
+from trunkline.broker.session.timers import AwayTimers
 from trunkline.mqtt.packets import Will
 
 
@@ -20,8 +20,8 @@ class Timers:
     def fire(self, delay: float) -> None:
         next(action for due, action in self.set if due == delay)()
 
-    def absence(self) -> Absence:
-        return Absence(self.after, lambda will: self.log.append(will.topic), lambda: self.log.append("expired"))
+    def absence(self) -> AwayTimers:
+        return AwayTimers(self.after, lambda will: self.log.append(will.topic), lambda: self.log.append("expired"))
 
 
 def will(delay: int = 0) -> Will:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Will
 
 
-class Absence:
+class AwayTimers:
     __slots__ = ("_after", "_expire", "_period", "_publish", "_timers", "will")
 
     def __init__(

@@ -1,0 +1,100 @@
+"""What a CONNECT is answered with, before anybody is asked who the client is. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
+
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from trunkline.broker.config import Config
+    from trunkline.mqtt.packets import Connect
+    from trunkline.mqtt.properties import Properties
+
+#: What the protocol means where a property is absent.
+ABSENT_RECEIVE_MAXIMUM: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected(Exception):
+    """The client may not connect."""
+
+    reason: Reason
+    text: str
+
+
+@dataclass(slots=True)
+class Terms:
+    """What both sides agree on."""
+
+    client_id: str
+    #: Seconds; 0 is no keep-alive.
+    keep_alive: int
+    #: What a 5.0 client is told in CONNACK.
+    connack: Properties
+
+
+def negotiate(connect: Connect, config: Config) -> Terms:
+    """
+    Raises:
+        Rejected: the CONNECT asks for something that is not to be had here.
+    """
+    mqtt = config.mqtt
+    will = connect.will
+    if will is not None:
+        if will.qos > mqtt.max_qos:  # [MQTT-3.2.2-12]
+            raise Rejected(Reason.QOS_NOT_SUPPORTED, f"the will asks for QoS {will.qos}")
+        if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
+            raise Rejected(Reason.RETAIN_NOT_SUPPORTED, "the will is to be retained")
+    client_id = connect.client_id or _assigned(connect, config)
+    if len(connect.client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
+        raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"longer than {mqtt.max_client_id_length} bytes")
+    keep_alive = connect.keep_alive
+    if connect.version != Version.V5:
+        return Terms(client_id, keep_alive, {})
+    if mqtt.server_keep_alive:
+        keep_alive = mqtt.server_keep_alive
+    elif mqtt.max_keep_alive and (keep_alive == 0 or keep_alive > mqtt.max_keep_alive):
+        keep_alive = mqtt.max_keep_alive
+    return Terms(client_id, keep_alive, _told(connect, config, client_id, keep_alive))
+
+
+def _assigned(connect: Connect, config: Config) -> str:
+    if connect.version == Version.V31 or (connect.version == Version.V311 and not connect.clean_start):
+        raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id")  # [MQTT3-3.1.3-8]
+    if not config.mqtt.allow_empty_client_id:
+        raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "this server gives out no client ids")
+    return f"{config.mqtt.assigned_client_id_prefix}{token_hex(10)}"  # [MQTT-3.1.3-6]
+
+
+def _told(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:
+    """The properties of CONNACK (section 3.2.2.3): what differs from what their absence would mean."""
+    mqtt, asked = config.mqtt, connect.properties
+    told: Properties = {}
+    expiry, longest = asked.get("session_expiry_interval", 0), config.session.max_expiry_interval
+    if longest and expiry > longest:
+        told["session_expiry_interval"] = longest
+    receive_maximum = min(mqtt.receive_maximum, config.session.max_awaiting_rel)
+    if receive_maximum != ABSENT_RECEIVE_MAXIMUM:
+        told["receive_maximum"] = receive_maximum
+    if mqtt.max_qos < 2:
+        told["maximum_qos"] = mqtt.max_qos  # [MQTT-3.2.2-9]
+    if not mqtt.retain_available:
+        told["retain_available"] = 0
+    told["maximum_packet_size"] = mqtt.max_packet_size
+    if not connect.client_id:
+        told["assigned_client_identifier"] = client_id  # [MQTT-3.2.2-16]
+    if mqtt.max_topic_alias:
+        told["topic_alias_maximum"] = mqtt.max_topic_alias
+    if not mqtt.wildcard_subscriptions:
+        told["wildcard_subscription_available"] = 0
+    if not mqtt.shared_subscriptions:
+        told["shared_subscription_available"] = 0
+    if keep_alive != connect.keep_alive:
+        told["server_keep_alive"] = keep_alive  # [MQTT-3.2.2-21]
+    if asked.get("request_response_information") and mqtt.response_information:
+        told["response_information"] = mqtt.response_information  # [MQTT-3.1.2-28]
+    return told
