@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from trunkline.broker.units import parse_duration
+from trunkline.config.units import parse_duration
 from trunkline.management.command_line import FAILED, fail
 
 if TYPE_CHECKING:

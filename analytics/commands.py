@@ -120,7 +120,7 @@ def run(
     from trunkline.analytics.jobs.job import OptionError
     from trunkline.analytics.outputs import OutputError, understood
     from trunkline.analytics.running import Run, RunError, in_words
-    from trunkline.broker.units import parse_duration
+    from trunkline.config.units import parse_duration
 
     try:
         seconds = parse_duration(every)

@@ -16,9 +16,9 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trunkline.broker.config import Config
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.session.channel import Channel
+    from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action

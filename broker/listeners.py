@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trunkline.broker.repeats import Times
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.broker.settings import Listener as Settings
+    from trunkline.config.settings import Listener as Settings
     from trunkline.mqtt.versions import Version
 
 #: Connections accepted in one turn, so that a storm of them leaves room for those that are there.

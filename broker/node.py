@@ -17,7 +17,6 @@ from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.beside import Beside
 from trunkline.broker.census import Census
-from trunkline.broker.config import Config
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.fates import Fates
@@ -32,8 +31,9 @@ from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
-from trunkline.broker.settings import IN_PROCESS
 from trunkline.broker.watchdog import Watchdog
+from trunkline.config.config import Config
+from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.chain import Hooks
 from trunkline.management.sys_topics import RATED
 from trunkline.mqtt.properties import NO_PROPERTIES

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant
-    from trunkline.broker.settings import RetainedSettings
+    from trunkline.config.settings import RetainedSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.burst import Burst
     from trunkline.mqtt.message import Message

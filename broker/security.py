@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
-from trunkline.broker.settings import IN_PROCESS
+from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
 from trunkline.hooks.credentials import CredentialsError
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
     from pathlib import Path
 
-    from trunkline.broker.config import Config
     from trunkline.broker.password_check import GuessReport
-    from trunkline.broker.settings import CredentialFiles
+    from trunkline.config.config import Config
+    from trunkline.config.settings import CredentialFiles
     from trunkline.hooks.acl import Rule
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo

@@ -117,7 +117,7 @@ def _check_kind(pattern: str) -> None:
     """A pattern that no kind of event can match is a slip: nothing would ever be shown."""
     from fnmatch import fnmatchcase
 
-    from trunkline.broker.places import nearest
+    from trunkline.config.key_path import nearest
     from trunkline.events.schema import OWN_KINDS
     from trunkline.hooks.points import POINTS
 
@@ -255,7 +255,7 @@ def compact(
     storage: tuple[str, ...],
 ) -> None:
     """Make few large files, Parquet or a Delta table, of what is over."""
-    from trunkline.broker.units import parse_duration
+    from trunkline.config.units import parse_duration
     from trunkline.events.compaction import compact as compact_log
 
     try:

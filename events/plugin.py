@@ -5,7 +5,7 @@ from typing import Final, Literal, Self
 
 from pydantic import SecretStr, model_validator
 
-from trunkline.broker.units import Duration, Flag, Folder, Secret, Size, Text, TopicFilter, Whole
+from trunkline.config.units import Duration, Flag, Folder, Secret, Size, Text, TopicFilter, Whole
 from trunkline.hooks.points import find_all
 from trunkline.plugins import Context, setting
 from trunkline.plugins.shipped.extras import NeedsExtra

@@ -4,7 +4,7 @@ import trio
 from paho.mqtt import client as mqtt
 
 import trunkline.testing
-from trunkline.broker.units import Whole
+from trunkline.config.units import Whole
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.hooks.points import Action
 from trunkline.mqtt.reasons import Reason

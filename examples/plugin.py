@@ -7,7 +7,7 @@ import trio
 from paho.mqtt import publish
 
 import trunkline.testing
-from trunkline.broker.units import Duration, Whole
+from trunkline.config.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason

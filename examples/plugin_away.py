@@ -2,7 +2,7 @@
 
 import trio
 
-from trunkline.broker.units import Duration
+from trunkline.config.units import Duration
 from trunkline.hooks import ClientInfo
 from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, Settings, hook, setting

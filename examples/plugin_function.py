@@ -3,7 +3,7 @@
 import trio
 
 import trunkline.testing
-from trunkline.broker.units import Text
+from trunkline.config.units import Text
 from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, Settings, setting
 

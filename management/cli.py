@@ -9,9 +9,12 @@ from typing import ClassVar, Never
 import click
 
 from trunkline import __version__
-from trunkline.broker.config import Config, ConfigError, Loaded, Override, load_with_sources
+from trunkline.config.config import Config, Loaded
+from trunkline.config.errors import ConfigError
+from trunkline.config.loading import Override, load_with_sources
 from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, no_file
 from trunkline.management.lazy_group import LazyGroup
+from trunkline.plugins.finding import settings_model
 
 #: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its first
 #: argument, and again when it is told to reload; the second one says where that comes from.
@@ -62,7 +65,7 @@ def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | N
     if log_format is not None:
         overrides["log.format"] = Override("--log-format", log_format)
     try:
-        code = run(lambda: load_with_sources(path, None, overrides).config, _source(path))
+        code = run(lambda: load_with_sources(path, None, overrides, settings_model).config, _source(path))
     except ConfigError as error:
         _refuse(error)
     sys.exit(code)
@@ -145,7 +148,7 @@ def _source(path: Path | None) -> str:
 def _load(path: Path | None) -> Loaded:
     try:
         with redirect_stdout(sys.stderr):  # plugins may print when they are imported
-            return load_with_sources(path)
+            return load_with_sources(path, find_plugin=settings_model)
     except ConfigError as error:
         _refuse(error)
 

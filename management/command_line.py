@@ -9,7 +9,7 @@ from typing import Final, Never, TypeVar
 import click
 from click.core import ParameterSource
 
-from trunkline.broker.config import FILE_VARIABLE
+from trunkline.config.config import FILE_VARIABLE
 from trunkline.management.logs import printable
 
 T = TypeVar("T")

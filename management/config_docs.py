@@ -9,16 +9,16 @@ from typing import Any, cast, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from trunkline.broker.config import Config, variable
-from trunkline.broker.settings import Listener, PluginSettings, Section
-from trunkline.broker.units import accepted
+from trunkline.config.config import Config, variable
+from trunkline.config.settings import Listener, PluginSettings, Section
+from trunkline.config.units import accepted
 from trunkline.management.plugin_listing import plain
 from trunkline.plugins.finding import settings_model, shipped
 
 _HEAD = """\
 # Configuration
 
-<!-- Written by `python -m trunkline.management.config_docs`. Change the models in broker/settings.py instead. -->
+<!-- Written by `python -m trunkline.management.config_docs`. Change the models in config/settings.py instead. -->
 
 `trunkline` runs without any configuration. What is set comes from three places; a later one wins:
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from trunkline.broker.config import load_with_sources
-from trunkline.broker.settings import NodeSettings
+from trunkline.config.loading import load_with_sources
+from trunkline.config.settings import NodeSettings
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import find, sockets
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 
-from trunkline.broker.config import ConfigError
+from trunkline.config.errors import ConfigError
 from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
 from trunkline.management.control_choice import SeveralBrokers, choose
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker

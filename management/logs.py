@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TextIO
 
-    from trunkline.broker.settings import LogSettings
+    from trunkline.config.settings import LogSettings
 
     _Stream = logging.StreamHandler[TextIO]
 else:

@@ -149,7 +149,7 @@ def _say_what_became(what: str, changed: bool, now: bool) -> None:
 @contextmanager
 def _problems_told(path: Path | None) -> Generator[None, None, None]:
     """Ends the command with what is wrong, and keeps what plugins print while they are imported out of the output."""
-    from trunkline.broker.config import ConfigError
+    from trunkline.config.errors import ConfigError
     from trunkline.management.control_choice import SeveralBrokers
     from trunkline.management.control_client import ControlError, NoBroker
     from trunkline.plugins.errors import PluginError

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.broker.config import Config, ConfigError, Problem
-from trunkline.broker.places import KeyPath, dotted
-from trunkline.broker.plugin_config import PluginReader
-from trunkline.broker.units import from_text
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.key_path import KeyPath, dotted
+from trunkline.config.plugin_config import PluginReader
+from trunkline.config.units import from_text
 from trunkline.management.config_file import Content, change_section, meaning
 from trunkline.plugins.finding import settings_model
 
@@ -65,7 +66,7 @@ def _own_problems(name: str, sources: Mapping[str, object], base: Path) -> list[
     def complain(source: str, path: KeyPath, text: str) -> None:
         problems.append(Problem(source, dotted(path), text))
 
-    reader = PluginReader(complain)
+    reader = PluginReader(complain, settings_model)
     for source, part in sources.items():
         reader.take_table({name: part}, source, base)
     reader.finish()
@@ -85,7 +86,7 @@ def _other_problems(file: Path, name: str, before: Content, after: Content) -> l
 
 def _problems(content: Mapping[str, Any]) -> list[Problem]:
     try:
-        Config.from_mapping(cast("Mapping[str, object]", content))
+        Config.from_mapping(cast("Mapping[str, object]", content), settings_model)
     except ConfigError as error:
         return error.problems
     return []

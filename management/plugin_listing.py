@@ -13,15 +13,15 @@ from typing import cast
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trunkline.broker.config import Problem
-from trunkline.broker.places import KeyPath, dotted
-from trunkline.broker.plugin_config import PLUGIN_PREFIX, PluginReader
-from trunkline.broker.settings import PluginSettings
-from trunkline.broker.units import accepted
+from trunkline.config.errors import Problem
+from trunkline.config.key_path import KeyPath, dotted
+from trunkline.config.plugin_config import PLUGIN_PREFIX, PluginReader
+from trunkline.config.settings import PluginSettings
+from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
 from trunkline.plugins.declaring import Factory, marks, settings_of
 from trunkline.plugins.errors import PluginError
-from trunkline.plugins.finding import installed, load
+from trunkline.plugins.finding import installed, load, settings_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str,
             raise ValueError(text)
         problems.setdefault(str(path[1]), str(Problem(source, dotted(path), text)))
 
-    reader = PluginReader(complain)
+    reader = PluginReader(complain, settings_model)
     if path is not None:
         reader.take_table(meaning(path.read_text(encoding="utf-8")).get("plugins", {}), str(path), path.parent)
     for variable, text in os.environ.items():

@@ -7,14 +7,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from trunkline.broker.config import Config, ConfigError, changes
 from trunkline.broker.security import SecurityError
+from trunkline.config.config import Config, changes
+from trunkline.config.errors import ConfigError
 from trunkline.management import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from trunkline.broker.settings import PluginSettings
+    from trunkline.config.settings import PluginSettings
 
 _logger = logging.getLogger("trunkline")
 

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Iterator
 from itertools import combinations
 
-from trunkline.broker.config import Config, collide
 from trunkline.broker.security import Security, SecurityError
+from trunkline.config.config import Config, collide
 from trunkline.hooks.chain import Hooks
 from trunkline.management.control_place import PlaceError, check_place
 

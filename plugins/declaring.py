@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_ty
 
 from pydantic import ValidationError
 
-from trunkline.broker.settings import PluginSettings, Section, key
-from trunkline.broker.units import accepted
+from trunkline.config.settings import PluginSettings, Section, key
+from trunkline.config.units import accepted
 from trunkline.hooks.points import Point, find
 from trunkline.hooks.registration import describe
 from trunkline.plugins.context import Context
@@ -26,7 +26,7 @@ Factory = Callable[[Any], Any]
 
 #: The settings of a plugin: subclass it, and give each key its default and its meaning with `setting`.
 #: `class Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are those
-#: of `trunkline.broker.units`; a value that does not fit is refused as one of the broker's own settings is.
+#: of `trunkline.config.units`; a value that does not fit is refused as one of the broker's own settings is.
 Settings = PluginSettings
 
 #: A table within the settings, or one entry of a list of tables. Its keys are given as those of the settings are.

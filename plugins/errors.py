@@ -1,13 +1,14 @@
 """What can be wrong with a plugin."""
 
+from trunkline.config.errors import Unusable
 from trunkline.hooks.chain import CRASHES
 
 
-class PluginError(Exception):
+class PluginError(Unusable):
     """A plugin cannot be used as it is. `problems` says all that is wrong with it, a line each."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
+        super().__init__(problems)
         self.problems = problems
 
 

@@ -17,9 +17,9 @@ import trio
 
 from trunkline.actors import Child, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
-from trunkline.broker.places import dotted
-from trunkline.broker.plugin_config import missing_files, settings_from
-from trunkline.broker.settings import PluginSettings
+from trunkline.config.key_path import dotted
+from trunkline.config.plugin_config import missing_files, settings_from
+from trunkline.config.settings import PluginSettings
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.priorities import GUARD

@@ -8,7 +8,7 @@ import trio
 
 from trunkline.broker.fate_record import FAULT, Record
 from trunkline.broker.fates import Fates
-from trunkline.broker.settings import TraceSettings
+from trunkline.config.settings import TraceSettings
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Publish
 from trunkline.testing.packets import TO

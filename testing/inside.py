@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from trunkline.broker.config import Config
+from trunkline.config.config import Config
 from trunkline.plugins.errors import PluginError
+from trunkline.plugins.finding import settings_model
 from trunkline.testing.connections import Connections
 from trunkline.testing.credentials import written
 from trunkline.testing.history import HISTORY, History
@@ -200,7 +201,8 @@ def configuration(settings: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: with all that is wrong.
     """
-    return Config.from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, **settings})
+    table = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, **settings}
+    return Config.from_mapping(table, settings_model)
 
 
 @asynccontextmanager

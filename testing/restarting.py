@@ -16,9 +16,9 @@ from trunkline.broker.session.export import export_session, restore_session
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from trunkline.broker.config import Config
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.actor import SessionActor
+    from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Will

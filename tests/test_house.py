@@ -21,6 +21,8 @@ TESTED_IN: dict[str, str] = {
     "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",
     "broker/session/waiting.py": "broker/test_waiting_access.py",
+    "config/errors.py": "config/test_config.py",
+    "config/loading.py": "config/test_config.py",
     "events/segment.py": "events/test_arrow_segment.py",
     "hooks/credentials.py": "hooks/test_passwords.py",
     "hooks/decisions.py": "hooks/test_chain.py",
@@ -46,7 +48,19 @@ TESTED_IN: dict[str, str] = {
     "testing/selecting.py": "testing/test_faults.py",
     "testing/ways.py": "testing/test_faults.py",
 }
-PACKAGES = ["actors", "analytics", "broker", "events", "hooks", "management", "mqtt", "plugins", "router", "testing"]
+PACKAGES = [
+    "actors",
+    "analytics",
+    "broker",
+    "config",
+    "events",
+    "hooks",
+    "management",
+    "mqtt",
+    "plugins",
+    "router",
+    "testing",
+]
 
 
 def tracked() -> list[Path]:

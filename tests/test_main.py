@@ -179,7 +179,7 @@ def packages(modules: set[str]) -> set[str]:
 
 START = """
 import io, threading, trio
-from trunkline.broker.config import Config
+from trunkline.config.config import Config
 from trunkline import serving
 config = Config.from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}})
 async def start():

@@ -14,11 +14,11 @@ from pathlib import Path
 import click
 import pytest
 
-from trunkline.broker.config import Config, key_paths
-from trunkline.broker.settings import Listener
+from trunkline.config.config import Config, key_paths
+from trunkline.config.settings import Listener
 from trunkline.hooks.acl_file import parse_rules
 from trunkline.management.cli import cli
-from trunkline.plugins.finding import shipped
+from trunkline.plugins.finding import settings_model, shipped
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -96,7 +96,7 @@ def test_blocks_are_what_they_should_be(page: str, tmp_path: Path, monkeypatch: 
         if "acl" in mark:
             assert parse_rules(block)
         else:
-            Config.from_mapping(tomllib.loads(block))
+            Config.from_mapping(tomllib.loads(block), settings_model)
 
 
 @pytest.mark.parametrize("page", PAGES)

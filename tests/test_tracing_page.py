@@ -11,8 +11,8 @@ import trio
 from click.testing import CliRunner, Result
 
 from tests.management.asking import controlled
-from trunkline.broker.config import Config
 from trunkline.broker.metrics import DropReason
+from trunkline.config.config import Config
 from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.management.ctl import ctl
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from trunkline.analytics.demo.fleet import CLIENTS, FORBIDDEN, USERNAME
-from trunkline.broker.config import Config
 from trunkline.broker.node import open_node
+from trunkline.config.config import Config
 from trunkline.management.credential_files import change_credentials
+from trunkline.plugins.finding import settings_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -115,7 +116,8 @@ async def opened(folder: Path) -> AsyncGenerator[Running]:
         ListenError: there is no port to listen on.
         OSError: the folder cannot be written to.
     """
-    config = Config.from_mapping(await trio.to_thread.run_sync(settings, folder) | events(folder))
+    table = await trio.to_thread.run_sync(settings, folder) | events(folder)
+    config = Config.from_mapping(table, settings_model)
     async with open_node(config) as node:
         for row in node.plugins.rows():
             if row.name == "events" and row.status != "running":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, Named
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from trunkline.analytics.jobs.catalogue import entry
-from trunkline.broker.units import parse_duration
+from trunkline.config.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -110,7 +110,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _duration(text: str) -> float:
-    from trunkline.broker.units import parse_duration
+    from trunkline.config.units import parse_duration
 
     seconds = parse_duration(text)
     if not seconds:

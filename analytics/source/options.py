@@ -106,7 +106,7 @@ def _count(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    from trunkline.broker.units import parse_size
+    from trunkline.config.units import parse_size
 
     size = parse_size(text)
     if size == 0:
@@ -115,7 +115,7 @@ def _size(text: str) -> int:
 
 
 def _duration(text: str) -> float:
-    from trunkline.broker.units import parse_duration
+    from trunkline.config.units import parse_duration
 
     return parse_duration(text)
 

@@ -10,7 +10,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from trunkline.broker.config import Config
+    from trunkline.config.config import Config
     from trunkline.mqtt.packets import Connect
     from trunkline.mqtt.properties import Properties
 

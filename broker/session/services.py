@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from trunkline.broker.access import Access
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.config import Config
     from trunkline.broker.guid import Guids
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
     from trunkline.broker.repeats import Repeats
     from trunkline.broker.session.channel import Channel
+    from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.decisions import Deny, Withhold
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from trio.lowlevel import checkpoint
 
-from trunkline.broker.places import nearest
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
+from trunkline.config.key_path import nearest
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,

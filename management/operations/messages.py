@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
 
-from trunkline.broker.places import nearest
-from trunkline.broker.settings import RetainedSettings
+from trunkline.config.key_path import nearest
+from trunkline.config.settings import RetainedSettings
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,

@@ -7,7 +7,7 @@ import trio
 
 from trunkline import __version__
 from trunkline.broker.metrics import Gauges, Metrics, described
-from trunkline.broker.places import nearest
+from trunkline.config.key_path import nearest
 from trunkline.hooks.alarm import Alarm
 from trunkline.management import logs
 from trunkline.management.operations.registry import (

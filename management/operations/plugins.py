@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from trunkline.broker.config import ConfigError, Problem
-from trunkline.broker.places import dotted
-from trunkline.broker.plugin_config import PluginReader
-from trunkline.broker.settings import PluginSettings
-from trunkline.broker.units import from_text
+from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.key_path import dotted
+from trunkline.config.plugin_config import PluginReader
+from trunkline.config.settings import PluginSettings
+from trunkline.config.units import from_text
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,
@@ -96,7 +96,9 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
     if not given:
         return configured
     problems: list[Problem] = []
-    reader = PluginReader(lambda source, path, text: problems.append(Problem(source, dotted(path), text)))
+    reader = PluginReader(
+        lambda source, path, text: problems.append(Problem(source, dotted(path), text)), settings_model
+    )
     known = settings_model(name).model_fields
     if configured is not None:
         values = {key: getattr(configured, key) for key in configured.model_fields_set}

@@ -28,20 +28,20 @@ from typing import (
 
 import trio
 
-from trunkline.broker.places import nearest
+from trunkline.config.key_path import nearest
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
 
 if TYPE_CHECKING:
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.config import Config
     from trunkline.broker.fates import Fates
     from trunkline.broker.host import NodeHost
     from trunkline.broker.listeners import Listener
     from trunkline.broker.metrics import Rates
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.directory import Directory
+    from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.plugins.manager import Plugins
     from trunkline.router import RetainedStore, Router

@@ -4,7 +4,7 @@ from typing import Final, Self
 
 from pydantic import model_validator
 
-from trunkline.broker.units import Flag, TopicFilter, Whole
+from trunkline.config.units import Flag, TopicFilter, Whole
 from trunkline.hooks import ClientInfo
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.topics import SHARE_PREFIX

@@ -15,7 +15,7 @@ from typing import Final, Self
 import trio
 from pydantic import model_validator
 
-from trunkline.broker.units import Duration, Flag, Text, Whole
+from trunkline.config.units import Duration, Flag, Text, Whole
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.exchange import Exchange

@@ -7,7 +7,7 @@ import re
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final, TypeAlias
 
-from trunkline.broker.units import Flag, Size, Whole, WholeSeconds
+from trunkline.config.units import Flag, Size, Whole, WholeSeconds
 from trunkline.hooks import ALLOW, TAKEN, Allow, ClientInfo, Deny, Withhold
 from trunkline.hooks.points import Action
 from trunkline.hooks.priorities import TOPIC_SYNTAX

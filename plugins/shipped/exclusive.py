@@ -9,7 +9,7 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import Final
 
-from trunkline.broker.units import Duration, Whole
+from trunkline.config.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny, Withhold
 from trunkline.hooks.priorities import EXCLUSIVE
 from trunkline.mqtt.packets import SubscriptionRequest

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from trunkline.broker.units import Duration, Whole
+from trunkline.config.units import Duration, Whole
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.hooks.priorities import FAULTS
 from trunkline.mqtt.message import Message

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Self
 
 from pydantic import model_validator
 
-from trunkline.broker.units import Duration, Text, Whole
+from trunkline.config.units import Duration, Text, Whole
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.points import Action

@@ -15,7 +15,7 @@ import trio
 from pydantic import BeforeValidator, model_validator
 
 from trunkline import __version__
-from trunkline.broker.units import Accepts, Duration, Flag, OptionalPath, Secret, Size, Text, Whole
+from trunkline.config.units import Accepts, Duration, Flag, OptionalPath, Secret, Size, Text, Whole
 from trunkline.plugins import PluginError, setting
 from trunkline.plugins.shipped.extras import NeedsExtra
 

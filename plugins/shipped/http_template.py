@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import model_validator
 
-from trunkline.broker.units import Text
+from trunkline.config.units import Text
 from trunkline.hooks.client import ClientInfo
 from trunkline.plugins import Table, setting
 from trunkline.plugins.shipped.http_client import Url

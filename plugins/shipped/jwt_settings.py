@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final, Literal, Self, cast
 
 from pydantic import SecretStr, model_validator
 
-from trunkline.broker.units import Duration, Flag, OptionalPath, Secret, Size, Text
+from trunkline.config.units import Duration, Flag, OptionalPath, Secret, Size, Text
 from trunkline.plugins import setting
 from trunkline.plugins.shipped.http_client import HttpSettings, Url
 from trunkline.plugins.shipped.jwt_keys import ALGORITHMS, KeyProblem, KeySet, from_jwks, from_pem, from_secret

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from operator import ge, gt, le, lt
 from typing import Final, TypeAlias
 
-from trunkline.broker.units import Whole
+from trunkline.config.units import Whole
 from trunkline.hooks import DROP, ClientInfo, Deny, Withhold
 from trunkline.hooks.priorities import TOPIC_SYNTAX
 from trunkline.mqtt.message import Message

@@ -11,7 +11,7 @@ from typing import Final, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from trunkline.broker.units import Flag, Text, TopicFilter, Whole
+from trunkline.config.units import Flag, Text, TopicFilter, Whole
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.hooks.priorities import REWRITE
 from trunkline.mqtt.errors import ProtocolError

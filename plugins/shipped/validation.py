@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from trunkline.broker.units import OptionalPath, Size, Text, TopicFilter
+from trunkline.config.units import OptionalPath, Size, Text, TopicFilter
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import DROP, Deny, Withhold
 from trunkline.hooks.priorities import VALIDATION

@@ -14,7 +14,7 @@ from typing import Final, Self
 import trio
 from pydantic import SecretStr, model_validator
 
-from trunkline.broker.units import Duration, Secret, Size, Text, TopicFilter, Whole
+from trunkline.config.units import Duration, Secret, Size, Text, TopicFilter, Whole
 from trunkline.hooks.points import Point, find_all
 from trunkline.hooks.priorities import RECORD_RESULT, WATCH
 from trunkline.mqtt.message import Message

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.config import Config
+    from trunkline.config.config import Config
 
 
 def main() -> None:

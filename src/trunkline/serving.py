@@ -14,9 +14,9 @@ import trio
 
 from trunkline import __version__
 from trunkline.actors.system import innermost
-from trunkline.broker.config import Config
 from trunkline.broker.node import ListenError, Node, NodeFailed, open_node
 from trunkline.broker.security import SecurityError
+from trunkline.config.config import Config
 from trunkline.management import logs
 from trunkline.management.command_line import BAD_USAGE, FAILED
 from trunkline.management.control import ControlSocketError

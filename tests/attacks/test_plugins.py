@@ -10,7 +10,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.units import Text
+from trunkline.config.units import Text
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.plugins import Context, PluginError, Settings, hook, setting

@@ -20,7 +20,7 @@ EVIL = """
 import os, time
 import trio
 from pydantic import field_validator
-from trunkline.broker.units import Text
+from trunkline.config.units import Text
 from trunkline.plugins import Context, Settings, setting
 
 class Blocks:

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from trunkline.broker.access import Access
-from trunkline.broker.config import Config
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.session.channel import Channel
+from trunkline.config.config import Config
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
 from trunkline.mqtt.versions import Version
 

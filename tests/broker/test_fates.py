@@ -11,12 +11,13 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.config import Config, ConfigError
 from trunkline.broker.fate_record import MessageRow
 from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
 from trunkline.broker.session import mail
-from trunkline.broker.settings import TraceSettings
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError
+from trunkline.config.settings import TraceSettings
 from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny, Hooks, Withhold, points
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason

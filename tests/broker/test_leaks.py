@@ -15,12 +15,12 @@ from trio.testing import MockClock
 
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.config import Config
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.transport import SocketTransport, StreamTransport
 from trunkline.broker.node import Node, open_node
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.state import Session
+from trunkline.config.config import Config
 from trunkline.mqtt.decoder import Decoder
 
 #: None of these may be left, whatever else the interpreter keeps for later.

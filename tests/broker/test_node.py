@@ -15,9 +15,9 @@ from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.actors import Scheduler
-from trunkline.broker.config import Config
 from trunkline.broker.connection.poller import Poller
 from trunkline.broker.node import NodeFailed, open_node
+from trunkline.config.config import Config
 
 
 async def test_clients_are_told_and_wills_reach_those_who_are_still_there() -> None:

@@ -14,7 +14,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.pubsub import PubSub, Subscriber
 from trunkline.broker.routes import Grant, RouteWriter
-from trunkline.broker.settings import RetainedSettings
+from trunkline.config.settings import RetainedSettings
 from trunkline.hooks import Hooks
 from trunkline.mqtt.burst import Burst
 from trunkline.mqtt.message import Message

@@ -6,10 +6,11 @@ import sys
 import tomllib
 from pathlib import Path
 
-from trunkline.broker.config import Config
+from trunkline.config.config import Config
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.reference import columns_table, kinds_table
 from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA, spark_schema
+from trunkline.plugins.finding import settings_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "events.md"
@@ -39,7 +40,7 @@ def test_its_configurations_are_right() -> None:
     blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:
-        settings = Config.from_mapping(tomllib.loads(block)).plugins["events"]
+        settings = Config.from_mapping(tomllib.loads(block), settings_model).plugins["events"]
         assert isinstance(settings, EventsSettings)
         assert settings.enabled
 

@@ -40,7 +40,7 @@ def describe(folder: Path, package: str, version: str, points: dict[str, str]) -
 
 BELL = '''
 """Of the module."""
-from trunkline.broker.units import Duration, Text, Whole
+from trunkline.config.units import Duration, Text, Whole
 from trunkline.plugins import Context, Settings, hook, setting
 
 class BellSettings(Settings):

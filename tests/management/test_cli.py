@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import trunkline
-from trunkline.broker.config import Config, ConfigError
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError
 from trunkline.hooks.passwords import parse_passwords, verify_password
 from trunkline.hooks.scram import derive_keys, parse_scram
 from trunkline.management import command_line

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.broker.config import key_paths, load
-from trunkline.broker.settings import Listener, PluginSettings
+from trunkline.config.config import key_paths
+from trunkline.config.loading import load
+from trunkline.config.settings import Listener, PluginSettings
 from trunkline.management import config_docs
 from trunkline.plugins.finding import settings_model, shipped
 
@@ -42,7 +43,7 @@ def test_its_example_is_a_configuration(tmp_path: Path) -> None:
     assert example is not None
     (tmp_path / "users").touch()
     (tmp_path / "broker.toml").write_text(example[1])
-    config = load(tmp_path / "broker.toml", {})
+    config = load(tmp_path / "broker.toml", {}, find_plugin=settings_model)
     assert config.session.expiry_interval == 12 * 3600
     assert config.auth.password_file == tmp_path / "users"
 

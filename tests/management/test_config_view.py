@@ -2,7 +2,8 @@ import json
 import tomllib
 from pathlib import Path
 
-from trunkline.broker.config import Config, Loaded, load_with_sources
+from trunkline.config.config import Config, Loaded
+from trunkline.config.loading import load_with_sources
 from trunkline.management.config_view import as_json, as_toml
 
 ENVIRON = {

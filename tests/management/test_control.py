@@ -19,8 +19,8 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import controlled, through_socket
 from trunkline import __version__
-from trunkline.broker.config import Config
 from trunkline.broker.node import open_node
+from trunkline.config.config import Config
 from trunkline.management import control
 from trunkline.management.control import ControlSocketError
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker

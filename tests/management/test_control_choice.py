@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.management.test_control_client import HELLO, server
-from trunkline.broker.config import ConfigError
+from trunkline.config.errors import ConfigError
 from trunkline.management import control_choice
 from trunkline.management.control_choice import SeveralBrokers, choose
 from trunkline.management.control_frames import frame, pack

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.config import Config, Loaded
+from trunkline.config.config import Config, Loaded
 from trunkline.management.config_view import as_toml
 from trunkline.management.ctl_output import COLUMNS, DISPENSABLE, print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS

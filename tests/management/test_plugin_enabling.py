@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.management.plugin_packages import BELL, Install, installing
-from trunkline.broker.config import ConfigError, load
+from trunkline.config.errors import ConfigError
+from trunkline.config.loading import load
 from trunkline.management.plugin_enabling import disable, enable
 from trunkline.plugins import PluginError
+from trunkline.plugins.finding import settings_model
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +36,14 @@ def test_enabling_and_disabling(file: Path) -> None:
         "# ours\n[mqtt]\nmax_qos = 1\n\n[plugins.bell]\nenabled = true\n"
         'word = "dong"\ntimes = 3\nevery = "5m"\ntopics = ["a", "b"]\n'
     )
-    settings = load(file, {}).plugins["bell"].model_dump()
+    settings = load(file, {}, find_plugin=settings_model).plugins["bell"].model_dump()
     assert (settings["times"], settings["every"], settings["topics"]) == (3, 300.0, ("a", "b"))
     assert disable(file, "bell")
     assert 'enabled = false\nword = "dong"\n' in file.read_text()
     assert not disable(file, "bell")
     assert enable(file, "bell")
     assert not enable(file, "bell")
-    assert load(file, {}).plugins["bell"].enabled
+    assert load(file, {}, find_plugin=settings_model).plugins["bell"].enabled
 
 
 def test_all_that_is_wrong_is_told_and_nothing_is_written(file: Path) -> None:
@@ -72,7 +74,7 @@ def test_what_is_wrong_elsewhere_does_not_matter(file: Path) -> None:
 
 def test_what_others_rely_on_is_not_disabled(file: Path) -> None:
     file.write_text('listeners = ["tcp://0.0.0.0:0"]\n[plugins.bell]\n')
-    load(file, {})
+    load(file, {}, find_plugin=settings_model)
     with pytest.raises(ConfigError) as caught:
         disable(file, "bell")
     (problem,) = problems(caught.value)

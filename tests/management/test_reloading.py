@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.broker.config import Config
 from trunkline.broker.security import SecurityError
-from trunkline.broker.settings import LogSettings, PluginSettings
+from trunkline.config.config import Config
+from trunkline.config.settings import LogSettings, PluginSettings
 from trunkline.management import logs
 from trunkline.management.reloading import Pending, ReloadError, reload
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.broker.config import Config
 from trunkline.broker.node import ListenError, open_node
 from trunkline.broker.security import SecurityError
+from trunkline.config.config import Config
 from trunkline.management import logs
 from trunkline.management.control import ControlSocketError
 from trunkline.management.start_check import obstacles

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.units import Duration, Text, Whole
+from trunkline.config.units import Duration, Text, Whole
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
 from trunkline.plugins.declaring import hooked_methods, point_for, settings_of
 

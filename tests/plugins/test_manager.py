@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.units import OptionalPath, Whole
+from trunkline.config.units import OptionalPath, Whole
 from trunkline.hooks import ALLOW, Allow, ClientInfo
 from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, PluginError, Settings, hook, setting

@@ -14,10 +14,12 @@ import pytest
 
 import trunkline.testing
 from tests.management.plugin_packages import describe
-from trunkline.broker.config import ConfigError, load
-from trunkline.broker.settings import PluginSettings
+from trunkline.config.errors import ConfigError
+from trunkline.config.loading import load
+from trunkline.config.settings import PluginSettings
 from trunkline.management.cli import cli
 from trunkline.plugins import Context, PluginError, Settings, hook
+from trunkline.plugins.finding import settings_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -92,7 +94,7 @@ def test_wrong_settings_are_told_as_it_says(tmp_path: Path, monkeypatch: pytest.
         '[plugins.door-bell]\nevery = "often"\ngreting = "hi"\nrules = [{ filter = "a", to = "fax" }]\n[plugins.dor-bell]\n'
     )
     with pytest.raises(ConfigError) as caught:
-        load("trunkline.toml", {})
+        load("trunkline.toml", {}, find_plugin=settings_model)
     assert sorted(map(str, caught.value.problems)) == sorted(CHECKED.splitlines())
 
 

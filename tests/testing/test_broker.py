@@ -7,7 +7,7 @@ from trio.testing import MockClock
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.config import ConfigError
+from trunkline.config.errors import ConfigError
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins import Context, Settings, hook, setting

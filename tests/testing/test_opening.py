@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from trunkline import testing
-from trunkline.broker.config import ConfigError
 from trunkline.broker.node import ListenError
 from trunkline.broker.security import SecurityError
+from trunkline.config.errors import ConfigError
 from trunkline.hooks import Hooks
 from trunkline.plugins import PluginError
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.config import Config, ConfigError
 from trunkline.broker.connection.negotiation import Rejected, negotiate
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError
 from trunkline.mqtt.packets import Connect, Will
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version

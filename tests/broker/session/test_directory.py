@@ -6,8 +6,8 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.config import Config
 from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
+from trunkline.config.config import Config
 from trunkline.hooks import ClientInfo
 from trunkline.mqtt.packets import Will
 

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from tests.broker.room import room
 from tests.management.asking import all_rows, ask, refused
 from trunkline import __version__
-from trunkline.broker.config import Config
 from trunkline.broker.node import open_node
+from trunkline.config.config import Config
 from trunkline.hooks import ClientInfo
 from trunkline.management.operations.node import RATES
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused

@@ -11,15 +11,16 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
 from tests.management.plugin_packages import installing
-from trunkline.broker.config import load
 from trunkline.broker.node import open_node
+from trunkline.config.loading import load
 from trunkline.management.operations import find
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
+from trunkline.plugins.finding import settings_model
 
 SOURCE = """
 from dataclasses import replace
 from pydantic import SecretStr
-from trunkline.broker.units import Duration, Flag, Network, OptionalPath, Secret, Size, Text
+from trunkline.config.units import Duration, Flag, Network, OptionalPath, Secret, Size, Text
 from trunkline.plugins import Context, Settings, hook, setting
 
 class Own(Settings):
@@ -122,7 +123,9 @@ async def test_settings_come_from_the_file_as_it_is_now(tmp_path: Path) -> None:
     async def call(node: Any, operation: str, **arguments: object) -> Any:
         return await find(operation).run(node, {"name": "marking", **arguments})
 
-    async with open_node(load(file), read=lambda: load(file)) as node:
+    async with open_node(
+        load(file, find_plugin=settings_model), read=lambda: load(file, find_plugin=settings_model)
+    ) as node:
         await call(node, "plugins.enable")
         first = await call(node, "plugins.call", command="settings")
         assert (first["mark"], first["password"], first["file"]) == ("1", "p", str(other))
@@ -142,7 +145,9 @@ async def test_settings_come_from_the_file_as_it_is_now(tmp_path: Path) -> None:
 async def test_reload_reads_keys_that_only_the_new_code_knows(tmp_path: Path) -> None:
     file, module = tmp_path / "broker.toml", tmp_path / "marking_plugin.py"
     configure(file, mark='"1"')
-    async with open_node(load(file), read=lambda: load(file)) as node:
+    async with open_node(
+        load(file, find_plugin=settings_model), read=lambda: load(file, find_plugin=settings_model)
+    ) as node:
         await find("plugins.enable").run(node, {"name": "marking"})
         configure(file, brand='"2"')
         module.write_text(SOURCE.replace("mark: Text", "brand: Text").replace("own.mark", "own.brand"))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.broker.config import Config, ConfigError, Problem
-from trunkline.plugins.finding import shipped
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError, Problem
+from trunkline.plugins.finding import settings_model, shipped
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "plugins-shipped.md").read_text(encoding="utf-8")
@@ -21,7 +22,7 @@ def test_its_tables_are_configurations(text: str) -> None:
     """But for the files that they name."""
     table, problems = tomllib.loads(text), list[Problem]()
     try:
-        assert Config.from_mapping(table).plugins.keys() == table["plugins"].keys()
+        assert Config.from_mapping(table, settings_model).plugins.keys() == table["plugins"].keys()
     except ConfigError as error:
         problems = error.problems
     assert [problem for problem in problems if not problem.text.startswith("no file")] == []

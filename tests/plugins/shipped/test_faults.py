@@ -16,7 +16,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.config import Config, ConfigError
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError
+from trunkline.plugins.finding import settings_model
 
 
 @asynccontextmanager
@@ -224,7 +226,7 @@ async def test_what_had_its_fault_stays_so_after_a_crash(caplog: pytest.LogCaptu
 def test_wrong_settings() -> None:
     for key, value, text in (("max_delay", "late", '"15s"'), ("max_request_ids", 0, "a whole number, 1 or more")):
         with pytest.raises(ConfigError) as caught:
-            Config.from_mapping({"plugins": {"faults": {key: value}}})
+            Config.from_mapping({"plugins": {"faults": {key: value}}}, settings_model)
         assert f"plugins.faults.{key}: " in str(caught.value)
         assert text in str(caught.value)
 

@@ -11,8 +11,10 @@ from paho.mqtt import client as paho
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.config import Config, ConfigError
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
+from trunkline.plugins.finding import settings_model
 
 #: The rules that EMQX explains its own by.
 EMQX = [
@@ -43,7 +45,7 @@ def counted(here: Room) -> tuple[int, int]:
 
 def problems(*rules: dict[str, str], **settings: Any) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        Config.from_mapping({"plugins": {"topic-rewrite": {"rules": list(rules), **settings}}})
+        Config.from_mapping({"plugins": {"topic-rewrite": {"rules": list(rules), **settings}}}, settings_model)
     return [f"{problem.key}: {problem.text}" for problem in caught.value.problems]
 
 
@@ -159,7 +161,9 @@ def test_wrong_rules_are_named() -> None:
     ]
     assert problems({"source": "a", "target": "b"}) == ["plugins.topic-rewrite.rules[0].pattern: is missing"]
     assert problems(good, max_topic_length=0)[0].startswith("plugins.topic-rewrite.max_topic_length: 0: accepted is")
-    Config.from_mapping({"plugins": {"topic-rewrite": {"rules": [{**good, "action": "subscribe", "target": "b/#"}]}}})
+    Config.from_mapping(
+        {"plugins": {"topic-rewrite": {"rules": [{**good, "action": "subscribe", "target": "b/#"}]}}}, settings_model
+    )
 
 
 async def test_rules_come_and_go_while_messages_flow() -> None:

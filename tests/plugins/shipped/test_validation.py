@@ -12,8 +12,11 @@ from paho.mqtt.reasoncodes import ReasonCode
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.broker.config import Config, ConfigError, load
+from trunkline.config.config import Config
+from trunkline.config.errors import ConfigError
+from trunkline.config.loading import load
 from trunkline.plugins import PluginError
+from trunkline.plugins.finding import settings_model
 
 INVALID = 0x99
 
@@ -162,7 +165,9 @@ async def test_a_real_client() -> None:
 
 
 async def test_a_schema_that_has_changed_since_the_configuration_was_read(tmp_path: Path) -> None:
-    config = Config.from_mapping({"plugins": plugin({"topics": ["#"], "schema_file": number(tmp_path)})})
+    config = Config.from_mapping(
+        {"plugins": plugin({"topics": ["#"], "schema_file": number(tmp_path)})}, settings_model
+    )
     (tmp_path / "number.json").write_text("{")
     async with room() as here:
         with pytest.raises(PluginError, match=r"number.json, line 1: no JSON"):
@@ -173,14 +178,14 @@ def test_schema_files_stand_beside_the_configuration(tmp_path: Path) -> None:
     number(tmp_path)
     file = tmp_path / "trunkline.toml"
     file.write_text('[[plugins.validation.rules]]\ntopics = ["s/#"]\nschema_file = "number.json"\n')
-    (rule,) = load(file, {}).plugins["validation"].rules  # type: ignore[attr-defined]
+    (rule,) = load(file, {}, find_plugin=settings_model).plugins["validation"].rules  # type: ignore[attr-defined]
     assert rule.schema_file == tmp_path / "number.json"
     (tmp_path / "number.json").write_text('{\n"type": "numbr"\n}')
     with pytest.raises(ConfigError, match=r"rules\[0\].schema_file: .*number.json, line 2: type: 'numbr' is not valid"):
-        load(file, {})
+        load(file, {}, find_plugin=settings_model)
     (tmp_path / "number.json").unlink()
     with pytest.raises(ConfigError, match=r"rules\[0\].schema_file: no file .*number.json"):
-        load(file, {})
+        load(file, {}, find_plugin=settings_model)
 
 
 @pytest.mark.parametrize(
@@ -199,4 +204,4 @@ def test_schema_files_stand_beside_the_configuration(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Config.from_mapping({"plugins": {"validation": settings}})
+        Config.from_mapping({"plugins": {"validation": settings}}, settings_model)

@@ -1,4 +1,4 @@
-from trunkline.broker.places import dotted, nearest
+from trunkline.config.key_path import dotted, nearest
 
 
 def test_places_are_written_as_a_file_has_them() -> None:

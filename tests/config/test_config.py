@@ -4,19 +4,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trunkline.broker.config import (
-    Config,
-    ConfigError,
-    Override,
-    changes,
-    dotted,
-    key_paths,
-    load,
-    load_with_sources,
-    variable,
-)
-from trunkline.broker.settings import Listener
-from trunkline.broker.units import accepted
+from trunkline.config.config import Config, changes, dotted, key_paths, variable
+from trunkline.config.errors import ConfigError
+from trunkline.config.loading import Override, load, load_with_sources
+from trunkline.config.settings import Listener
+from trunkline.config.units import accepted
 
 
 def problems(

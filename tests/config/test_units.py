@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from trunkline.broker.config import field_at
-from trunkline.broker.units import (
+from trunkline.config.config import field_at
+from trunkline.config.units import (
     NEVER,
     Text,
     accepted,

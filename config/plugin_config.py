@@ -6,31 +6,38 @@ together with everything else.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from trunkline.broker.places import KeyPath, dotted, nearest
-from trunkline.broker.settings import PluginSettings
-from trunkline.broker.units import accepted, from_text, shown
+from trunkline.config.errors import Unusable
+from trunkline.config.key_path import KeyPath, dotted, nearest
+from trunkline.config.settings import PluginSettings
+from trunkline.config.units import accepted, from_text, shown
 
 #: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
 PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
 
 Complain = Callable[[str, KeyPath, str], None]
+#: The settings of the plugin of a name; raises `Unusable` when there are none.
+FindPlugin = Callable[[str], type[PluginSettings]]
+
+
+def no_plugins(name: str) -> type[PluginSettings]:
+    """For what reads no plugins' sections."""
+    raise Unusable(["plugins are not read here"])
 
 
 class PluginReader:
     """Collects what the sources say of plugins, then has each plugin's model check it."""
 
-    def __init__(self, complain: Complain, models: Mapping[str, type[PluginSettings]] = MappingProxyType({})) -> None:
-        """`models` are those of plugins that need not be installed."""
+    def __init__(self, complain: Complain, find_plugin: FindPlugin) -> None:
         self._complain = complain
+        self._find_plugin = find_plugin
         self._values: dict[str, dict[str, object]] = {}
-        self._models: dict[str, type[PluginSettings] | None] = dict(models)
+        self._models: dict[str, type[PluginSettings] | None] = {}
         #: Plugins that cannot be had: why, and from where they are named. It does not matter when they are disabled.
         self._missing: dict[str, tuple[str, list[str]]] = {}
         self._disabled: dict[str, bool] = {}
@@ -82,15 +89,11 @@ class PluginReader:
 
     def _model(self, name: str, source: str) -> type[PluginSettings] | None:
         if name not in self._models:
-            # imported here: a broker without plugins starts without it
-            from trunkline.plugins.errors import PluginError
-            from trunkline.plugins.finding import settings_model
-
             self._models[name] = None
             try:
-                self._models[name] = settings_model(name)
-            except PluginError as error:
-                self._missing[name] = source, error.problems
+                self._models[name] = self._find_plugin(name)
+            except Unusable as error:
+                self._missing[name] = source, error.reasons
         return self._models[name]
 
     def finish(self) -> dict[str, PluginSettings]:
@@ -145,7 +148,7 @@ def settings_from(name: str, model: type[PluginSettings], values: Mapping[str, o
         ValueError: with all that is wrong, a line each.
     """
     problems: list[str] = []
-    reader = PluginReader(lambda source, path, text: problems.append(f"{dotted(path)}: {text}"), {name: model})
+    reader = PluginReader(lambda source, path, text: problems.append(f"{dotted(path)}: {text}"), lambda _: model)
     reader.take_table({name: values}, "settings", None)
     found = reader.finish()
     if problems:
@@ -195,7 +198,7 @@ def _is_secret(annotation: Any) -> bool:
 
 
 def _own_words(detail: ErrorDetails) -> str:
-    """What a validator of the plugin says. (Those of `trunkline.broker.units` only say that it is "not a …".)"""
+    """What a validator of the plugin says. (Those of `trunkline.config.units` only say that it is "not a …".)"""
     if detail["type"] not in ("value_error", "assertion_error"):
         return ""
     words = str(detail.get("ctx", {}).get("error", detail["msg"]))

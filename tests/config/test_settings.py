@@ -3,8 +3,8 @@ import re
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from trunkline.broker.config import Config, field_at, fields_of, key_paths
-from trunkline.broker.settings import Listener, SessionSettings
+from trunkline.config.config import Config, field_at, fields_of, key_paths
+from trunkline.config.settings import Listener, SessionSettings
 
 
 def all_keys() -> list[tuple[str, ...]]:

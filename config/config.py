@@ -3,24 +3,23 @@
 What comes later in that order wins. All that is wrong is reported at once, each with the place it came from.
 """
 
-import os
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self, cast
 
 from pydantic import InstanceOf, SerializeAsAny, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from trunkline.broker import settings
-from trunkline.broker.places import KeyPath, dotted, nearest
-from trunkline.broker.plugin_config import PLUGIN_PREFIX, PluginReader
-from trunkline.broker.settings import Listener, PluginSettings, Section
-from trunkline.broker.units import Accepts, accepted, from_text, shown
+from trunkline.config import settings
+from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.key_path import KeyPath, dotted, nearest
+from trunkline.config.plugin_config import PLUGIN_PREFIX, FindPlugin, PluginReader, no_plugins
+from trunkline.config.settings import Listener, PluginSettings, Section
+from trunkline.config.units import Accepts, accepted, from_text, shown
 
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
 PREFIX = "TRUNKLINE_"
@@ -78,13 +77,13 @@ class Config(Section):
         return max(2 * self.mqtt.max_packet_size, 16_777_216) if asked is None else asked
 
     @classmethod
-    def from_mapping(cls, table: Mapping[str, object]) -> "Config":
+    def from_mapping(cls, table: Mapping[str, object], find_plugin: FindPlugin = no_plugins) -> "Config":
         """From a nested mapping, as a configuration file holds it.
 
         Raises:
             ConfigError: with all that is wrong.
         """
-        reader = _Reader()
+        reader = Reader(find_plugin)
         reader.take_table(table, "settings", base=None)
         return reader.finish().config
 
@@ -141,30 +140,11 @@ def _overlap(one: str, other: str) -> bool:
     return first == second or (first.version == second.version and (first.is_unspecified or second.is_unspecified))
 
 
-class Problem(NamedTuple):
-    """One thing that is wrong: where it was found, the key, and what is accepted there."""
-
-    source: str
-    key: str
-    text: str
-
-    def __str__(self) -> str:
-        return ": ".join(part for part in (self.source, self.key, self.text) if part)
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used. `problems` has every reason."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = problems
-
-
-class Override(NamedTuple):
-    """What a flag of the command line sets; its name is for messages."""
-
-    flag: str
-    value: object
+def fields_of(section: str) -> dict[str, FieldInfo] | None:
+    """The keys of a section; None when there is no such section."""
+    field = Config.model_fields.get(section)
+    model = field.annotation if field is not None else None
+    return model.model_fields if isinstance(model, type) and issubclass(model, Section) else None
 
 
 class Loaded(NamedTuple):
@@ -173,54 +153,15 @@ class Loaded(NamedTuple):
     sources: Mapping[str, str]
 
 
-def load(
-    path: str | Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    overrides: Mapping[str, Override] = MappingProxyType({}),
-) -> Config:
-    """Read a file, the environment (`os.environ` if none is given) and overrides ("log.level" -> Override).
-
-    Raises:
-        ConfigError: with all that is wrong.
-    """
-    return load_with_sources(path, environ, overrides).config
-
-
-def load_with_sources(
-    path: str | Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    overrides: Mapping[str, Override] = MappingProxyType({}),
-    sections: Collection[str] | None = None,
-) -> Loaded:
-    """The same, with where each key came from. Of `sections`, when they are given, and of nothing else."""
-    reader = _Reader(sections)
-    if path is not None:
-        reader.take_file(Path(path))
-    reader.take_environment(os.environ if environ is None else environ)
-    for key, override in overrides.items():
-        reader.set(tuple(key.split(".")), override.value, f"flag {override.flag}")
-    loaded = reader.finish()
-    if not loaded.config.listeners:  # a broker inside another process has its own ways in
-        raise ConfigError([Problem(loaded.sources["listeners"], "listeners", "is empty: nobody could connect")])
-    return loaded
-
-
-def fields_of(section: str) -> dict[str, FieldInfo] | None:
-    """The keys of a section; None when there is no such section."""
-    field = Config.model_fields.get(section)
-    model = field.annotation if field is not None else None
-    return model.model_fields if isinstance(model, type) and issubclass(model, Section) else None
-
-
-class _Reader:
+class Reader:
     """Collects values from the sources, then checks them as a whole."""
 
-    def __init__(self, sections: Collection[str] | None = None) -> None:
+    def __init__(self, find_plugin: FindPlugin = no_plugins, sections: Collection[str] | None = None) -> None:
         self._sections = sections
         self.problems: list[Problem] = []
         self.values: dict[tuple[str, ...], object] = {}
         self.sources: dict[tuple[str, ...], str] = {}
-        self.plugins = PluginReader(self.complain)
+        self.plugins = PluginReader(self.complain, find_plugin)
 
     def complain(self, source: str, path: KeyPath, text: str) -> None:
         self.problems.append(Problem(source, dotted(path), text))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAli
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from trunkline.broker.units import (
+from trunkline.config.units import (
     Duration,
     Expiry,
     Flag,

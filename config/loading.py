@@ -1,0 +1,53 @@
+"""Loads a configuration: from a file, environment variables and flags of the command line. What comes later wins."""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from trunkline.config.config import Config, Loaded, Reader
+from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.plugin_config import FindPlugin, no_plugins
+
+
+class Override(NamedTuple):
+    """What a flag of the command line sets; its name is for messages."""
+
+    flag: str
+    value: object
+
+
+def load(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
+    find_plugin: FindPlugin = no_plugins,
+) -> Config:
+    """Read a file, the environment (`os.environ` if none is given) and overrides ("log.level" -> Override).
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    return load_with_sources(path, environ, overrides, find_plugin).config
+
+
+def load_with_sources(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
+    find_plugin: FindPlugin = no_plugins,
+    *,
+    sections: Collection[str] | None = None,
+) -> Loaded:
+    """The same, with where each key came from. Of `sections`, when they are given, and of nothing else."""
+    reader = Reader(find_plugin, sections)
+    if path is not None:
+        reader.take_file(Path(path))
+    reader.take_environment(os.environ if environ is None else environ)
+    for key, override in overrides.items():
+        reader.set(tuple(key.split(".")), override.value, f"flag {override.flag}")
+    loaded = reader.finish()
+    if not loaded.config.listeners:  # a broker inside another process has its own ways in
+        raise ConfigError([Problem(loaded.sources["listeners"], "listeners", "is empty: nobody could connect")])
+    return loaded
