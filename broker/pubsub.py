@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant
     from trunkline.config.settings import RetainedSettings
     from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.burst import Burst
+    from trunkline.mqtt.batch import PublishBatch
     from trunkline.mqtt.message import Message
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
@@ -58,7 +58,7 @@ class Own(Protocol):
     """The way back to the client that publishes."""
 
     def deliver(self, message: Message, target: Target[Subscriber]) -> None: ...
-    def deliver_burst(self, burst: Burst, target: Target[Subscriber]) -> None: ...
+    def deliver_burst(self, burst: PublishBatch, target: Target[Subscriber]) -> None: ...
     def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
         """By a target with no local."""
         ...
@@ -68,7 +68,7 @@ class Own(Protocol):
 class BurstTo:
     """To the session: the messages of a burst, as `(message, target)` is one."""
 
-    burst: Burst
+    burst: PublishBatch
     target: Target[Subscriber]
 
 
@@ -184,12 +184,12 @@ class PubSub:
                 own.deliver(message, target)
         return len(targets)
 
-    def routed(self, burst: Burst) -> Iterable[tuple[Burst, Route[Subscriber]]]:
+    def routed(self, burst: PublishBatch) -> Iterable[tuple[PublishBatch, Route[Subscriber]]]:
         """A burst in parts, each of which goes one way as a whole."""
         match, topics = self.router.match, burst.topics
         if len(topics) == 1:
             return [(burst, match(topics[0]))]
-        parts: list[tuple[Burst, Route[Subscriber]]] = []
+        parts: list[tuple[PublishBatch, Route[Subscriber]]] = []
         first = 0
         for _, group in groupby(map(match, topics), key=_receivers):
             routes = list(group)
@@ -206,7 +206,7 @@ class PubSub:
 
     def publish_burst(
         self,
-        burst: Burst,
+        burst: PublishBatch,
         route: Route[Subscriber],
         origin: Subscriber,
         own: Own,
@@ -265,7 +265,7 @@ class PubSub:
             self._alarms.deactivate(RETAINED_FULL)
 
 
-def _shares(group: Group[Subscriber], burst: Burst) -> list[tuple[Target[Subscriber], Burst]]:
+def _shares(group: Group[Subscriber], burst: PublishBatch) -> list[tuple[Target[Subscriber], PublishBatch]]:
     """What each member of a group gets of a burst."""
     numbers: dict[Target[Subscriber], list[int]] = {}
     topics = burst.topics if len(burst.topics) > 1 else repeat(burst.topics[0], len(burst))

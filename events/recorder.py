@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
 
 if TYPE_CHECKING:
     import logging
@@ -80,14 +80,14 @@ class Recorder:
         self,
         kind: int,
         client: ClientInfo | None = None,
-        message: Message | Burst | None = None,
+        message: Message | PublishBatch | None = None,
         given: dict[str, Any] | None = None,
         at: float | None = None,
     ) -> None:
         """Record one event, or those of a burst. `at` is when it happened, in seconds since the epoch: now, if not given."""
         told = self._told
         told.append((kind, self.clock() if at is None else at, client, message, given))
-        if type(message) is Burst:
+        if type(message) is PublishBatch:
             self._more += len(message) - 1
         if self._weighs and message is not None:
             self._weight += self._converter.weigh(message)
@@ -147,7 +147,7 @@ class Recorder:
         for each in told:
             burst = each[3]
             parts = [each]
-            if type(burst) is Burst:
+            if type(burst) is PublishBatch:
                 parts = [(each[0], each[1], each[2], message, each[4]) for message in burst.messages]
             for part in parts:
                 try:

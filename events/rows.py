@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from trunkline.events.schema import STORED, Flag
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     #: What a hook told: number of the kind, seconds since the epoch, whom it is about, of what, and the columns that
     #: follow from neither client nor message.
-    Told: TypeAlias = tuple[int, float, ClientInfo | None, Message | Burst | None, Mapping[str, Any] | None]
+    Told: TypeAlias = tuple[int, float, ClientInfo | None, Message | PublishBatch | None, Mapping[str, Any] | None]
     Values: TypeAlias = pa.Array[Any]
 
 _compute: Final[Any] = pyarrow.compute
@@ -67,13 +67,13 @@ class Converter:
         #: Do rows hold what publishers make as large as they like?
         self.is_heavy: Final = self._payloads or self._pairs
 
-    def weigh(self, thing: Message | Burst) -> int:
+    def weigh(self, thing: Message | PublishBatch) -> int:
         """Bytes of payloads and user properties that its rows will hold."""
         weight = 0
         if self._payloads:
-            sizes = thing.sizes if type(thing) is Burst else [len(cast("Message", thing).payload)]
+            sizes = thing.sizes if type(thing) is PublishBatch else [len(cast("Message", thing).payload)]
             weight += sum([size for size in sizes if size <= self._max_payload])
-        if self._pairs and type(thing) is not Burst:  # which have none
+        if self._pairs and type(thing) is not PublishBatch:  # which have none
             weight += sum([len(key) + len(value) for key, value in _properties(cast("Message", thing))])
         return weight
 
@@ -107,7 +107,7 @@ class Converter:
         else:
             columns["weight"] = pa.repeat(pa.scalar(1, pa.int32()), len(told))
         self._add_given(columns, told)
-        lengths = [len(thing) if type(thing) is Burst else 1 for thing in things]
+        lengths = [len(thing) if type(thing) is PublishBatch else 1 for thing in things]
         rows = sum(lengths)
         if rows > len(told):
             pieces: list[int] = []
@@ -161,7 +161,7 @@ class Converter:
             columns[name] = column.take(codes)
         return columns
 
-    def _messages(self, things: Sequence[Message | Burst]) -> dict[str, Values]:
+    def _messages(self, things: Sequence[Message | PublishBatch]) -> dict[str, Values]:
         """What all messages of a burst have in common, and `stamp`, when the broker took them over."""
         return {
             "publisher": self._texts("publisher", [thing.publisher for thing in things]),
@@ -171,14 +171,14 @@ class Converter:
             "weight": pa.repeat(pa.scalar(self._weight, pa.int32()), len(things)),
         }
 
-    def _of_each(self, things: Sequence[Message | Burst]) -> dict[str, Values]:
+    def _of_each(self, things: Sequence[Message | PublishBatch]) -> dict[str, Values]:
         """What each message has for itself."""
         topics: list[str] = []
         sizes: list[int] = []
         packet_ids: list[int] = []
         guids: list[bytes] = []
         for thing in things:
-            if type(thing) is Burst:
+            if type(thing) is PublishBatch:
                 topics += thing.topics if len(thing.topics) > 1 else [thing.topics[0]] * len(thing)
                 sizes += thing.sizes
                 packet_ids += thing.packet_ids or [0] * len(thing)
@@ -198,7 +198,7 @@ class Converter:
         if self._payloads or self._pairs:
             messages: list[Message] = []
             for thing in things:
-                messages += thing.messages if type(thing) is Burst else [cast("Message", thing)]
+                messages += thing.messages if type(thing) is PublishBatch else [cast("Message", thing)]
             if self._payloads:
                 limit = self._max_payload
                 columns["payload"] = pa.array(
@@ -238,7 +238,7 @@ def _client_values(client: ClientInfo) -> tuple[object, ...]:
     return client.client_id, client.username, host, port, client.listener or None, int(client.version)
 
 
-def _flags(things: Sequence[Message | Burst]) -> Values:
+def _flags(things: Sequence[Message | PublishBatch]) -> Values:
     """A burst has neither RETAIN nor DUP."""
     retained = [getattr(thing, "retain", False) for thing in things]
     again = [getattr(thing, "dup", False) for thing in things]

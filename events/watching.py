@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trunkline.events.recorder import Recorder
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Point
-    from trunkline.mqtt.burst import Burst
+    from trunkline.mqtt.batch import PublishBatch
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.context import PluginHooks
@@ -124,7 +124,7 @@ class Watching:
             ):
                 tell(kind, client, message, None, message.timestamp if at_origin else None)
 
-        def look_at_all(client: ClientInfo, burst: Burst) -> None:
+        def look_at_all(client: ClientInfo, burst: PublishBatch) -> None:
             if not wanted.per_message and all(map(wanted.topic, burst.topics)):
                 if wanted.client(client.client_id):
                     tell(kind, client, burst, at=burst.timestamp if at_origin else None)
@@ -141,7 +141,7 @@ class Watching:
             if wanted.message(message) and wanted.client(message.publisher):
                 tell(kind, None, message, {"receivers": len(receivers), "client_id": message.publisher})
 
-        def look_at_all(burst: Burst, receivers: tuple[str, ...]) -> None:
+        def look_at_all(burst: PublishBatch, receivers: tuple[str, ...]) -> None:
             if not wanted.per_message and all(map(wanted.topic, burst.topics)):
                 if wanted.client(burst.publisher):
                     tell(kind, None, burst, {"receivers": len(receivers), "client_id": burst.publisher})

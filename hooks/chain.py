@@ -6,7 +6,7 @@ registered costs one truth test:
     if hooks.message_publish:
         result = hooks.transform(MESSAGE_PUBLISH, client, message)
 
-Messages that came together go through as one `Burst`, unless somebody must see them one by one. At some points a
+Messages that came together go through as one `PublishBatch`, unless somebody must see them one by one. At some points a
 callback that only looks may be registered with a second form, which is called with the burst instead; as long as all
 callbacks of the point have one, nothing is unfolded. `hooks.message_publish_bursts` has those forms, or None when the
 burst must be unfolded.
@@ -107,7 +107,7 @@ class Hooks:
 
         Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
         arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `burst` is for
-        callbacks that only look: it is called with a `Burst` in place of the message, once, when messages came together.
+        callbacks that only look: it is called with a `PublishBatch` in place of the message, once, when messages came together.
 
         Raises:
             LookupError: no such point.

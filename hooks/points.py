@@ -40,7 +40,7 @@ class Point:
         self.doc = doc
         #: Its callbacks may be async: the client waits, nobody else does.
         self.waits = waits
-        #: Whoever only looks may take messages that came together as the `Burst` that they are.
+        #: Whoever only looks may take messages that came together as the `PublishBatch` that they are.
         self.bursts = bursts
 
     def __repr__(self) -> str:

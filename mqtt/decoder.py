@@ -13,7 +13,7 @@ How it is kept cheap and safe:
 
 from typing import Final
 
-from trunkline.mqtt.burst import Decoded
+from trunkline.mqtt.batch import Decoded
 from trunkline.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
 from trunkline.mqtt.first_bytes import CONNECT_ONLY, FIRST_BYTES, OLD_NAME
 from trunkline.mqtt.gather import gather_acknowledgements, gather_publishes
@@ -92,7 +92,7 @@ class Decoder:
         strict_utf8: bool = True,
         gathers: bool = False,
     ) -> None:
-        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are alike may come as one `Burst` or `Acknowledgements`."""
+        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are alike may come as one `PublishBatch` or `Acknowledgements`."""
         if version is None and not server:
             raise ValueError("a client knows which version it asked for")
         self.max_packet_size = max_packet_size

@@ -3,7 +3,7 @@
 from struct import unpack_from
 from typing import TYPE_CHECKING
 
-from trunkline.mqtt.burst import Acknowledgements, Burst, Decoded
+from trunkline.mqtt.batch import Acknowledgements, Decoded, PublishBatch
 from trunkline.mqtt.packets import Acknowledgement
 from trunkline.mqtt.versions import Version
 
@@ -83,7 +83,7 @@ def gather_publishes(
     if runs == 1:
         del topics[1:]
         where = range(0, stop - position, starts[1])
-    packets.append(Burst(topics, first >> 1 & 3, version, data[position:stop], where, packet_ids))
+    packets.append(PublishBatch(topics, first >> 1 & 3, version, data[position:stop], where, packet_ids))
     return stop
 
 

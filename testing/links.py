@@ -119,8 +119,8 @@ class Links:
         if actor is None or actor.channel is None:
             return ""
         if direction == FROM:
-            return actor.channel.aliases_in.get(alias, "")
-        return next((topic for topic, other in actor.channel.aliases_out.items() if other == alias), "")
+            return actor.channel.aliases_in[alias]
+        return actor.channel.aliases_out.topic(alias)
 
     def forget(self, link: Link) -> None:
         self._links.pop(link.number, None)

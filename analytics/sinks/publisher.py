@@ -19,7 +19,7 @@ from typing import Final
 from trunkline.analytics.sinks.deduplicator import BATCH, ROW
 from trunkline.analytics.sinks.messages import Outgoing
 from trunkline.analytics.sinks.settings import Settings, SinkError
-from trunkline.mqtt.burst import Acknowledgements
+from trunkline.mqtt.batch import Acknowledgements
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Disconnect, Packet, Pingreq, Pingresp, Puback, Publish

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Timer
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
-    from trunkline.mqtt.burst import Decoded
+    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
 
 #: Bytes of the largest CONNECT, whose sender nobody knows yet. Its will, with all that belongs to it, has room.

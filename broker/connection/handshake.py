@@ -22,6 +22,7 @@ from trunkline.hooks.points import (
     CLIENT_CONNECT,
     CLIENT_ENHANCED_AUTHENTICATE,
 )
+from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.encoder import encode, encode_within
 from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.mqtt.burst import Decoded
+    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
 
@@ -315,8 +316,8 @@ class Handshake:
             problem_information=bool(asked.get("request_problem_information", 1)),
             connack=self._terms.connack,
             authentication_method=asked.get("authentication_method"),
-            alias_maximum_in=services.config.mqtt.max_topic_alias,
-            alias_maximum_out=aliases,
+            aliases_in=ReceivedAliases(services.config.mqtt.max_topic_alias),
+            aliases_out=SentAliases(aliases),
             plain=not aliases and not largest,
         )
         if self._client.client_id in services.logged_clients:

@@ -18,7 +18,7 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Transport
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.burst import Decoded
+    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.packets import Packet
 
 _logger = logging.getLogger("trunkline.packets")

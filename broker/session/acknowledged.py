@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session.inflight import Entry, Miss, State
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
+from trunkline.mqtt.inflight import Entry, Miss, State
 from trunkline.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reasons import Reason
 
@@ -92,12 +92,14 @@ class Acknowledged:
             finally:
                 self._tell(DELIVERY_COMPLETED, completed, ended)
 
-    def _tell(self, point: Notify[ClientInfo, Message], bursts: Chain, messages: Iterable[Message | Burst]) -> None:
+    def _tell(
+        self, point: Notify[ClientInfo, Message], bursts: Chain, messages: Iterable[Message | PublishBatch]
+    ) -> None:
         """Let the hooks of a point look at messages, some of which are still together."""
         hooks = self._services.hooks
         if bursts:
             for each in messages:
-                if type(each) is Burst:
+                if type(each) is PublishBatch:
                     hooks.look(point, bursts, self._outbound.client, each)
                 else:
                     hooks.notify(point, self._outbound.client, cast("Message", each))

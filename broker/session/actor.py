@@ -35,7 +35,7 @@ from trunkline.hooks.points import (
     SESSION_TAKEN_OVER,
     SESSION_TERMINATED,
 )
-from trunkline.mqtt.burst import Acknowledgements, Burst
+from trunkline.mqtt.batch import Acknowledgements, PublishBatch
 from trunkline.mqtt.encoder import encode, encode_within
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, reason_string
@@ -194,7 +194,7 @@ class SessionActor(Actor["mail.ToSession"]):
             for index, packet in enumerate(message.packets):
                 if type(packet) is Publish:
                     inbound.publish(packet, channel)
-                elif type(packet) is Burst:
+                elif type(packet) is PublishBatch:
                     inbound.publish_burst(packet, channel)
                 elif type(packet) is Puback:
                     answered.puback(packet)

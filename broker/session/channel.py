@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 
 if TYPE_CHECKING:
@@ -46,12 +47,9 @@ class Channel:
     authentication_method: str | None = None
     #: A re-authentication under way.
     exchange: Exchange | None = None
-    #: Topic aliases that the client has set, and the highest that it may.
-    aliases_in: dict[int, str] = field(default_factory=dict[int, str])
-    alias_maximum_in: int = 0
-    #: Topic aliases that we have set, and how many the client allows.
-    aliases_out: dict[str, int] = field(default_factory=dict[str, int])
-    alias_maximum_out: int = 0
+    #: Topic aliases that the client has set, and those that we have.
+    aliases_in: ReceivedAliases = field(default_factory=ReceivedAliases)
+    aliases_out: SentAliases = field(default_factory=SentAliases)
     #: Decisions of the access rules, dropped when the rules change. Publishing: by `qos << 1 | retain`, then by
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))

@@ -11,10 +11,10 @@ from sortedcontainers import SortedList
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.awaiting_rel import AwaitingRel
-from trunkline.broker.session.inflight import Inflight
 from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow
 from trunkline.broker.session.state import Session
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import matches
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 from trunkline.broker.access import Undecided
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
-from trunkline.broker.session.awaiting_rel import Received
-from trunkline.broker.session.inflight import Miss
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.awaiting_rel import Received
+from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string
 from trunkline.mqtt.frames import PACKET_ID
+from trunkline.mqtt.inflight import Miss
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -143,7 +143,7 @@ class Inbound:
         if qos:
             self._acknowledge(channel, packet, Reason.SUCCESS if found else Reason.NO_MATCHING_SUBSCRIBERS)
 
-    def publish_burst(self, burst: Burst, channel: Channel) -> None:
+    def publish_burst(self, burst: PublishBatch, channel: Channel) -> None:
         """As `publish`, for each of its packets.
 
         Raises:
@@ -187,7 +187,7 @@ class Inbound:
             if qos:
                 self._outbound.write_all(Puback if qos == 1 else Pubrec, part.packet_ids)
 
-    def _publish_each(self, burst: Burst, channel: Channel) -> None:
+    def _publish_each(self, burst: PublishBatch, channel: Channel) -> None:
         messages = burst.messages
         for number, packet in enumerate(messages):
             try:
@@ -196,7 +196,7 @@ class Inbound:
                 undecided.messages = messages[number:]
                 raise
 
-    def _route_burst(self, burst: Burst, route: Route[Subscriber], channel: Channel) -> None:
+    def _route_burst(self, burst: PublishBatch, route: Route[Subscriber], channel: Channel) -> None:
         pubsub = self._services.pubsub
         if pubsub.may_burst(route):
             pubsub.publish_burst(burst, route, self._subscriber, self._outbound)
@@ -216,7 +216,7 @@ class Inbound:
         owed = len(self._awaiting_rel)
         for message in held:
             for packet in message.packets if type(message) is mail.Received else ():
-                if type(packet) is Burst:
+                if type(packet) is PublishBatch:
                     owed += len(packet) if packet.qos else 0
                 elif type(packet) is Publish:
                     owed += packet.qos > 0 and packet.packet_id not in self._awaiting_rel
@@ -240,7 +240,7 @@ class Inbound:
                 self.pubrel(Pubrel(packet_id), channel)
             return
         for held in released:
-            if isinstance(held, Burst):
+            if isinstance(held, PublishBatch):
                 for part, route in self._services.pubsub.routed(held):
                     if route:
                         self._route_burst(part, route, channel)
@@ -260,16 +260,7 @@ class Inbound:
         properties = packet.properties
         alias = properties.get("topic_alias")
         if alias is not None:
-            if alias > channel.alias_maximum_in:  # [MQTT-3.3.2-9]
-                raise ProtocolError(
-                    f"topic alias {alias} is above {channel.alias_maximum_in}", Reason.TOPIC_ALIAS_INVALID
-                )
-            if packet.topic:
-                channel.aliases_in[alias] = packet.topic
-            elif alias in channel.aliases_in:
-                packet.topic = channel.aliases_in[alias]
-            else:
-                raise ProtocolError(f"topic alias {alias} was not set")
+            packet.topic = channel.aliases_in.resolve(alias, packet.topic)
             rest: Properties = {**properties}
             del rest["topic_alias"]
             packet.properties = rest or NO_PROPERTIES

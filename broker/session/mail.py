@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.burst import Decoded
+    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest

@@ -11,7 +11,6 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session.inflight import Entry, State
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.points import (
@@ -20,10 +19,11 @@ from trunkline.hooks.points import (
     MESSAGE_DELIVERED,
     MESSAGE_QUEUED,
 )
-from trunkline.mqtt.burst import Burst, acknowledge_all
+from trunkline.mqtt.batch import PublishBatch, acknowledge_all
 from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
 from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
+from trunkline.mqtt.inflight import Entry, State
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Pubrel
 from trunkline.mqtt.weight import weight
@@ -105,7 +105,7 @@ class Outbound:
         """The QoS of a retained message on its way.  # [MQTT-3.8.4-8]"""
         return target.qos if self._upgrade_qos else min(message.qos, target.qos)
 
-    def deliver_burst(self, burst: Burst, target: Target[Subscriber]) -> None:
+    def deliver_burst(self, burst: PublishBatch, target: Target[Subscriber]) -> None:
         """As `deliver`, for each of its messages."""
         qos = burst.qos
         if target.qos != qos and (target.qos < qos or self._upgrade_qos):
@@ -140,7 +140,7 @@ class Outbound:
             for message in burst.messages[count:]:
                 self.deliver(message, target)
 
-    def _number(self, burst: Burst, target: Target[Subscriber], qos: int, channel: Channel) -> int:
+    def _number(self, burst: PublishBatch, target: Target[Subscriber], qos: int, channel: Channel) -> int:
         """Send the first messages of a burst, as many as the window has room for. Returns how many that were."""
         count = min(len(burst), self._window.room)
         if count:
@@ -237,13 +237,7 @@ class Outbound:
             TooLong: the client takes none so large.
             One of `UNWRITABLE`: the message cannot be written at all.
         """
-        alias = 0
-        omit_topic = False
-        if channel.alias_maximum_out and not dup:
-            alias = channel.aliases_out.get(message.topic, 0)
-            omit_topic = alias != 0
-            if not alias and len(channel.aliases_out) < channel.alias_maximum_out:
-                alias = len(channel.aliases_out) + 1
+        alias, omit_topic = (0, False) if dup else channel.aliases_out.find(message.topic)
         wire = encode_publish(
             message,
             channel.version,
@@ -260,7 +254,7 @@ class Outbound:
         if 0 < channel.max_packet_size < len(wire):
             raise TooLong(f"{len(wire)} bytes, {channel.max_packet_size} are taken")  # [MQTT-3.1.2-24]
         if alias and not omit_topic:
-            channel.aliases_out[message.topic] = alias
+            channel.aliases_out.set(message.topic, alias)
         self.pieces.append(wire)
 
     def _unwritable(self, message: Message, packet_id: int, error: Exception) -> None:

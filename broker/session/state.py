@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trunkline.broker.pubsub import Subscriber
-    from trunkline.broker.session.awaiting_rel import AwaitingRel
-    from trunkline.broker.session.inflight import Inflight
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
+    from trunkline.mqtt.awaiting_rel import AwaitingRel
+    from trunkline.mqtt.inflight import Inflight
     from trunkline.mqtt.message import Message
     from trunkline.router import Options, Target
 

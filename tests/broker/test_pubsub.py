@@ -16,7 +16,7 @@ from trunkline.broker.pubsub import PubSub, Subscriber
 from trunkline.broker.routes import Grant, RouteWriter
 from trunkline.config.settings import RetainedSettings
 from trunkline.hooks import Hooks
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.message import Message
 from trunkline.router import Options, RetainedStore, Router, Target
 
@@ -78,7 +78,7 @@ class Back:
     def deliver(self, message: Message, target: Target[Subscriber]) -> None:
         self.delivered.append(message)
 
-    def deliver_burst(self, burst: Burst, target: Target[Subscriber]) -> None:
+    def deliver_burst(self, burst: PublishBatch, target: Target[Subscriber]) -> None:
         self.delivered += burst.messages
 
     def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:

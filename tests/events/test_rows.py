@@ -12,7 +12,7 @@ from trunkline.events.privacy import Privacy
 from trunkline.events.rows import Converter
 from trunkline.events.schema import STORED
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.message import Message
@@ -123,7 +123,7 @@ def test_nothing_makes_an_empty_batch() -> None:
     assert converter().convert([]).num_rows == 0
 
 
-def burst(topics: list[str], sizes: list[int], qos: int, version: Version, guid: int) -> Burst:
+def burst(topics: list[str], sizes: list[int], qos: int, version: Version, guid: int) -> PublishBatch:
     decoder = Decoder(version=version, gathers=True)
     for topic in {*topics}:  # a topic that was never seen is not gathered
         decoder.feed(encode(Publish(topic, b""), version))
@@ -133,7 +133,7 @@ def burst(topics: list[str], sizes: list[int], qos: int, version: Version, guid:
         packet.packet_id = number if qos else 0
         packets.append(encode(packet, version))
     (made,) = decoder.feed(b"".join(packets))
-    assert isinstance(made, Burst)
+    assert isinstance(made, PublishBatch)
     made.guids = range(guid, guid + len(topics))
     made.publisher, made.timestamp = "pub", NOW - 0.25
     return made

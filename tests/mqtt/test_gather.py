@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.mqtt.burst import Acknowledgements, Burst, Decoded
+from trunkline.mqtt.batch import Acknowledgements, Decoded, PublishBatch
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -18,7 +18,7 @@ VERSIONS = [Version.V311, Version.V5]
 def unfolded(packets: Iterable[Decoded]) -> list[object]:
     single: list[object] = []
     for packet in packets:
-        if isinstance(packet, Burst):
+        if isinstance(packet, PublishBatch):
             single += packet.messages
         elif isinstance(packet, Acknowledgements):
             single += packet.packets
@@ -94,7 +94,7 @@ def test_what_is_alike_comes_as_one(version: Version) -> None:
     acknowledgement = encode(Puback(5), version)
     decoder.feed(message)
     kinds = [type(packet) for packet in decoder.feed(3 * message + 2 * acknowledgement + message + acknowledgement)]
-    assert kinds == [Burst, Acknowledgements, Publish, Puback]
+    assert kinds == [PublishBatch, Acknowledgements, Publish, Puback]
 
 
 def test_topics_may_differ() -> None:
@@ -102,7 +102,7 @@ def test_topics_may_differ() -> None:
     data = b"".join([encode(Publish(topic, b"1" * size), Version.V5) for topic, size in (("a", 1), ("b/c", 200))])
     decoder.feed(data)
     (burst,) = decoder.feed(3 * data)
-    assert isinstance(burst, Burst)
+    assert isinstance(burst, PublishBatch)
     assert list(burst.topics) == ["a", "b/c"] * 3
 
 

@@ -10,10 +10,10 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.session.export import export_session
-from trunkline.broker.session.inflight import RELEASED_SIZE
 from trunkline.hooks import ClientInfo, Deny
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.inflight import RELEASED_SIZE
 from trunkline.mqtt.message import Message
 
 TOPICS = ["a", "a", "a", "b/c", "d", "nobody", "$SYS/x", "denied"]
@@ -75,14 +75,14 @@ def listen(here: Room, seen: Seen) -> None:
         here.broker.hooks.add(point, note(point))
 
 
-def watch(here: Room, seen: Seen, bursts: list[Burst]) -> None:
+def watch(here: Room, seen: Seen, bursts: list[PublishBatch]) -> None:
     """Hooks that see every message too, and take what came together as it is."""
 
     def notes(name: str) -> tuple[Any, Any]:
         def hook(client: ClientInfo, message: Message) -> None:
             seen.append((name, client.client_id, message.topic, message.payload, message.publisher, message.qos))
 
-        def burst_hook(client: ClientInfo, burst: Burst) -> None:
+        def burst_hook(client: ClientInfo, burst: PublishBatch) -> None:
             bursts.append(burst)
             for message in burst.messages:
                 hook(client, message)
@@ -96,7 +96,7 @@ def watch(here: Room, seen: Seen, bursts: list[Burst]) -> None:
     def routed(message: Message, receivers: tuple[str, ...]) -> None:
         seen.append(("routed", message.publisher, message.topic, message.payload, sorted(receivers)))
 
-    def burst_routed(burst: Burst, receivers: tuple[str, ...]) -> None:
+    def burst_routed(burst: PublishBatch, receivers: tuple[str, ...]) -> None:
         bursts.append(burst)
         for message in burst.messages:
             routed(message, receivers)
@@ -115,7 +115,7 @@ async def outcome(
     *,
     hooked: bool,
     acknowledged: int = 1000,
-    watched: list[Burst] | None = None,
+    watched: list[PublishBatch] | None = None,
 ) -> list[object]:
     """What can be seen of a run from outside, and what its sessions hold at the end."""
     random = Random(seed)
@@ -178,14 +178,14 @@ async def test_they_do_what_each_of_them_would(
     seed: int, window: int, version: int, hooked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bursts = 0
-    made = Burst.__init__
+    made = PublishBatch.__init__
 
-    def count(burst: Burst, *args: Any) -> None:
+    def count(burst: PublishBatch, *args: Any) -> None:
         nonlocal bursts
         bursts += 1
         made(burst, *args)
 
-    monkeypatch.setattr(Burst, "__init__", count)
+    monkeypatch.setattr(PublishBatch, "__init__", count)
     together = await outcome(seed, version, window, hooked=hooked)
     assert bursts > 10
     bursts = 0
@@ -210,11 +210,11 @@ async def test_what_is_not_acknowledged_is_kept_as_well(seed: int, monkeypatch: 
 async def test_who_only_looks_sees_the_same_and_keeps_them_together(
     seed: int, window: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen_together: list[Burst] = []
+    seen_together: list[PublishBatch] = []
     together = await outcome(seed, version, window, hooked=True, watched=seen_together)
     assert any(len(burst) > 1 for burst in seen_together)
     monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
-    seen_apart: list[Burst] = []
+    seen_apart: list[PublishBatch] = []
     assert await outcome(seed, version, window, hooked=True, watched=seen_apart) == together
     assert not seen_apart
 
@@ -244,7 +244,7 @@ async def test_who_comes_in_the_middle_of_a_burst_sees_the_rest_and_nobody_misse
         def one(client: ClientInfo, message: Message) -> None:
             seen.append(("one", message.topic))
 
-        def many(client: ClientInfo, burst: Burst) -> None:
+        def many(client: ClientInfo, burst: PublishBatch) -> None:
             seen.append(("many", *burst.topics))
             here.broker.hooks.add("message.publish", late)
 
@@ -265,7 +265,7 @@ async def test_what_is_completed_is_told_of_with_its_payload(together: bool, mon
         def one(client: ClientInfo, message: Message) -> None:
             seen.append(message.payload)
 
-        def many(client: ClientInfo, burst: Burst) -> None:
+        def many(client: ClientInfo, burst: PublishBatch) -> None:
             seen.extend(message.payload for message in burst.messages)
 
         here.broker.hooks.add("delivery.completed", one, burst=many)

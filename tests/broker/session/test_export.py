@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trunkline.broker.pubsub import Subscriber
-from trunkline.broker.session.awaiting_rel import AwaitingRel
 from trunkline.broker.session.export import FORMAT, UnknownFormat, export_session, restore_session
-from trunkline.broker.session.inflight import Inflight, State
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.state import Session
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.inflight import Inflight, State
 from trunkline.mqtt.message import Message
 from trunkline.router import Options, Router, Target
 

@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.session.awaiting_rel import AwaitingRel
 from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny
+from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.reasons import Reason
 

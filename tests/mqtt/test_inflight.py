@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.conformance import raw
-from trunkline.broker.session.inflight import MAX_PACKET_ID, RELEASED_SIZE, Entry, Inflight, Miss, State
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.inflight import MAX_PACKET_ID, RELEASED_SIZE, Entry, Inflight, Miss, State
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import weight
@@ -35,9 +35,9 @@ def overdue(inflight: Inflight[str], now: float, interval: float) -> list[tuple[
     return again(inflight, now)
 
 
-def burst(count: int) -> Burst:
+def burst(count: int) -> PublishBatch:
     packets = [raw.publish("t", b"x", qos=1, packet_id=n, version=4) for n in range(1, count + 1)]
-    return Burst(
+    return PublishBatch(
         ["t"], 1, Version.V311, b"".join(packets), range(0, len(packets[0]) * count, len(packets[0])), [1, 2, 3]
     )
 
@@ -48,7 +48,7 @@ def test_who_only_looks_changes_nothing() -> None:
     assert [packet_id for packet_id, _ in inflight.items()] == list(packet_ids)
     assert [entry[0] for entry in inflight.export()[1]] == list(packet_ids)
     still = inflight.waiting(packet_ids, State.WAIT_PUBACK)
-    assert [type(each) for each in still] == [Burst]  # as it was sent: the messages are still together
+    assert [type(each) for each in still] == [PublishBatch]  # as it was sent: the messages are still together
 
 
 def test_packet_ids_count_up_from_one() -> None:
@@ -461,7 +461,9 @@ def test_all_that_makes_a_message_heavy_counts_and_what_is_light_pays_nothing() 
 
 def test_heavy_messages_in_a_row_are_weighed_each_by_itself() -> None:
     packets = [raw.publish("t", bytes(5000), qos=1, packet_id=n, version=4) for n in (1, 2)]
-    both = Burst(["t"], 1, Version.V311, b"".join(packets), range(0, 2 * len(packets[0]), len(packets[0])), [1, 2])
+    both = PublishBatch(
+        ["t"], 1, Version.V311, b"".join(packets), range(0, 2 * len(packets[0]), len(packets[0])), [1, 2]
+    )
     assert not Inflight[str](100).insert_burst(both, "target", 1, 0.0)
 
 

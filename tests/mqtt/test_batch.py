@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.mqtt.burst import Acknowledgements, Burst, acknowledge_all
+from trunkline.mqtt.batch import Acknowledgements, PublishBatch, acknowledge_all
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import encode_publish
@@ -23,13 +23,13 @@ def publish(topic: str, payload: bytes, qos: int = 0, packet_id: int = 0) -> Pub
     return packet
 
 
-def burst_of(packets: Sequence[Publish], version: Version) -> Burst:
+def burst_of(packets: Sequence[Publish], version: Version) -> PublishBatch:
     """The packets as one burst: each topic is made known before."""
     decoder = Decoder(version=version, gathers=True)
     for topic in {packet.topic for packet in packets}:
         decoder.feed(encode(publish(topic, b""), version))
     (burst,) = decoder.feed(b"".join([encode(packet, version) for packet in packets]))
-    assert isinstance(burst, Burst)
+    assert isinstance(burst, PublishBatch)
     return burst
 
 

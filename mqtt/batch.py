@@ -1,6 +1,6 @@
 """Packets that came together and are alike, as one object: what is the same for all of them is done once.
 
-Who publishes fast has hundreds of packets in one read, most often of one topic and length. Such a `Burst` goes through
+Who publishes fast has hundreds of packets in one read, most often of one topic and length. Such a `PublishBatch` goes through
 the broker as one: a topic is looked up once, allowed once and routed once, and the bytes leave in one piece. Whoever
 needs the single messages unfolds it.
 """
@@ -29,7 +29,7 @@ _LOW: Final = bytes(range(256)) * 256
 _new: Final = object.__new__
 
 
-class Burst:
+class PublishBatch:
     """PUBLISH packets in a row of one QoS and version, without RETAIN, DUP or properties."""
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Burst:
             return [end - payload] * len(self._starts)
         return [end - payload for _, _, payload, end in self._packets()]
 
-    def part(self, first: int, last: int) -> Burst:
+    def part(self, first: int, last: int) -> PublishBatch:
         """The packets from number `first` up to, and without, number `last`."""
         starts = self._starts
         if last - first == len(starts):
@@ -147,7 +147,7 @@ class Burst:
         shifted = [start - begin for start in starts[some]]
         return self._some(self._wire[begin:end], shifted, lambda each: each[some])
 
-    def select(self, numbers: Sequence[int]) -> Burst:
+    def select(self, numbers: Sequence[int]) -> PublishBatch:
         """The packets with these numbers, which rise."""
         wire = self._wire
         bounds = [*self._starts, len(wire)]
@@ -155,12 +155,14 @@ class Burst:
         starts = list(accumulate(map(len, pieces), initial=0))[:-1]
         return self._some(b"".join(pieces), starts, lambda each: [each[number] for number in numbers])
 
-    def _some(self, wire: bytes, starts: Sequence[int], take: Callable[[Sequence[Any]], Sequence[Any]]) -> Burst:
+    def _some(self, wire: bytes, starts: Sequence[int], take: Callable[[Sequence[Any]], Sequence[Any]]) -> PublishBatch:
         """A burst of some of the packets; `take` takes what is theirs from what there is one of for each packet."""
         if isinstance(self._starts, range):
             starts = range(0, len(wire), self._starts.step)
         topics = take(self.topics) if len(self.topics) > 1 else self.topics
-        burst = Burst(topics, self.qos, self.version, wire, starts, take(self.packet_ids) if self.packet_ids else ())
+        burst = PublishBatch(
+            topics, self.qos, self.version, wire, starts, take(self.packet_ids) if self.packet_ids else ()
+        )
         burst.guids = take(self.guids) if self.guids else ()
         burst.publisher, burst.username, burst.timestamp = self.publisher, self.username, self.timestamp
         if self._messages is not None:
@@ -235,7 +237,7 @@ class Acknowledgements:
 
 
 #: What a decoder that gathers gives.
-Decoded: TypeAlias = Packet | Burst | Acknowledgements
+Decoded: TypeAlias = Packet | PublishBatch | Acknowledgements
 
 _HEADS: Final = {kind: bytes((first, 2)) for first, kind in ACKNOWLEDGEMENTS.items()}
 

@@ -19,7 +19,7 @@ from trunkline.mqtt.weight import weight
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trunkline.mqtt.burst import Burst
+    from trunkline.mqtt.batch import PublishBatch
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Shared(Generic[T]):
 
     __slots__ = ("_burst", "_first_id", "sent_at", "state", "target")
 
-    def __init__(self, burst: Burst, first_id: int, target: T, state: State, sent_at: float) -> None:
+    def __init__(self, burst: PublishBatch, first_id: int, target: T, state: State, sent_at: float) -> None:
         self._burst = burst
         self._first_id = first_id
         self.target = target
@@ -94,7 +94,7 @@ class Shared(Generic[T]):
         """As it is after PUBREC."""
         return Shared(self._burst, self._first_id, self.target, _WAIT_PUBCOMP, now)
 
-    def part(self, packet_ids: Sequence[int]) -> Burst:
+    def part(self, packet_ids: Sequence[int]) -> PublishBatch:
         """The messages of these packet ids, which are in a row."""
         return self._burst.part(packet_ids[0] - self._first_id, packet_ids[-1] + 1 - self._first_id)
 
@@ -171,7 +171,7 @@ class Inflight(Generic[T]):
         if self.byte_size < self._max_bytes:
             self.limit = self._limit
 
-    def insert_burst(self, burst: Burst, target: T, qos: int, now: float) -> range:
+    def insert_burst(self, burst: PublishBatch, target: T, qos: int, now: float) -> range:
         """Open entries for all messages of a burst, sent with `qos` 1 or 2. Returns their packet ids, which are in a
         row; none if there are no such ids, or if each is to be weighed. There must be room for it."""
         entries, count = self._entries, len(burst)
@@ -197,11 +197,11 @@ class Inflight(Generic[T]):
             self._shares = False
         return cast("dict[int, Entry[T]]", entries)
 
-    def waiting(self, packet_ids: Iterable[int], state: State) -> list[Message | Burst]:
+    def waiting(self, packet_ids: Iterable[int], state: State) -> list[Message | PublishBatch]:
         """The messages that an acknowledgement of each of these packet ids is about, up to the first one that waits for
         another, in bursts where they are in a row and were sent so."""
         entries = self._entries
-        found: list[Message | Burst] = []
+        found: list[Message | PublishBatch] = []
         share: Shared[T] | None = None
         row: list[int] = []
 

@@ -1,7 +1,7 @@
 from tests.conformance import raw
-from trunkline.broker.session.awaiting_rel import AwaitingRel, Received
-from trunkline.broker.session.inflight import Miss
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.awaiting_rel import AwaitingRel, Received
+from trunkline.mqtt.batch import PublishBatch
+from trunkline.mqtt.inflight import Miss
 from trunkline.mqtt.versions import Version
 
 
@@ -59,11 +59,11 @@ def test_an_export_restores() -> None:
 def test_a_burst_takes_its_memory_until_the_last_of_it_is_released() -> None:
     packets = [raw.publish("t", b"x", qos=2, packet_id=n, version=4) for n in range(1, 6)]
     size = len(packets[0])
-    burst = Burst(["t"], 2, Version.V311, b"".join(packets), range(0, 5 * size, size), [1, 2, 3, 4, 5])
+    burst = PublishBatch(["t"], 2, Version.V311, b"".join(packets), range(0, 5 * size, size), [1, 2, 3, 4, 5])
     awaiting = AwaitingRel[object](10)
     assert awaiting.receive_burst(burst)
     assert awaiting.byte_size == burst.weight
-    assert [len(part) for part in awaiting.release_all([1, 2, 4]) if isinstance(part, Burst)] == [2, 1]
+    assert [len(part) for part in awaiting.release_all([1, 2, 4]) if isinstance(part, PublishBatch)] == [2, 1]
     awaiting.release(3)
     assert (len(awaiting), awaiting.byte_size) == (1, burst.weight)
     assert [(packet_id, size) for packet_id, size, _ in awaiting.export()] == [(5, burst.weight // 5)]

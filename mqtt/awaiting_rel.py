@@ -6,8 +6,8 @@ from enum import Enum
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from trunkline.broker.session.inflight import Miss
-from trunkline.mqtt.burst import Burst
+from trunkline.mqtt.batch import PublishBatch
+from trunkline.mqtt.inflight import Miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ class AwaitingRel(Generic[T]):
         self.byte_size += weight
         return Received.NEW
 
-    def receive_burst(self, burst: Burst, now: float = 0.0) -> bool:
+    def receive_burst(self, burst: PublishBatch, now: float = 0.0) -> bool:
         """Keep all messages of a burst, or none if they aren't all new or there isn't room for all."""
         packet_ids, held = burst.packet_ids, _Held[T](burst, burst.weight, len(burst), now)
         if not self._room(held.left, held.weight):
@@ -78,11 +78,11 @@ class AwaitingRel(Generic[T]):
         self._let_go(held, 1)
         return held.one(number)
 
-    def release_all(self, packet_ids: Sequence[int]) -> list[T | Burst]:
+    def release_all(self, packet_ids: Sequence[int]) -> list[T | PublishBatch]:
         """PUBRELs came in a row. Returns what was held, in order, and as bursts what came as such; nothing, and nothing
         is released, when one of the ids isn't open."""
         is_open = self._open
-        released: list[T | Burst] = []
+        released: list[T | PublishBatch] = []
         if not all(map(is_open.__contains__, packet_ids)) or len(set(packet_ids)) < len(packet_ids):
             return released
         held, first = is_open.pop(packet_ids[0])
@@ -97,9 +97,9 @@ class AwaitingRel(Generic[T]):
         released.append(self._part(held, first, last))
         return released
 
-    def _part(self, held: _Held[T], first: int, last: int) -> T | Burst:
+    def _part(self, held: _Held[T], first: int, last: int) -> T | PublishBatch:
         self._let_go(held, last - first)
-        return held.what.part(first, last) if type(held.what) is Burst else held.what
+        return held.what.part(first, last) if type(held.what) is PublishBatch else held.what
 
     def _let_go(self, held: _Held[T], number: int) -> None:
         held.left -= number
@@ -136,7 +136,7 @@ class _Held(Generic[T]):
 
     __slots__ = ("came_at", "left", "number", "weight", "what")
 
-    def __init__(self, what: T | Burst, weight: int, number: int, came_at: float) -> None:
+    def __init__(self, what: T | PublishBatch, weight: int, number: int, came_at: float) -> None:
         self.what = what
         self.weight = weight
         self.came_at = came_at
@@ -144,4 +144,4 @@ class _Held(Generic[T]):
         self.number = self.left = number
 
     def one(self, number: int) -> T:
-        return cast("T", self.what.messages[number] if type(self.what) is Burst else self.what)
+        return cast("T", self.what.messages[number] if type(self.what) is PublishBatch else self.what)
