@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from trunkline.broker.connection.transport import (
-    CONGESTED,
+    BLOCKED,
     DRAINED,
     STREAM_BUFFER,
-    Congested,
-    Drained,
     Ended,
+    OutputBlocked,
+    OutputDrained,
     SocketTransport,
 )
 from trunkline.mqtt.decoder import MAX_PACKET_SIZE
@@ -250,9 +250,9 @@ class Link:
         self._read_or_not()
         self.from_client.release_soon()
 
-    def look(self) -> None:
+    def read_now(self) -> None:
         if self._reads:
-            self.inner.look()
+            self.inner.read_now()
 
     def finish(self) -> None:
         self.to_client.put(FINISH)
@@ -285,7 +285,7 @@ class Link:
 
     # What comes of the real one
 
-    def _came(self, event: bytes | Ended | Congested | Drained) -> None:
+    def _came(self, event: bytes | Ended | OutputBlocked | OutputDrained) -> None:
         self._ended = self._ended or isinstance(event, Ended)
         if self._kept:
             if self._ended:
@@ -355,7 +355,7 @@ class Link:
             self._read_or_not()
         elif way.queued > STREAM_BUFFER:
             self._congested = True
-            self._receiver(CONGESTED)
+            self._receiver(BLOCKED)
         elif self._congested and not way.queued:
             self._congested = False
             if not self.inner.pending:

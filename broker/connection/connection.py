@@ -14,8 +14,8 @@ import trio
 
 from trunkline.actors import Actor
 from trunkline.broker.connection.handshake import Handshake, MqttListener
-from trunkline.broker.connection.packet_log import LoggedDecoder, LoggedTransport, PacketLog, logs_all
-from trunkline.broker.connection.transport import Congested, Drained, Ended
+from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
+from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained
 from trunkline.broker.session import mail
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.decoder import Decoder
@@ -44,7 +44,8 @@ CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 
 #: Bytes that came in, or an event.
 Mail: TypeAlias = (
-    "bytes | Ended | Congested | Drained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
+    "bytes | Ended | OutputBlocked | OutputDrained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive"
+    " | mail.LogPackets"
 )
 
 
@@ -99,12 +100,12 @@ class Connection(Actor[Any]):
             self._received(message)
         elif isinstance(message, Ended):
             self._ended(message.error)
-        elif isinstance(message, Congested):
+        elif isinstance(message, OutputBlocked):
             if self._channel is not None:
                 self._channel.session(mail.Congested(self._channel))
             if self._transport.pending > OUTPUT_LIMIT:
                 self.pause(self)  # it sends what must be answered and does not read the answers
-        elif isinstance(message, Drained):
+        elif isinstance(message, OutputDrained):
             self.resume(self)
             if self._channel is not None:
                 self._channel.session(mail.Writable(self._channel))
@@ -171,10 +172,10 @@ class Connection(Actor[Any]):
         if isinstance(self._decoder, LoggedDecoder):
             self._decoder = self._decoder.inner
             self._decoder.gathers = True
-            self._transport = cast("LoggedTransport", self._transport).inner
+            self._transport = cast("SentLog", self._transport).below
         if client is not None:
             log = PacketLog(client, level)
-            self._transport = cast("Transport", LoggedTransport(self._transport, self._decoder, log))
+            self._transport = SentLog(self._transport, self._decoder, log)
             self._decoder = LoggedDecoder(self._decoder, log)
 
     @property
@@ -227,7 +228,7 @@ class Connection(Actor[Any]):
             self._timer.restart_at(self._last_read + self._max_silence)
         else:
             # After a pause of the process, what the client said in time is still unread.
-            self._transport.look()
+            self._transport.read_now()
             self.scheduler.later(self.ref, CHECK_KEEP_ALIVE)
 
     def _check_keep_alive(self) -> None:

@@ -1,6 +1,6 @@
 """The packets of a connection in the log, both ways: what they are, for whom and how large, never what they carry.
 
-A connection whose packets are logged has these two in place of its decoder and its transport. So a connection whose
+A connection whose packets are logged has another decoder, and one more layer on its transport. So a connection whose
 packets are not logged, as nearly all, has nothing to ask on a message's way.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+from trunkline.broker.connection.transport import Layer
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.describing import describe_without_content, shown_username
 from trunkline.mqtt.explanations import shortened
@@ -63,11 +64,14 @@ class LoggedDecoder:
         return getattr(self.inner, name)
 
 
-class LoggedTransport:
-    """A transport that logs what is sent: whole packets, of the version that the client speaks."""
+class SentLog(Layer):
+    """Logs what is sent: whole packets, of the version that the client speaks. It may come on top of a transport that has
+    started, because it lets what is received go by."""
 
-    def __init__(self, transport: Transport, decoder: Decoder, log: PacketLog) -> None:
-        self.inner = transport
+    __slots__ = ("_client", "_log")
+
+    def __init__(self, below: Transport, decoder: Decoder, log: PacketLog) -> None:
+        super().__init__(below)
         self._client = decoder
         self._log = log
 
@@ -81,7 +85,4 @@ class LoggedTransport:
         )
         for packet in decoder.feed(data):
             self._log.write("sent", cast("Packet", packet))
-        self.inner.send(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        super().send(data)

@@ -1,7 +1,8 @@
-"""Two ways for bytes to reach a connection and to leave it, behind one interface.
+"""The bytes of a connection: a socket or a stream with its output buffer, and the layers on top of it.
 
 `SocketTransport` is driven by the node's poller. `StreamTransport` wraps any trio stream: in-process connections, and
-sockets where the platform has no selector that can be waited for.
+sockets where the platform has no selector that can be waited for. A `Layer` stands between one of them, or another layer,
+and the connection, which sees the top of that stack alone.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 #: Bytes of one read of a stream.
 READ_SIZE: Final = 65_536
-#: Bytes that are asked for of a socket whose last read did not bring as many. To ask for much costs the memory for it:
-#: five times the read itself.
+#: Bytes to ask a socket for whose last read brought fewer. Asking for more costs the memory for it: five times the read
+#: itself.
 SMALL_READ: Final = 16_384
-#: Bytes from which on a socket is written to at once: so much for each of many subscribers would not stay in the
+#: From so many bytes on, a socket is written to at once: as much for each of many subscribers would not stay in the
 #: processor's cache until the end of the turn, when the rest is written.
 WRITTEN_AT_ONCE: Final = 4_096
-#: Bytes that a stream may have waiting before it counts as congested. (A socket has the kernel's buffer for that.)
+#: Bytes that may wait for a stream before it counts as blocked. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536
 #: Linger for no time: closing resets the connection.
 _NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
@@ -45,31 +46,34 @@ class Ended:
         self.error = error
 
 
-class Congested:
-    """Some of what was sent waits, and `Drained` will come."""
+class OutputBlocked:
+    """Some of what was sent waits, and `OutputDrained` will come."""
 
     __slots__ = ()
 
 
-class Drained:
+class OutputDrained:
     """All that was sent has left."""
 
     __slots__ = ()
 
 
-CONGESTED: Final = Congested()
-DRAINED: Final = Drained()
+BLOCKED: Final = OutputBlocked()
+DRAINED: Final = OutputDrained()
 
-#: Where a transport puts what comes in: the mailbox of its connection.
-Receiver: TypeAlias = "Callable[[bytes | Ended | Congested | Drained], None]"
+Event: TypeAlias = "bytes | Ended | OutputBlocked | OutputDrained"
+#: Takes what comes in: the mailbox of a connection, or the layer above.
+Receiver: TypeAlias = "Callable[[Event], None]"
 
 
 class Transport(Protocol):
-    #: Address and port of the other side; None when it has none.
-    peer: tuple[str, int] | None
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Address and port of the other side; None when it has none."""
+        ...
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
-        """Begin to read, on behalf of an actor: what fails later, while nobody waits for it, crashes that one.
+        """Begin to read, on behalf of an actor: an error that nobody waits for crashes that actor.
 
         Raises:
             OSError: the system watches no more sockets.
@@ -77,7 +81,7 @@ class Transport(Protocol):
         ...
 
     def send(self, data: bytes) -> None:
-        """All of it will be sent, by the end of this turn or, after `Congested`, when the other side takes more."""
+        """All of it will be sent, by the end of this turn or, after `OutputBlocked`, when the other side takes more."""
         ...
 
     @property
@@ -85,10 +89,13 @@ class Transport(Protocol):
         """Bytes that wait."""
         ...
 
-    def pause(self) -> None: ...
+    def pause(self) -> None:
+        """Read no more."""
+        ...
+
     def resume(self) -> None: ...
-    def look(self) -> None:
-        """What has come and was not read yet shall be read by the end of the next turn."""
+    def read_now(self) -> None:
+        """Read what has come and was not read yet, by the end of the next turn."""
         ...
 
     def finish(self) -> None:
@@ -96,11 +103,62 @@ class Transport(Protocol):
         ...
 
     def reset(self) -> None:
-        """End it without a word. What was sent before leaves if the other side takes it, nothing after it; then comes
-        `Ended`, and closing is a reset."""
+        """End the connection abruptly. What was sent before leaves if the other side takes it, nothing after it; then
+        `Ended` comes, and closing is a reset."""
         ...
 
     def close(self) -> None: ...
+
+
+class Layer:
+    """One step on the way of a connection's bytes: a PROXY header, TLS, WebSocket frames, faults.
+
+    `receive` takes what comes from below, `send` what is sent from above, and each passes on what the layer makes of it.
+    To what is above it, a layer is the transport. As it stands, it passes on everything as it is.
+    """
+
+    __slots__ = ("above", "below")
+
+    above: Receiver
+
+    def __init__(self, below: Transport) -> None:
+        self.below = below
+
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        self.above = receiver
+        self.below.start(self.receive, owner)
+
+    def receive(self, event: Event) -> None:
+        self.above(event)
+
+    def send(self, data: bytes) -> None:
+        self.below.send(data)
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        return self.below.peer
+
+    @property
+    def pending(self) -> int:
+        return self.below.pending
+
+    def pause(self) -> None:
+        self.below.pause()
+
+    def resume(self) -> None:
+        self.below.resume()
+
+    def read_now(self) -> None:
+        self.below.read_now()
+
+    def finish(self) -> None:
+        self.below.finish()
+
+    def reset(self) -> None:
+        self.below.reset()
+
+    def close(self) -> None:
+        self.below.close()
 
 
 class SocketTransport:
@@ -185,7 +243,7 @@ class SocketTransport:
             return  # the end of the connection could not wait for the end of the turn
         if self._pending:
             self._pending += data
-            self.receiver(CONGESTED)
+            self.receiver(BLOCKED)
             return
         try:
             sent = self._sock.send(data)
@@ -196,7 +254,7 @@ class SocketTransport:
         if sent < len(data):
             self._pending += memoryview(data)[sent:]
             self._watch()
-            self.receiver(CONGESTED)
+            self.receiver(BLOCKED)
         elif self._finishing:
             self._shut_down()
 
@@ -218,10 +276,10 @@ class SocketTransport:
 
     def _watch(self) -> None:
         if self._sock.fileno() < 0:
-            return  # closed: whoever says so now is late
+            return  # closed already
         try:
             self._poller.modify(self._sock, READ * self._reading | WRITE * bool(self._pending), self)
-        except OSError as error:  # nobody would tell of this socket any more
+        except OSError as error:  # nothing would be heard of this socket any more
             self.receiver(Ended(error.strerror or str(error)))
 
     @property
@@ -236,9 +294,9 @@ class SocketTransport:
         self._reading = True
         self._watch()
 
-    def look(self) -> None:
+    def read_now(self) -> None:
         if self._reading:
-            with suppress(OSError):  # there is nothing, or the poller will tell what is wrong
+            with suppress(OSError):  # there is nothing, or the poller meets the same error
                 data = self._sock.recv(READ_SIZE)
                 if data:
                     self.receiver(data)
@@ -268,9 +326,9 @@ class SocketTransport:
                 self.end_turn()
         finally:
             self._poller.forget(self._sock)
-            with suppress(OSError):  # some systems tell here that the peer is gone
+            with suppress(OSError):  # some systems report here that the peer is gone
                 self._sock.close()
-            # the poller may hold news of this socket that it has not passed on
+            # the poller may hold an event of this socket that it has not passed on
             self._reading = False
             self._pending.clear()
 
@@ -279,7 +337,7 @@ class StreamTransport:
     """Feeds a connection from any trio stream, by a task that reads and one that writes."""
 
     __slots__ = (
-        "_congested",
+        "_blocked",
         "_finishing",
         "_pending",
         "_receiver",
@@ -296,7 +354,7 @@ class StreamTransport:
         self._stream = stream
         self._scheduler = scheduler
         self._pending = bytearray()
-        self._congested = False
+        self._blocked = False
         self._finishing = False
         self._resetting = False
         self._wake = trio.Event()
@@ -349,17 +407,17 @@ class StreamTransport:
                 return
             if not self._pending:
                 self._wake = trio.Event()
-                if self._congested:
-                    self._congested = False
+                if self._blocked:
+                    self._blocked = False
                     with self._scheduler.turn:
                         self._receiver(DRAINED)
 
     def send(self, data: bytes) -> None:
         self._pending += data
         self._wake.set()
-        if self._congested or len(self._pending) > STREAM_BUFFER:
-            self._congested = True
-            self._receiver(CONGESTED)
+        if self._blocked or len(self._pending) > STREAM_BUFFER:
+            self._blocked = True
+            self._receiver(BLOCKED)
 
     @property
     def pending(self) -> int:
@@ -371,7 +429,7 @@ class StreamTransport:
     def resume(self) -> None:
         self._resumed.set()
 
-    def look(self) -> None:
+    def read_now(self) -> None:
         """Its task does, which runs before the next turn."""
 
     def finish(self) -> None:

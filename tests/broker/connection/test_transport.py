@@ -15,11 +15,11 @@ from trio.testing import lockstep_stream_pair, memory_stream_pair
 from trunkline.actors import Scheduler
 from trunkline.broker.connection.poller import Poller
 from trunkline.broker.connection.transport import (
-    CONGESTED,
+    BLOCKED,
     DRAINED,
-    Congested,
-    Drained,
     Ended,
+    OutputBlocked,
+    OutputDrained,
     SocketTransport,
     StreamTransport,
 )
@@ -32,10 +32,10 @@ class Mailbox:
     """What a connection would be sent."""
 
     def __init__(self) -> None:
-        self.got: list[bytes | Ended | Congested | Drained] = []
+        self.got: list[bytes | Ended | OutputBlocked | OutputDrained] = []
         self.changed = trio.Event()
 
-    def __call__(self, mail: bytes | Ended | Congested | Drained) -> None:
+    def __call__(self, mail: bytes | Ended | OutputBlocked | OutputDrained) -> None:
         self.got.append(mail)
         self.changed.set()
 
@@ -105,7 +105,7 @@ async def test_what_the_socket_does_not_take_is_sent_later_in_order() -> None:
         transport.send(MUCH)
         transport.send(b"the end")
         assert transport.pending == len(MUCH) + 16
-        await mailbox.until(lambda: CONGESTED in mailbox.got)
+        await mailbox.until(lambda: BLOCKED in mailbox.got)
         assert 0 < transport.pending < len(MUCH)
         transport.send(b", really")
         assert await read_all(peer, len(MUCH) + 24) == b"at first " + MUCH + b"the end, really"
@@ -160,7 +160,7 @@ async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert not mailbox.got
         transport.send(MUCH)
-        assert mailbox.got == [CONGESTED]
+        assert mailbox.got == [BLOCKED]
         assert await read_all(ours, 5 + len(MUCH)) == b"first" + MUCH
         await mailbox.until(lambda: DRAINED in mailbox.got)
         await ours.send_all(b"back")
@@ -193,7 +193,7 @@ async def test_what_was_sent_before_the_close_leaves() -> None:
 async def test_much_does_not_wait_for_the_end_of_the_turn() -> None:
     async with connected() as (transport, mailbox, peer):
         transport.send(MUCH)
-        assert mailbox.got == [CONGESTED]
+        assert mailbox.got == [BLOCKED]
         assert await read_all(peer, len(MUCH)) == MUCH
         await mailbox.until(lambda: DRAINED in mailbox.got)
 
