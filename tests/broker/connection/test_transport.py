@@ -18,8 +18,8 @@ from trunkline.broker.connection.transport import (
     BLOCKED,
     DRAINED,
     Ended,
-    OutputBlocked,
-    OutputDrained,
+    Event,
+    Layer,
     SocketTransport,
     StreamTransport,
 )
@@ -32,10 +32,10 @@ class Mailbox:
     """What a connection would be sent."""
 
     def __init__(self) -> None:
-        self.got: list[bytes | Ended | OutputBlocked | OutputDrained] = []
+        self.got: list[Event] = []
         self.changed = trio.Event()
 
-    def __call__(self, mail: bytes | Ended | OutputBlocked | OutputDrained) -> None:
+    def __call__(self, mail: Event) -> None:
         self.got.append(mail)
         self.changed.set()
 
@@ -151,7 +151,7 @@ async def test_finishing_sends_the_rest_and_still_reads() -> None:
         await mailbox.until(lambda: mailbox.data == b"bye")
 
 
-async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
+async def test_a_stream_that_takes_nothing_is_blocked_until_it_does() -> None:
     theirs, ours = lockstep_stream_pair()
     transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
     async with trio.open_nursery() as nursery:
@@ -169,6 +169,47 @@ async def test_a_stream_that_takes_nothing_is_congested_until_it_does() -> None:
         assert await ours.receive_some() == b""
         await ours.aclose()
         await mailbox.until(lambda: mailbox.ended == "")
+        nursery.cancel_scope.cancel()
+
+
+class Inverter(Layer):
+    """Bytes are inverted on the wire."""
+
+    def receive(self, event: Event) -> None:
+        self.above(invert(event) if isinstance(event, bytes) else event)
+
+    def send(self, data: bytes) -> None:
+        self.below.send(invert(data))
+
+
+def invert(data: bytes) -> bytes:
+    return bytes(255 - byte for byte in data)
+
+
+async def test_layers_change_what_passes_in_both_directions_and_leave_the_rest_as_it_is() -> None:
+    theirs, ours = memory_stream_pair()
+    mailbox = Mailbox()
+    transport = Layer(Inverter(StreamTransport(theirs, ("host", 1), Scheduler())))
+    assert transport.peer == ("host", 1)
+    async with trio.open_nursery() as nursery:
+        transport.start(mailbox, owner(nursery.start_soon))
+        await ours.send_all(invert(b"question"))
+        await mailbox.until(lambda: mailbox.data == b"question")
+        transport.pause()
+        transport.send(b"answer")
+        assert transport.pending == len(b"answer")
+        assert invert(await read_all(ours, 6)) == b"answer"
+        await ours.send_all(invert(b"?"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.data == b"question"
+        transport.resume()
+        transport.read_now()
+        await mailbox.until(lambda: mailbox.data == b"question?")
+        transport.finish()
+        assert await ours.receive_some() == b""
+        transport.reset()
+        await mailbox.until(lambda: mailbox.ended == "reset")
+        transport.close()
         nursery.cancel_scope.cancel()
 
 
