@@ -94,12 +94,13 @@ class Node:
         self.listeners: list[Listener] = []
         self.alarms = Alarms(self.hooks, lambda: trio.current_time() + self._services.epoch)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
-        #: Whose children all actors are, but for those of plugins.
+        #: Whose children all actors are.
         self.supervisor = Supervisor(
             Child("routes", lambda: self._services.pubsub.new_writer()),
             Child("tasks", lambda: self._tasks),
             Child("sessions", lambda: self._sessions),
             Child("connections", lambda: self._connections),
+            Child("plugins", lambda: self.plugins.supervisor),
             strategy=Strategy.ONE_FOR_ONE,
             intensity=5,
             period=10.0,
@@ -145,7 +146,7 @@ class Node:
         self.fates = Fates(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self._services, self.sessions, self.figures)
-        self.plugins = Plugins(self.hooks, self.host, self.scheduler)
+        self.plugins = Plugins(self.hooks, self.host)
         self._census = Census(self)
 
     def _client_of(self, client_id: str) -> ClientInfo | None:
@@ -228,17 +229,20 @@ class Node:
         """
         self._security.load()
         serving = trio.CancelScope()
-        async with trio.open_nursery() as nursery:
-            try:
-                await nursery.start(self._serve, serving)
-                task_status.started()
-                await trio.sleep_forever()
-            finally:
-                if serving.shield:
-                    with trio.CancelScope(shield=True):
-                        await self.last_act()
-                serving.cancel()
-                self._security.unload()  # the hooks may be another node's, later
+        try:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await nursery.start(self._serve, serving)
+                    task_status.started()
+                    await trio.sleep_forever()
+                finally:
+                    if serving.shield:
+                        with trio.CancelScope(shield=True):
+                            await self.last_act()
+                    serving.cancel()
+        finally:  # the hooks may be another node's, later
+            self._security.unload()
+            self.plugins.release_hooks()
 
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """Everything that runs. Shielded once it does: the last packets need it all, so `run` says when it is over."""
@@ -254,7 +258,7 @@ class Node:
                         await nursery.start(self._vital, "the supervisor", self.supervisor.run, self.scheduler)
                         if self._poller is not None:
                             await nursery.start(self._vital, "the poller", self._poller.run)
-                        await nursery.start(self._vital, "the plugins", self.plugins.run, self.config.plugins)
+                        await self.plugins.start(self.config.plugins)
                         if self._prepare is not None:
                             self._prepare(self)
                         await self._open_control()

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline.actors import Child, Supervisor, TooManyRestarts
+from trunkline.actors import Child, Down, Restart, Shutdown, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
-from trunkline.config.key_path import dotted
+from trunkline.config.key_path import dotted, nearest
 from trunkline.config.plugin_config import missing_files, settings_from
 from trunkline.config.settings import PluginSettings
 from trunkline.hooks.decisions import Deny
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.plugins")
 
-#: Seconds after which a plugin that was told to end is given up. Its tasks have five to end, and its `stop` as well.
-LONGEST_END: Final = 15.0
+#: Seconds after which the broker no longer waits for a plugin to end. Its tasks have five, and its `stop` as well.
+MAX_END: Final = 15.0
 
 
 class Status(Enum):
@@ -48,7 +48,7 @@ class Status(Enum):
     STOPPED = "stopped"
     STARTING = "starting"
     RUNNING = "running"
-    #: It could not start.
+    #: It could not start, or does not end.
     FAILED = "failed"
     #: It crashed too often.
     DISABLED = "disabled"
@@ -64,85 +64,151 @@ class PluginRow:
     version: str
     #: Callbacks registered at hook points.
     hooks: int
-    #: Crashes since it was started by somebody.
+    #: Crashes since somebody started it.
     crashes: int
-    #: Calls that raised and that it outlived, since the broker started: at hooks, of subscriptions and of gauges.
+    #: Calls that raised without ending it, since the broker started: of hooks, subscriptions and gauges.
     errors: int
     #: Why it is not running, when it should.
     problem: str
 
 
-class _Entry:
-    """One plugin that was ever started here."""
+class _Plugin:
+    """One plugin that was ever started here, from run to run."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, hooks: Hooks, host: Host) -> None:
         self.name = name
         self.status = Status.STOPPED
         self.problem = ""
-        self.crashes = 0
+        self.crashes = self._starts = 0
         self.figures = Figures()
         self.current: Running | None = None
-        self.scope: trio.CancelScope | None = None
-        #: While it runs.
-        self.supervisor: Supervisor | None = None
-        self.over = trio.Event()
-        #: What it was started from, for `reload`. No factory: it is found by its entry point.
+        #: What it was started from, for `reload`. No factory: its entry point leads to it.
         self.factory: Factory | None = None
         self.settings: Settings | None = None
-        self.guard: Callable[..., Deny | None] | None = None
+        self._hooks = hooks
+        self._host = host
+        self._guard: Callable[..., Deny | None] | None = None
         #: The points that it guards.
-        self.guarded: tuple[str, ...] = ()
+        self._guarded: tuple[str, ...] = ()
+
+    def child(self, factory: Factory, settings: Settings) -> Child:
+        def run() -> Running:
+            self.crashes, self._starts = self._starts, self._starts + 1
+            self.current = Running(self.name, factory, settings, self._hooks, self._host, self.figures)
+            return self.current
+
+        self.crashes, self._starts, self.problem, self.status = 0, 0, "", Status.STARTING
+        return Child(self.name, lambda: _Supervision(self, run, settings), Restart.TEMPORARY)
+
+    def started(self) -> None:
+        if self.status is Status.STARTING:  # else it has crashed too often by now
+            self.status = Status.RUNNING
+            _logger.info("the plugin %s runs", self.name)
+            self.clear_alarm()
+
+    def gave_up(self, error: TooManyRestarts) -> None:
+        self.crashes = self._starts
+        self.fail(Status.DISABLED, error)
+
+    def ended(self) -> None:
+        self.current = None
+        if self.status is Status.RUNNING:
+            self.status = Status.STOPPED
+            _logger.info("the plugin %s is stopped", self.name)
+
+    def fail(self, status: Status, error: BaseException) -> None:
+        self.status = status
+        cause = _cause(error)
+        self.problem = "; ".join(cause.problems) if isinstance(cause, PluginError) else f"{type(cause).__name__}: {cause}"
+        if status is Status.DISABLED:
+            self.problem = f"crashed too often, and is disabled: {self.problem}"
+        shown = cause.__cause__ if isinstance(cause, PluginError) else cause
+        _logger.error("the plugin %s: %s", self.name, self.problem, exc_info=shown)
+        self._host.raise_alarm(self._alarm, f"the plugin {self.name}: {self.problem}")
+
+    def clear_alarm(self) -> None:
+        self._host.clear_alarm(self._alarm)
+
+    @property
+    def _alarm(self) -> str:
+        return f"plugin.{self.name}"
+
+    def owns(self, callback: object) -> bool:
+        return callback is self._guard or (self.current is not None and self.current.owns(callback))
+
+    def guard(self, settings: Settings) -> None:
+        """Deny, where the plugin is to decide, for as long as it does not run."""
+        self.unguard()
+        if settings.guards:
+
+            def deny_without_plugin(*_: object) -> Deny | None:
+                running = self.current is not None and self.current.decides
+                return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
+
+            self._guard, self._guarded = deny_without_plugin, settings.guards
+            for point in settings.guards:
+                self._hooks.add(point, deny_without_plugin, priority=GUARD)
+            self._forget_decisions()
+
+    def unguard(self) -> None:
+        if self._guard is not None:
+            for point in self._guarded:
+                self._hooks.remove(point, self._guard)
+            self._guard = None
+            self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
+        if CLIENT_CHECK_ACL.name in self._guarded:
+            self._host.forget_decisions(None)
+
+
+class _Supervision(Supervisor):
+    """Starts a plugin again when it crashes, and lets it know when it crashed too often, and when it has ended."""
+
+    def __init__(self, plugin: _Plugin, run: Callable[[], Running], settings: Settings) -> None:
+        super().__init__(
+            Child(plugin.name, run),
+            intensity=settings.restarts,
+            period=settings.restarts_within,
+            name=f"plugin {plugin.name}",
+        )
+        self._plugin = plugin
+
+    async def run(
+        self, scheduler: Scheduler, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        try:
+            await super().run(scheduler, task_status=task_status)
+        except TooManyRestarts as error:
+            self._plugin.gave_up(error)
+            raise
+        finally:
+            self._plugin.ended()
 
 
 class Plugins:
     """All of a node."""
 
-    def __init__(self, hooks: Hooks, host: Host, scheduler: Scheduler) -> None:
+    def __init__(self, hooks: Hooks, host: Host) -> None:
         self._hooks = hooks
         self._host = host
-        self._scheduler = scheduler
-        self._entries: dict[str, _Entry] = {}
-        self._nursery: trio.Nursery | None = None
+        #: Those that run are its children; stopped in reverse order, each with the time that it needs.
+        self.supervisor = Supervisor(name="plugins")
+        self._plugins: dict[str, _Plugin] = {}
         #: Held while one is started or stopped.
         self._lock = trio.Lock()
 
-    async def run(
-        self, configured: Mapping[str, Settings], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Start the plugins that are configured, and mind them until cancelled; then stop them, the last one first.
+    async def start(self, configured: Mapping[str, Settings]) -> None:
+        """Start those that the configuration enables. One that cannot start is logged, and an alarm; the others run."""
+        for name, settings in configured.items():
+            if settings.enabled:
+                with suppress(PluginError):
+                    await self.enable(name, settings)
 
-        One that cannot start is logged, and an alarm; the others run.
-        """
-        closing = trio.Event()
-        async with trio.open_nursery() as nursery:
-            with trio.CancelScope(shield=True):  # it is there at once, and half started it would never end
-                self._nursery = await nursery.start(self._hold_ward, closing)
-            try:
-                for name, settings in configured.items():
-                    if settings.enabled:
-                        with suppress(PluginError):
-                            await self.enable(name, settings)
-                task_status.started()
-                await trio.sleep_forever()
-            finally:
-                with trio.CancelScope(shield=True):
-                    async with self._lock:
-                        for entry in reversed(list(self._entries.values())):
-                            with suppress(PluginError):  # it is in the log
-                                await self._stop(entry)
-                        for entry in self._entries.values():
-                            self._unguard(entry)
-                        self._nursery = None
-                closing.set()
-
-    async def _hold_ward(
-        self, closing: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Where the plugins live: shielded, so that they are not all cancelled at once but stopped one after the other."""
-        async with trio.open_nursery() as ward:
-            ward.cancel_scope.shield = True
-            task_status.started(ward)
-            await closing.wait()
+    def release_hooks(self) -> None:
+        """When all have ended: nothing is left to be guarded."""
+        for plugin in self._plugins.values():
+            plugin.unguard()
 
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
@@ -163,12 +229,12 @@ class Plugins:
             PluginError: there is none of this name; or it does not end, and goes on without its hooks.
         """
         async with self._lock:
-            entry = self._entry(name)
+            plugin = self._known(name)
             try:
-                await self._stop(entry)
-                self._host.clear_alarm(_alarm(name))
+                await self._stop(plugin)
+                plugin.clear_alarm()
             finally:
-                self._unguard(entry)  # an operator's word: then it is as if there had been none
+                plugin.unguard()  # an operator decided to do without it
 
     async def reload(self, name: str, settings: Settings | Callable[[], Settings | None] | None = None) -> None:
         """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given: as they
@@ -179,13 +245,13 @@ class Plugins:
                 cannot start again, and is stopped.
         """
         async with self._lock:
-            entry = self._entry(name)
-            if entry.factory is None:
+            plugin = self._known(name)
+            if plugin.factory is None:
                 settings_of(await load_aside(name, fresh=True))
             if callable(settings):
                 settings = settings()
-            await self._stop(entry)
-            await self._enable(name, settings or entry.settings, entry.factory)
+            await self._stop(plugin)
+            await self._enable(name, settings or plugin.settings, plugin.factory)
 
     def call(self, name: str, command: str, arguments: dict[str, Any]) -> object:
         """Run a command that a plugin offers.
@@ -195,84 +261,69 @@ class Plugins:
             LookupError: it has no such command, or the command finds nothing.
             ValueError: the arguments are wrong.
         """
-        entry = self._entries.get(name)
-        if entry is None or entry.current is None:
-            from difflib import get_close_matches  # only needed to explain a mistake
-
-            near = get_close_matches(
-                name, [other for other, at in self._entries.items() if at.current is not None], n=1
-            )
-            raise PluginError([f"the plugin {name} does not run" + (f"; did you mean {near[0]}?" if near else "")])
-        return entry.current.call(command, arguments)
+        running = {each.name: each.current for each in self._plugins.values() if each.current is not None}
+        if name not in running:
+            raise PluginError([f"the plugin {name} does not run{nearest(name, running)}"])
+        return running[name].call(command, arguments)
 
     def enabled(self) -> dict[str, Settings]:
         """The settings of those that run, or should, by name."""
         on = (Status.STARTING, Status.RUNNING)
         return {
-            name: entry.settings
-            for name, entry in self._entries.items()
-            if entry.status in on and entry.settings is not None
+            name: plugin.settings
+            for name, plugin in self._plugins.items()
+            if plugin.status in on and plugin.settings is not None
         }
 
     def rows(self) -> list[PluginRow]:
         """All that are installed or were started, by name."""
         offered = installed()
-        return [self._row(name, offered) for name in sorted(offered.keys() | self._entries.keys())]
-
-    def _row(self, name: str, offered: Mapping[str, Any]) -> PluginRow:
-        entry = self._entries.get(name) or _Entry(name)
-        known = offered.get(name)
-        return PluginRow(
-            name,
-            entry.status.value,
-            known.package if known else "",
-            known.version if known else "",
-            entry.current.hook_count if entry.current is not None else 0,
-            entry.crashes,
-            entry.figures.errors + (entry.current.hook_errors if entry.current is not None else 0),
-            entry.problem,
-        )
+        rows: list[PluginRow] = []
+        for name in sorted(offered.keys() | self._plugins.keys()):
+            plugin = self._plugins.get(name) or _Plugin(name, self._hooks, self._host)
+            known, current = offered.get(name), plugin.current
+            rows.append(
+                PluginRow(
+                    name,
+                    plugin.status.value,
+                    known.package if known else "",
+                    known.version if known else "",
+                    current.hook_count if current else 0,
+                    plugin.crashes,
+                    plugin.figures.errors + (current.hook_errors if current else 0),
+                    plugin.problem,
+                )
+            )
+        return rows
 
     def at_work(self) -> Iterator[tuple[str, list[str]]]:
         """Those that run or still end, and the names of their tasks."""
-        for entry in self._entries.values():
-            if entry.current is not None:
-                yield entry.name, entry.current.tasks
-
-    @property
-    def supervisors(self) -> list[Supervisor]:
-        """Those of the plugins that run."""
-        return [entry.supervisor for entry in self._entries.values() if entry.supervisor is not None]
+        return ((each.name, each.current.tasks) for each in self._plugins.values() if each.current is not None)
 
     def owner_of(self, callback: object) -> str:
         """The plugin that registered a callback; empty when none did."""
-        for entry in self._entries.values():
-            if callback is entry.guard or (entry.current is not None and entry.current.owns(callback)):
-                return entry.name
-        return ""
+        return next((plugin.name for plugin in self._plugins.values() if plugin.owns(callback)), "")
 
     def figures(self) -> Iterator[tuple[str, int]]:
         """What plugins count, by the names of their metrics."""
-        for entry in self._entries.values():
-            for name, value in entry.figures.read(logger_of(entry.name)).items():
-                yield f"plugins.{entry.name}.{name}", value
+        for plugin in self._plugins.values():
+            for name, value in plugin.figures.read(logger_of(plugin.name)).items():
+                yield f"plugins.{plugin.name}.{name}", value
 
     def meanings(self) -> Iterator[tuple[str, str]]:
         """What each of the figures counts, by the same names."""
-        for entry in self._entries.values():
-            for counter in entry.figures.counters.values():
-                yield f"plugins.{entry.name}.{counter.name}", counter.text
-            for gauge in entry.figures.gauges.values():
-                yield f"plugins.{entry.name}.{gauge.name}", gauge.text
+        for plugin in self._plugins.values():
+            for name, text in plugin.figures.meanings():
+                yield f"plugins.{plugin.name}.{name}", text
 
     # One plugin
 
-    def _entry(self, name: str) -> _Entry:
-        entry = self._entries.get(name)
-        if entry is None:
-            known = ", ".join(self._entries) or "none"
+    def _known(self, name: str) -> _Plugin:
+        plugin = self._plugins.get(name)
+        if plugin is None:
+            known = ", ".join(self._plugins) or "none"
             raise PluginError([f"no plugin {name!r} was started; started were {known}"])
-        return entry
+        return plugin
 
     async def _enable(
         self, name: str, settings: Settings | Mapping[str, object] | None, factory: Factory | None
@@ -280,130 +331,42 @@ class Plugins:
         check_name(name)
         if factory is None:
             find(name)  # or it is as if nobody had asked
-        entry = self._entries.setdefault(name, _Entry(name))
-        if entry.status in (Status.RUNNING, Status.STARTING):
+        plugin = self._plugins.setdefault(name, _Plugin(name, self._hooks, self._host))
+        if plugin.status in (Status.RUNNING, Status.STARTING):
             raise PluginError([f"the plugin {name} runs already"])
-        if self._nursery is None:
-            raise PluginError([f"{name}: this node does not run"])
-        await self._stop(entry)  # its former run may not be over yet
-        entry.crashes, entry.problem = 0, ""
+        await self._stop(plugin)  # its former run may not be over yet
         try:
             if isinstance(settings, PluginSettings):
-                self._guard(entry, settings)
-            entry.factory = factory
+                plugin.guard(settings)
+            plugin.factory = factory
             made = factory or await load_aside(name)
-            entry.settings = checked = _checked(name, settings, settings_of(made))
-            self._guard(entry, checked)
-            entry.status, entry.over = Status.STARTING, trio.Event()
-            await self._nursery.start(self._mind, entry, made, checked)
-        except trio.Cancelled:
-            self._failed(entry, Status.FAILED, PluginError(["its start was cut short"]))
+            plugin.settings = checked = _checked(name, settings, settings_of(made))
+            plugin.guard(checked)
+            await self.supervisor.start_child(plugin.child(made, checked))
+        except trio.Cancelled as error:
+            plugin.fail(Status.FAILED, error)
             raise
         except Exception as error:
-            self._failed(entry, Status.FAILED, error)
+            plugin.fail(Status.FAILED, error)
             cause = _cause(error)
-            said = cause.problems if isinstance(cause, PluginError) else [f"{name} cannot start: {entry.problem}"]
-            raise PluginError(said) from error
-        _logger.info("the plugin %s runs", name)
-        self._host.clear_alarm(_alarm(name))
+            words = cause.problems if isinstance(cause, PluginError) else [f"{name} cannot start: {plugin.problem}"]
+            raise PluginError(words) from error
+        plugin.started()
 
-    async def _stop(self, entry: _Entry) -> None:
+    async def _stop(self, plugin: _Plugin) -> None:
         """
         Raises:
             PluginError: it does not end.
         """
-        if entry.scope is not None:
-            entry.scope.cancel()
-            with trio.move_on_after(LONGEST_END) as limit:
-                await entry.over.wait()
+        if plugin.name in self.supervisor:
+            with trio.move_on_after(MAX_END) as limit, suppress(KeyError):  # it may end by itself meanwhile
+                await self.supervisor.stop_child(plugin.name)
             if limit.cancelled_caught:
-                tasks = ", ".join(name for each, names in self.at_work() if each == entry.name for name in names)
-                text = f"it does not end within {LONGEST_END:g} s; a task goes on although it was cancelled: {tasks}"
-                self._failed(entry, Status.FAILED, PluginError([text]))
-                raise PluginError([f"{entry.name}: {text}"])
-            _logger.info("the plugin %s is stopped", entry.name)
-        entry.status = Status.STOPPED
-
-    def _guard(self, entry: _Entry, settings: Settings) -> None:
-        """Deny, where the plugin is to decide, for as long as it does not run."""
-        self._unguard(entry)
-        if settings.guards:
-
-            def deny_without_plugin(*_: object) -> Deny | None:
-                running = entry.current is not None and entry.current.decides
-                return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
-
-            entry.guard, entry.guarded = deny_without_plugin, settings.guards
-            for point in settings.guards:
-                self._hooks.add(point, deny_without_plugin, priority=GUARD)
-            self._forget_decisions(settings.guards)
-
-    def _unguard(self, entry: _Entry) -> None:
-        if entry.guard is not None:
-            for point in entry.guarded:
-                self._hooks.remove(point, entry.guard)
-            entry.guard = None
-            self._forget_decisions(entry.guarded)
-
-    def _forget_decisions(self, guarded: tuple[str, ...]) -> None:
-        if CLIENT_CHECK_ACL.name in guarded:
-            self._host.forget_decisions(None)
-
-    async def _mind(
-        self,
-        entry: _Entry,
-        factory: Factory,
-        settings: Settings,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """A plugin's life under its supervisor, restarts included."""
-        starts = 0
-
-        def start() -> Running:
-            nonlocal starts
-            entry.crashes, starts = starts, starts + 1
-            entry.current = Running(entry.name, factory, settings, self._hooks, self._host, entry.figures)
-            return entry.current
-
-        supervisor = Supervisor(
-            Child(entry.name, start),
-            intensity=settings.restarts,
-            period=settings.restarts_within,
-            name=f"plugin {entry.name}",
-        )
-        started = False
-        entry.supervisor = supervisor
-        try:
-            with trio.CancelScope() as entry.scope:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(supervisor.run, self._scheduler)
-                    started = True
-                    entry.status = Status.RUNNING
-                    task_status.started()
-        except Exception as error:
-            if not started:
-                raise
-            entry.crashes = starts
-            self._failed(entry, Status.DISABLED, error)
-        finally:
-            entry.current = entry.scope = entry.supervisor = None
-            if entry.status in (Status.STARTING, Status.RUNNING):
-                entry.status = Status.STOPPED
-            entry.over.set()
-
-    def _failed(self, entry: _Entry, status: Status, error: BaseException) -> None:
-        entry.status = status
-        cause = _cause(error)
-        if isinstance(cause, PluginError):
-            entry.problem = "; ".join(cause.problems)
-        else:
-            entry.problem = f"{type(cause).__name__}: {cause}"
-        if status is Status.DISABLED:
-            entry.problem = f"crashed too often, and is disabled: {entry.problem}"
-        shown = cause.__cause__ if isinstance(cause, PluginError) else cause
-        _logger.error("the plugin %s: %s", entry.name, entry.problem, exc_info=shown)
-        self._host.raise_alarm(_alarm(entry.name), f"the plugin {entry.name}: {entry.problem}")
+                tasks = ", ".join(plugin.current.tasks) if plugin.current is not None else ""
+                text = f"it does not end within {MAX_END:g} s; a task goes on although it was cancelled: {tasks}"
+                plugin.fail(Status.FAILED, PluginError([text]))
+                raise PluginError([f"{plugin.name}: {text}"])
+        plugin.status = Status.STOPPED
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -413,6 +376,8 @@ def _cause(error: BaseException) -> BaseException:
             error = innermost(error)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(error, TooManyRestarts) and error.__cause__ is not None:
             error = error.__cause__
+        elif isinstance(error, trio.Cancelled) or (isinstance(error, Down) and isinstance(error.reason, Shutdown)):
+            return PluginError(["its start was cut short"])
         else:
             return error
 
@@ -436,7 +401,3 @@ def _checked(name: str, given: Settings | Mapping[str, object] | None, model: ty
     if missing := [f"plugins.{name}.{dotted(within)}: no file {file}" for within, file in missing_files(settings)]:
         raise PluginError(missing)
     return settings
-
-
-def _alarm(name: str) -> str:
-    return f"plugin.{name}"

@@ -22,7 +22,7 @@ from trunkline.plugins.declaring import hooked_methods, point_for
 from trunkline.plugins.errors import PluginError, is_crash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.points import Point
@@ -80,6 +80,11 @@ class Figures:
             else:
                 figures[name] = value
         return figures
+
+    def meanings(self) -> Iterator[tuple[str, str]]:
+        """What each counts."""
+        yield from ((counter.name, counter.text) for counter in self.counters.values())
+        yield from ((gauge.name, gauge.text) for gauge in self.gauges.values())
 
 
 class Running(Actor["_Due | _Delivery"]):

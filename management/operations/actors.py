@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Annotated
 
 import trio
@@ -50,7 +50,6 @@ async def list_actors(
 
 def _rows(broker: Administered, layer: str, name: str) -> Iterator[ActorRow]:
     now = trio.current_time()
-    supervisors = (broker.supervisor, *broker.plugins.supervisors)
-    for above, ref, restarts in chain.from_iterable(each.tree() for each in supervisors):
+    for above, ref, restarts in broker.supervisor.tree():
         if layer in ("", above) and ref.name.startswith(name):
             yield ActorRow(above, ref.name, ref.state, ref.queued, ref.handled, restarts, round(now - ref.since, 3))

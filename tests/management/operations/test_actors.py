@@ -25,9 +25,11 @@ async def test_who_there_is(autojump_clock: MockClock) -> None:
             ("sessions", "session mary"),
             ("node", "connections"),
             ("connections", "connection"),
+            ("node", "plugins"),
+            ("plugins", "bell"),
+            ("plugin bell", "bell"),
             ("node", "sys"),
             ("sys", "sys task"),
-            ("plugin bell", "bell"),
         ]
         (session,) = await all_rows(here, "actors", layer="sessions")
         assert (session.state, session.mailbox, session.restarts) == ("waiting", 0, 0)

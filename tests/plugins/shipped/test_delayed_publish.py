@@ -230,7 +230,7 @@ async def test_what_waits_outlives_a_crash_and_a_pause_of_the_plugin(
         await watcher.subscribe("#")
         await client.publish("$delayed/10/t", b"1", qos=1)
         plugins = here.node.plugins
-        current = plugins._entries["delayed-publish"].current  # type: ignore[attr-defined]
+        current = plugins._plugins["delayed-publish"].current  # type: ignore[attr-defined]
         assert current is not None
         current.after(0, lambda: 1 / 0, ())
         await wait_all_tasks_blocked()

@@ -170,7 +170,7 @@ async def test_owners_outlive_a_crash_and_what_they_gave_up_meanwhile_is_free(ca
         plugins = here.node.plugins
         a, b = await here.client("a"), await here.client("b")
         await a.subscribe("$exclusive/t", "$exclusive/u")
-        current = plugins._entries["exclusive"].current  # type: ignore[attr-defined]
+        current = plugins._plugins["exclusive"].current  # type: ignore[attr-defined]
         assert current is not None
         current.after(0, lambda: 1 / 0, ())
         await wait_all_tasks_blocked()

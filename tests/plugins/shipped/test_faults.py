@@ -211,7 +211,7 @@ async def test_what_had_its_fault_stays_so_after_a_crash(caplog: pytest.LogCaptu
         plugins, client = here.node.plugins, await here.client("a")
         once = fault("id", rejectpublish=0x97)
         assert (await client.publish("t", qos=1, properties=once)).reason == 0x97  # type: ignore[union-attr]
-        current = plugins._entries["faults"].current  # type: ignore[attr-defined]
+        current = plugins._plugins["faults"].current  # type: ignore[attr-defined]
         assert current is not None
         current.after(0, lambda: 1 / 0, ())
         await wait_all_tasks_blocked()

@@ -284,7 +284,7 @@ async def test_they_outlive_a_crash_and_a_pause(caplog: pytest.LogCaptureFixture
                 await client.expect_publish(topic, payload)
             await client.expect_nothing()
 
-        current = plugins._entries["message-filter"].current  # type: ignore[attr-defined]
+        current = plugins._plugins["message-filter"].current  # type: ignore[attr-defined]
         assert current is not None
         current.after(0, lambda: 1 / 0, ())
         await wait_all_tasks_blocked()
