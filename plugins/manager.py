@@ -343,8 +343,8 @@ class Plugins:
             plugin.settings = checked = _checked(name, settings, settings_of(made))
             plugin.guard(checked)
             await self.supervisor.start_child(plugin.child(made, checked))
-        except trio.Cancelled as error:
-            plugin.fail(Status.FAILED, error)
+        except trio.Cancelled:
+            plugin.status, plugin.problem = Status.STOPPED, "its start was cut short"
             raise
         except Exception as error:
             plugin.fail(Status.FAILED, error)
@@ -376,7 +376,7 @@ def _cause(error: BaseException) -> BaseException:
             error = innermost(error)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(error, TooManyRestarts) and error.__cause__ is not None:
             error = error.__cause__
-        elif isinstance(error, trio.Cancelled) or (isinstance(error, Down) and isinstance(error.reason, Shutdown)):
+        elif isinstance(error, Down) and isinstance(error.reason, Shutdown):  # the node ends
             return PluginError(["its start was cut short"])
         else:
             return error
