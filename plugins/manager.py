@@ -119,7 +119,9 @@ class _Plugin:
     def fail(self, status: Status, error: BaseException) -> None:
         self.status = status
         cause = _cause(error)
-        self.problem = "; ".join(cause.problems) if isinstance(cause, PluginError) else f"{type(cause).__name__}: {cause}"
+        self.problem = (
+            "; ".join(cause.problems) if isinstance(cause, PluginError) else f"{type(cause).__name__}: {cause}"
+        )
         if status is Status.DISABLED:
             self.problem = f"crashed too often, and is disabled: {self.problem}"
         shown = cause.__cause__ if isinstance(cause, PluginError) else cause
