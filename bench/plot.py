@@ -11,8 +11,9 @@ COLOURS: Final = {
     "nats-server": "#1c7ed6",
     "aedes": "#2f9e44",
     "amqtt": "#ae3ec9",
-    "sink": "#ced4da",
 }
+#: Where the axis begins: a broker that hardly delivers would squeeze the bars of the others.
+MIN_RATIO: Final = 0.02
 OTHERS: Final = ("#f59f00", "#0ca678", "#e64980", "#5c940d", "#364fc7")
 
 
@@ -32,9 +33,10 @@ def bars(kept: dict[str, Any]) -> dict[Case, dict[str, float]]:
 
 def plot(kept: dict[str, Any], path: Path) -> None:
     base = next((row.base for row in rows(kept)), "")
-    # which is 1 everywhere, by definition: a line is enough for it
+    # the first peer is 1 everywhere, by definition: a line is enough for it; and the sink is no broker
     groups = {
-        case: {peer: ratio for peer, ratio in group.items() if peer != base} for case, group in bars(kept).items()
+        case: {peer: ratio for peer, ratio in group.items() if peer not in (base, "sink")}
+        for case, group in bars(kept).items()
     }
     if not any(groups.values()):
         raise NotDrawn("no peer has a ratio to another one: nothing to draw")
@@ -46,7 +48,7 @@ def plot(kept: dict[str, Any], path: Path) -> None:
     peers = list(dict.fromkeys(peer for group in groups.values() for peer in group))
     others = iter(OTHERS * len(peers))
     height = 0.8 / len(peers)
-    figure = Figure(figsize=(9, 1.5 + 0.16 * len(groups) * (len(peers) + 1)), layout="constrained")
+    figure = Figure(figsize=(7, 1.5 + 0.11 * len(groups) * (len(peers) + 1)), layout="constrained")
     axes = figure.add_subplot()
     for place, peer in enumerate(peers):
         shown = [(number, group[peer]) for number, group in enumerate(groups.values()) if peer in group]
@@ -54,13 +56,13 @@ def plot(kept: dict[str, Any], path: Path) -> None:
         drawn = axes.barh(
             at,
             # from 1, so that slower than the first peer points the other way
-            [ratio - 1 for _, ratio in shown],
+            [max(ratio, MIN_RATIO) - 1 for _, ratio in shown],
             height,
             left=1,
             label=peer,
             color=COLOURS.get(peer) or next(others),
         )
-        axes.bar_label(drawn, [f"{ratio:.2f}" for _, ratio in shown], padding=2, fontsize=6)
+        axes.bar_label(drawn, [f"{ratio:.2g}" if ratio >= MIN_RATIO else "~0" for _, ratio in shown], padding=2, fontsize=6)
     axes.set_yticks(range(len(groups)), [label(case, kept) for case in groups], fontsize=8)
     axes.set_xscale("log")
     axes.margins(x=0.08)

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,10 +144,21 @@ def test_links_in_the_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_every_document_is_in_the_table_of_contents() -> None:
+def pages(navigation: list[dict[str, Any]]) -> list[str]:
+    """The pages of the site's navigation, in its order."""
+    found = list[str]()
+    for entry in navigation:
+        for value in entry.values():
+            found += [value] if isinstance(value, str) else pages(value)
+    return found
+
+
+def test_the_site_and_its_front_page_have_every_document_in_one_order() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    listed = pages(site["nav"])
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+    assert ["index.md", *re.findall(r"^- \[.*?\]\((\S+\.md)\)", index, re.MULTILINE)] == listed
 
 
 def test_contributing_is_short() -> None:

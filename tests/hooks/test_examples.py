@@ -33,6 +33,13 @@ async def test_the_example_that_waits_runs(capsys: pytest.CaptureFixture[str]) -
     assert "token" in capsys.readouterr().out
 
 
+def test_the_first_example_is_its_file_and_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    example = ROOT / "examples" / "hook.py"
+    assert blocks("hooks.md", "python")[0] == example.read_text(encoding="utf-8")
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out == blocks("hooks.md", "text")[0]
+
+
 @pytest.mark.parametrize("number", range(len(blocks("hooks.md", "python"))))
 def test_python_in_the_document_runs(number: int) -> None:
     source = blocks("hooks.md", "python")[number]
