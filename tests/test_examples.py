@@ -1,7 +1,6 @@
 """The README and the page about testing show what is in examples/, and it works."""
 
 import re
-import runpy
 import shutil
 import subprocess
 import sys
