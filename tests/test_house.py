@@ -16,6 +16,7 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
+    "analytics/jobs/reference.py": "analytics/jobs/test_catalogue.py",
     "actors/bonds.py": "actors/test_ref.py",
     "broker/fate_record.py": "broker/test_fates.py",
     "broker/session/acknowledged.py": "broker/session/test_outbound.py",
