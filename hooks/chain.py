@@ -36,8 +36,8 @@ Ts = TypeVarTuple("Ts")
 Chain = tuple[Callable[..., Any], ...]
 
 _logger = logging.getLogger("trunkline.hooks")
-#: What counts as a crash. `sys.exit` in a callback must not end the broker.
-CRASHES = (Exception, SystemExit)
+#: What counts as a crash, but for what `is_crash` sorts out again.
+CRASHES = (BaseException,)
 #: What a decider's crash answers. It says nothing about what went wrong: the client is not the one to be told.
 CRASHED = Deny(Reason.NOT_AUTHORIZED)
 
@@ -298,6 +298,8 @@ class Hooks:
         return None
 
     def _crashed(self, point: Point, callback: Callback, error: BaseException) -> None:
+        if not is_crash(error):
+            raise error
         if self.on_crash is not None:
             self.on_crash(error)
         registration = next((entry for entry in self._registered[point] if callback in (entry.call, entry.burst)), None)
@@ -308,6 +310,14 @@ class Hooks:
         count = registration.crashes
         if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a callback that always fails must not fill the disk
             _logger.error("%s at %s crashed (%d so far)", registration.name, point.name, count, exc_info=error)
+
+
+def is_crash(error: BaseException) -> bool:
+    """Whether a callback raised it, or a group of nothing else. `sys.exit()` must not end the broker; Ctrl-C may, and what
+    the event loop ends a task with is not the callback's (hooks know no event loop: it is known by its name)."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_crash, error.exceptions))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return not isinstance(error, KeyboardInterrupt | GeneratorExit) and type(error).__name__ != "Cancelled"
 
 
 def _deny(*_: object) -> Deny:

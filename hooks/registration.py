@@ -1,7 +1,7 @@
 """One callback at one point, checked when it is registered: a mistake shows at the start, not at the first message."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -71,6 +71,23 @@ def is_async(callback: Callback) -> bool:
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
 
 
+def check_call(callback: Callback, how: str, arguments: Sequence[object]) -> inspect.Signature | None:
+    """The callback's signature; None when it does not tell, as of some that are written in C.
+
+    Raises:
+        HookError: it cannot be called with these arguments; `how` says who calls with what.
+    """
+    try:
+        signature = inspect.signature(callback)
+    except ValueError:
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise HookError(f"{how}, but {describe(callback)} takes {signature}: {error}") from None
+    return signature
+
+
 def _bound(callback: Callback, filter: Callback | None, args: tuple[object, ...]) -> Callback:
     if filter is None:
         if not args:
@@ -90,29 +107,17 @@ def _check_burst(point: Point, burst: Callback, filter: Callback | None, args: t
         raise HookError(f"{describe(burst)} takes bursts, and those can have neither a filter nor extra arguments")
     if is_async(burst):
         raise HookError(f"{describe(burst)} is async, but bursts cannot wait")
-    try:
-        inspect.signature(burst).bind(*point.arguments)
-    except TypeError as error:
-        raise HookError(
-            f"{point} calls back with a burst in place of the message: {describe(burst)}: {error}"
-        ) from None
+    check_call(burst, f"{point} calls back with a burst in place of the message", point.arguments)
 
 
 def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:
     if not callable(callback):
         raise HookError(f"{callback!r} cannot be called, so it cannot be registered at {point.name}")
-    try:
-        signature = inspect.signature(callback)
-    except ValueError:  # some callables written in C do not tell
-        return
+    count = f"{len(point.arguments)} argument" + ("" if len(point.arguments) == 1 else "s")
     extra = f" and {len(args)} of its own" if args else ""
-    try:
-        signature.bind(*point.arguments, *args)
-    except TypeError as error:
-        count = f"{len(point.arguments)} argument" + ("" if len(point.arguments) == 1 else "s")
-        raise HookError(
-            f"{point} calls back with {count}{extra}, but {describe(callback)} takes {signature}: {error}"
-        ) from None
+    signature = check_call(callback, f"{point} calls back with {count}{extra}", (*point.arguments, *args))
+    if signature is None:
+        return
     for position, name in enumerate(signature.parameters):
         if name in point.arguments and position < len(point.arguments) and point.arguments[position] != name:
             raise HookError(

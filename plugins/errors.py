@@ -1,19 +1,30 @@
 """What can be wrong with a plugin."""
 
-from trunkline.config.errors import Unusable
-from trunkline.hooks.chain import CRASHES
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from trunkline.hooks.chain import is_crash
 
 
-class PluginError(Unusable):
+class PluginError(Exception):
     """A plugin cannot be used as it is. `problems` says all that is wrong with it, a line each."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__(problems)
+        super().__init__("\n".join(problems))
         self.problems = problems
 
 
-def is_crash(error: BaseException) -> bool:
-    """Is it a crash of the plugin, or a group of nothing else? The rest is for trio, or for who pressed Ctrl-C."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(CRASHES)[1] is None  # pyright: ignore[reportUnknownMemberType]
-    return isinstance(error, CRASHES)
+def ends_process(error: BaseException) -> bool:
+    """Whether the plugin raised what would end the process: `sys.exit()`, or another error that is no `Exception`."""
+    return not isinstance(error, Exception) and is_crash(error)
+
+
+@contextmanager
+def contained(what: str) -> Generator[None]:
+    """What would end the process is an error of the plugin's instead."""
+    try:
+        yield
+    except BaseException as error:
+        if not ends_process(error):
+            raise
+        raise PluginError([f"{what} wanted to end the process: {error!r}"]) from error

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.actors import Actor
-from trunkline.hooks.chain import CRASHES
+from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
-from trunkline.hooks.registration import HookError, describe, is_async
+from trunkline.hooks.registration import HookError, check_call, describe, is_async
 from trunkline.plugins.context import Context, Counter, Gauge
 from trunkline.plugins.declaring import hooked_methods, point_for
-from trunkline.plugins.errors import PluginError, is_crash
+from trunkline.plugins.errors import PluginError, contained, ends_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,6 +65,11 @@ class Figures:
         #: Calls of its callbacks that raised, but for those at hooks that are registered now.
         self.errors = 0
 
+    def failed(self) -> bool:
+        """Count a call that raised. Whether it is to be logged: the 1st, 2nd, 4th, 8th, …"""
+        self.errors += 1
+        return self.errors & (self.errors - 1) == 0
+
     def read(self, logger: logging.Logger) -> dict[str, int]:
         """All that can be read, and are numbers."""
         figures = {name: counter.value for name, counter in self.counters.items()}
@@ -73,9 +78,10 @@ class Figures:
                 value = gauge.read()
                 if not isinstance(value, int) or abs(value) > _LARGEST:  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise TypeError(f"returned {value!r:.80}, which is no whole number of 64 bits")
-            except CRASHES:
-                self.errors += 1
-                if self.errors & (self.errors - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+            except BaseException as error:
+                if not is_crash(error):
+                    raise
+                if self.failed():
                     logger.exception("the gauge %s cannot be read (%d crashes so far)", name, self.errors)
             else:
                 figures[name] = value
@@ -117,37 +123,35 @@ class Running(Actor["_Due | _Delivery"]):
             Exception: whatever the plugin raises.
         """
         opened = trio.Event()
-
-        async def hold_nursery() -> None:
-            try:
-                async with trio.open_nursery() as self.nursery:
-                    opened.set()
-                    await trio.sleep_forever()
-            except BaseExceptionGroup as error:
-                if error.subgroup(KeyboardInterrupt) is not None:
-                    self.logger.error("a task was interrupted, and with it the broker", exc_info=error)
-                exits, rest = error.split(SystemExit)
-                if exits is None:
-                    raise
-                crash = PluginError([f"{self.name}: a task wanted to end the process"])
-                if rest is None or isinstance(rest, Exception):
-                    raise crash from error
-                raise BaseExceptionGroup("it was being cancelled", [crash, rest]) from error
-
-        self.start_task(hold_nursery)
+        self.start_task(self._hold_nursery, opened)
         await opened.wait()
         try:
-            with trio.move_on_after(self._settings.start_timeout) as limit:
+            with contained(f"{self.name}: its start"), trio.move_on_after(self._settings.start_timeout) as limit:
                 await self._start()
-        except BaseException as error:
+            if limit.cancelled_caught:
+                text = f"{self.name}: it was not done with its start after {self._settings.start_timeout:g} s"
+                raise PluginError(
+                    [f"{text}; what goes on for as long as it runs is for `run`, or a task in its nursery"]
+                )
+        except BaseException:
             self.terminate(None)  # the runtime calls it only for what has started
-            if isinstance(error, Exception) or not is_crash(error):
+            raise
+
+    async def _hold_nursery(self, opened: trio.Event) -> None:
+        try:
+            async with trio.open_nursery() as self.nursery:
+                opened.set()
+                await trio.sleep_forever()
+        except BaseExceptionGroup as error:
+            if error.subgroup(KeyboardInterrupt) is not None:
+                self.logger.error("a task was interrupted, and with it the broker", exc_info=error)
+            ending, rest = error.split(lambda each: not isinstance(each, BaseExceptionGroup) and ends_process(each))
+            if ending is None:
                 raise
-            raise PluginError([f"{self.name}: it ended the process when it was to start: {error!r}"]) from error
-        if limit.cancelled_caught:
-            self.terminate(None)
-            text = f"{self.name}: it was not done with its start after {self._settings.start_timeout:g} s"
-            raise PluginError([f"{text}; what goes on for as long as it runs is for `run`, or a task in its nursery"])
+            crash = PluginError([f"{self.name}: a task wanted to end the process"])
+            if rest is None or isinstance(rest, Exception):
+                raise crash from error
+            raise BaseExceptionGroup("it was being cancelled", [crash, rest]) from error
 
     async def _start(self) -> None:
         context = Context(self.name, self._settings, self.logger, self)
@@ -175,19 +179,17 @@ class Running(Actor["_Due | _Delivery"]):
 
     def handle(self, message: _Due | _Delivery) -> None:
         if isinstance(message, _Due):
-            try:
+            with contained(f"{self.name}: a timer"):
                 message.callback(*message.args)
-            except SystemExit as error:
-                raise PluginError([f"{self.name}: a timer wanted to end the process: {error!r}"]) from error
             return
         try:
             message.callback(message.message)
-        except CRASHES:
-            self._figures.errors += 1
-            if self._figures.errors & (self._figures.errors - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
-                self.logger.exception(
-                    "%s crashed at a message (%d so far)", describe(message.callback), self._figures.errors
-                )
+        except BaseException as error:
+            if not is_crash(error):
+                raise
+            if self._figures.failed():
+                words = "%s crashed at a message (%d so far)"
+                self.logger.exception(words, describe(message.callback), self._figures.errors)
 
     def terminate(self, reason: BaseException | None) -> None:
         self._over = True
@@ -311,10 +313,8 @@ class Running(Actor["_Due | _Delivery"]):
             inspect.signature(handler).bind(**arguments)
         except TypeError as error:
             raise ValueError(f"{self.name} {command}{inspect.signature(handler)}: {error}") from None
-        try:
+        with contained(f"{self.name} {command}"):
             return handler(**_with_numbers(handler, arguments))
-        except SystemExit as error:
-            raise PluginError([f"{self.name} {command} wanted to end the process: {error!r}"]) from error
 
     def _check_callback(self, callback: Callable[..., object], what: str, *arguments: object) -> None:
         """
@@ -324,17 +324,11 @@ class Running(Actor["_Due | _Delivery"]):
         if is_async(callback):
             needed = f"{what} needs a plain function, which may start a task: context.nursery.start_soon(…)"
             raise PluginError([f"{self.name}: {describe(callback)} is async; {needed}"])
+        count = f"{len(arguments)} argument" + ("" if len(arguments) == 1 else "s")
         try:
-            signature = inspect.signature(callback)
-        except ValueError:  # some callables written in C do not tell
-            return
-        try:
-            signature.bind(*arguments)
-        except TypeError as error:
-            count = f"{len(arguments)} argument" + ("" if len(arguments) == 1 else "s")
-            raise PluginError(
-                [f"{self.name}: {what} calls back with {count}, but {describe(callback)} takes {signature}: {error}"]
-            ) from None
+            check_call(callback, f"{what} calls back with {count}", arguments)
+        except HookError as error:
+            raise PluginError([f"{self.name}: {error}"]) from None
 
     @property
     def host(self) -> Host:

@@ -155,15 +155,22 @@ async def test_rules_of_a_plugin_apply_from_its_start_to_its_end() -> None:
 # -- what ends processes
 
 
+class Outcast(BaseException):
+    """What no `except Exception` catches."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, Outcast])
 @pytest.mark.parametrize(
     "place", ["hook", "run", "timer", "subscription", "stop", "command", "filter", "decider", "async", "task"]
 )
-async def test_a_plugin_that_ends_the_process(autojump_clock: MockClock, place: str) -> None:
+async def test_a_plugin_that_ends_the_process(
+    autojump_clock: MockClock, place: str, error: type[BaseException]
+) -> None:
     def raising(*_: object) -> Any:
-        raise SystemExit(3)
+        raise error(3)
 
     async def araising(*_: object) -> Any:
-        raise SystemExit(3)
+        raise error(3)
 
     def factory(context: Context[Settings]) -> Any:
         match place:
@@ -203,7 +210,7 @@ async def test_a_plugin_that_ends_the_process(autojump_clock: MockClock, place: 
             await here.node.plugins.disable("p")
         await still_works(here)
         in_a_hook = place in ("hook", "filter", "decider", "async")
-        assert [type(error) for error in here.broker.hook_errors] == [SystemExit] * in_a_hook
+        assert [type(error) for error in here.broker.hook_errors] == [error] * in_a_hook
         here.broker.hook_errors.clear()
 
 

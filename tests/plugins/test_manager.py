@@ -236,7 +236,7 @@ def two_arguments(context: Context[Settings], other: int) -> None: ...
         (NoSuchPoint, ["NoSuchPoint.greet", "'client.conected'", "did you mean client.connected"]),
         (OtherArguments, ["OtherArguments.greet", "client.connected(client)", "password"]),
         (PlainRun, ["PlainRun.run is plain", "async"]),
-        (exits, ["it ended the process", "no wire"]),
+        (exits, ["its start wanted to end the process", "no wire"]),
         (never, ["not done with its start after 60 s", "`run`"]),
         (subscribes_asynchronously, ["asynchronous is async; a subscription to 'a/#' needs a plain function"]),
         (
