@@ -1,7 +1,7 @@
 """What a quiet client feels while another attacks the broker: `python -m bench.attacks --help`.
 
 The canary is a pair of clients that exchange 200 messages a second; its round trip is measured from the time at which a
-message was due. Beside it one attack after the other runs against a broker of its own, with the broker's defaults.
+message was due. BackgroundTask it one attack after the other runs against a broker of its own, with the broker's defaults.
 """
 
 import os

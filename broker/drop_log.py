@@ -9,7 +9,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from trunkline.broker.repeats import Times
+    from trunkline.broker.log_throttle import Occurrences
 
 _logger = logging.getLogger("trunkline.dropped")
 _subscribing = logging.getLogger("trunkline.session")
@@ -31,7 +31,7 @@ _EXPECTED: Final = frozenset(
 )
 
 
-def say_dropped(reason: DropReason, times: Times) -> None:
+def say_dropped(reason: DropReason, times: Occurrences) -> None:
     """Write a record about the messages that were dropped for a reason."""
     level = logging.INFO if reason in _EXPECTED else logging.WARNING
     client_id, topic = times.last
@@ -48,7 +48,7 @@ def say_dropped(reason: DropReason, times: Times) -> None:
     )
 
 
-def say_refused(reason: int, times: Times) -> None:
+def say_refused(reason: int, times: Occurrences) -> None:
     """Write a record about the subscriptions that were refused for a reason."""
     word = Reason(reason).name.lower()
     client_id, filter = times.last

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.broker.views import ClientRow
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action
-    from trunkline.management.views import ClientRow
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.reasons import Reason
@@ -149,13 +149,13 @@ class NodeHost:
     # Clients; how they are listed is imported when somebody asks
 
     def client(self, client_id: str) -> ClientRow | None:
-        from trunkline.management.views import client_row
+        from trunkline.broker.views import client_row
 
         found = self._sessions.get(client_id)
         return None if found is None else client_row(found)
 
     def clients(self, after: str, limit: int) -> list[ClientRow]:
-        from trunkline.management.views import client_rows
+        from trunkline.broker.views import client_rows
 
         return client_rows(self._sessions, after, limit)
 

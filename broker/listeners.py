@@ -17,7 +17,7 @@ from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.connection.transport import SocketTransport, StreamTransport
-from trunkline.broker.repeats import Repeats
+from trunkline.broker.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.connection.transport import Transport
-    from trunkline.broker.repeats import Times
+    from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.config.settings import Listener as Settings
@@ -111,12 +111,12 @@ class Listener:
         self._scheduler = scheduler
         self._sockets: list[socket.socket] = []
         self._listening: list[_ListeningSocket] = []
-        self._refused = Repeats(scheduler.call_at, self._say_refused)
+        self._refused = LogThrottle(scheduler.call_at, self._say_refused)
         #: Where it listens; once it is open, with the port that the system chose when the configured one is 0.
         self.address: tuple[str, int] = (settings.host, settings.port)
 
-    async def open(self, start_beside: Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]) -> None:
-        """`start_beside` runs a task by name, and again when it crashes.
+    async def open(self, start_background: Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]) -> None:
+        """`start_background` runs a task by name, and again when it crashes.
 
         Raises:
             OSError: the address cannot be had.
@@ -133,7 +133,7 @@ class Listener:
                 self._listening.append(_ListeningSocket(sock, self, self._poller, self._scheduler))
             else:
                 host, port = sock.getsockname()[:2]
-                await start_beside(f"accepting on {host}:{port}", partial(self._accept_in_task, sock))
+                await start_background(f"accepting on {host}:{port}", partial(self._accept_in_task, sock))
 
     def close(self) -> None:
         self._refused.flush()
@@ -207,7 +207,7 @@ class Listener:
             self._refused.note(refusal, peer[0], "")
         return not refusal
 
-    def _say_refused(self, refusal: str, times: Times) -> None:
+    def _say_refused(self, refusal: str, times: Occurrences) -> None:
         _logger.warning(
             "%s: %s from %s: %s (%s%s)",
             self.settings.label,

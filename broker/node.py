@@ -7,7 +7,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -15,27 +15,27 @@ from trunkline.actors import Child, Restart, Scheduler, Strategy, Supervisor, Ta
 from trunkline.actors.system import innermost
 from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
-from trunkline.broker.beside import Beside
-from trunkline.broker.census import Census
+from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.drop_log import say_dropped, say_refused
-from trunkline.broker.fates import Fates
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
 from trunkline.broker.listeners import Acceptor, Listener
+from trunkline.broker.log_throttle import LogThrottle
+from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import Metrics, Rates
 from trunkline.broker.password_check import GuessReport
 from trunkline.broker.pubsub import PubSub, Subscriber
-from trunkline.broker.repeats import Repeats
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
+from trunkline.broker.statistics import Statistics
+from trunkline.broker.sys_topics import RATED
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.chain import Hooks
-from trunkline.management.sys_topics import RATED
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
@@ -44,12 +44,15 @@ from trunkline.router import RetainedStore, Router
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.client import ClientInfo
-    from trunkline.management.control import Control
+
+    #: Opens the control socket of a node; the flag says whether the node cannot do without.
+    OpenControl = Callable[["Node", bool], Awaitable["ControlSocket | None"]]
 
 _logger = logging.getLogger("trunkline.node")
 
@@ -59,6 +62,18 @@ GRACE: Final = 1.0
 WATCHDOG: Final = 1.0
 #: Seconds for which actors may go on with what they do, when the node stops.
 LONGEST_BUSY: Final = 10.0
+
+
+class ControlSocket(Protocol):
+    """What the node knows of its control plane, which is a layer above it."""
+
+    @property
+    def path(self) -> Path: ...
+
+    connections: int
+
+    async def run(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Node:
@@ -72,6 +87,7 @@ class Node:
         interpose: Callable[[Transport], Transport] | None = None,
         prepare: Callable[[Node], None] | None = None,
         read: Callable[[], Config] | None = None,
+        open_control: OpenControl | None = None,
     ) -> None:
         self.config = config
         #: Reads the configuration anew; None where the broker is part of somebody else's process.
@@ -115,8 +131,8 @@ class Node:
             config=config,
             hooks=self.hooks,
             metrics=self.metrics,
-            drops=Repeats(self.scheduler.call_at, say_dropped),
-            refusals=Repeats(self.scheduler.call_at, say_refused),
+            drops=LogThrottle(self.scheduler.call_at, say_dropped),
+            refusals=LogThrottle(self.scheduler.call_at, say_refused),
             alarms=self.alarms,
             access=Access(self.hooks, self.metrics, config),
             pubsub=PubSub(
@@ -141,13 +157,14 @@ class Node:
         self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
         self.started_at = trio.current_time()
         self.rates = Rates(RATED, self.started_at)
-        self.control: Control | None = None
+        self.control: ControlSocket | None = None
+        self._control_opener = open_control
         #: Where messages went, while somebody wants to know.
-        self.fates = Fates(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
+        self.trace = MessageTrace(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self._services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host)
-        self._census = Census(self)
+        self._statistics = Statistics(self)
 
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
@@ -247,7 +264,7 @@ class Node:
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """Everything that runs. Shielded once it does: the last packets need it all, so `run` says when it is over."""
         if self.config.trace.on:
-            self.fates.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
+            self.trace.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with scope:
             async with trio.open_nursery() as scheduling:
                 stepping = trio.CancelScope()
@@ -265,7 +282,7 @@ class Node:
                         await self._open_listeners()
                         await self._start_watchdog()
                         if self.config.sys.interval:
-                            await self._start_beside("sys", self._census.publish)
+                            await self.start_background("sys", self._statistics.publish)
                         task_status.started()
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
                         scope.shield = True
@@ -276,7 +293,7 @@ class Node:
                         self._poller.close()
                     if self.control is not None:
                         self.control.close()
-                    self.fates.stop()
+                    self.trace.stop()
                     stepping.cancel()
                     scope.shield = False  # if it failed, there is nothing left to say goodbye with
 
@@ -303,9 +320,11 @@ class Node:
         with scope:
             await self.scheduler.run(task_status=task_status)
 
-    async def _start_beside(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
+    async def start_background(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
         """Run a task that the node can do without, under a supervisor of its own."""
-        await self.supervisor.start_child(Child(name, lambda: Beside(name, async_fn, self.alarms), Restart.TEMPORARY))
+        await self.supervisor.start_child(
+            Child(name, lambda: BackgroundTask(name, async_fn, self.alarms), Restart.TEMPORARY)
+        )
 
     async def _start_watchdog(self) -> None:
         limit = self.config.node.watchdog
@@ -313,7 +332,7 @@ class Node:
             limit = WATCHDOG if self.read is not None else 0
         if limit:
             watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self._plugin_of)
-            await self._start_beside("watchdog", watchdog.run)
+            await self.start_background("watchdog", watchdog.run)
 
     def _plugin_of(self, callback: object) -> str:
         """The plugin that registered what a hook calls; empty if none did."""
@@ -325,20 +344,12 @@ class Node:
     async def _open_control(self) -> None:
         settings = self.config.control
         asked = settings.enabled or settings.path is not None
-        if settings.enabled is False or not (asked or self.read is not None):
+        wanted = asked or self.read is not None
+        if self._control_opener is None or settings.enabled is False or not wanted:
             return
-        from trunkline.management.control import Control, ControlSocketError  # brokers inside others do without it
-
-        control = Control(self)
-        try:
-            await control.open()
-        except ControlSocketError as error:
-            if asked:
-                raise
-            _logger.error("%s", error)
-        else:
-            self.control = control
-            await self._start_beside("control", control.run)
+        self.control = await self._control_opener(self, asked)
+        if self.control is not None:
+            await self.start_background("control", self.control.run)
 
     async def _open_listeners(self) -> None:
         for settings in self.config.listeners:
@@ -347,7 +358,7 @@ class Node:
             acceptor = self._acceptor(settings.label, anonymous, versions)
             listener = Listener(settings, acceptor, self._services, self._poller, self.scheduler)
             try:
-                await listener.open(self._start_beside)
+                await listener.open(self.start_background)
             except OSError as error:
                 raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
             self.listeners.append(listener)
@@ -392,7 +403,7 @@ class Node:
 
     async def figures(self) -> dict[str, int]:
         """All counters and gauges."""
-        return await self._census.take()
+        return await self._statistics.take()
 
 
 class NodeFailed(Exception):
@@ -412,10 +423,12 @@ async def open_node(
     interpose: Callable[[Transport], Transport] | None = None,
     prepare: Callable[[Node], None] | None = None,
     read: Callable[[], Config] | None = None,
+    open_control: OpenControl | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `interpose` may put
     something between each connection and its transport. `prepare` is called when everything works, and nobody can
-    connect yet. `read` reads the configuration anew, for a broker that has a process of its own.
+    connect yet. `read` reads the configuration anew, for a broker that has a process of its own. `open_control` opens
+    the control socket, where the configuration asks for one.
 
     Raises:
         ControlSocketError: there can be no control socket, and one is asked for.
@@ -423,7 +436,7 @@ async def open_node(
         SecurityError: a password or access rule file cannot be used.
         NodeFailed: what everything else rests on has failed; the block was cancelled.
     """
-    node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare, read)
+    node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare, read, open_control)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)

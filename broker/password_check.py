@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline.broker.alarms import PASSWORDS_GUESSED
-from trunkline.broker.turns import Crowded, Turns
+from trunkline.broker.fair_queue import FairQueue, QueueFull
 from trunkline.hooks.decisions import ALLOW, Deny
 from trunkline.hooks.tries import TOO_MANY, Tries, address_of
 from trunkline.mqtt.reasons import Reason
@@ -103,7 +103,7 @@ class PasswordCheck:
                             right = answer is ALLOW
                             self._tries.note(address, whose, given, trio.current_time(), right=right)
                         return answer
-            except Crowded:
+            except QueueFull:
                 return _BUSY
         if refusal is TOO_MANY and self._report is not None:
             self._report.refused(client)
@@ -114,7 +114,7 @@ class PasswordQueue:
     """The threads of a node that verify passwords, and who waits for them. It outlives the files."""
 
     def __init__(self, settings: PasswordSettings) -> None:
-        self.turns = Turns(settings.threads, settings.max_waiting)
+        self.turns = FairQueue(settings.threads, settings.max_waiting)
         self._threads = trio.CapacityLimiter(settings.threads)
 
     async def run(self, verify: Callable[[], Allow | Deny | None]) -> Allow | Deny | None:

@@ -28,7 +28,7 @@ class _Trunkline(LazyGroup):
     elsewhere: ClassVar = {
         "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
         "ctl": ("trunkline.management.ctl", "Look at a running broker on this machine, and change it."),
-        "events": ("trunkline.events.commands", "Look at the event log."),
+        "events": ("trunkline.management.event_commands", "Look at the event log."),
         "journal": ("trunkline.management.journal_commands", "Look at what a broker in a test has recorded."),
         "plugins": (
             "trunkline.management.plugin_commands",

@@ -255,6 +255,23 @@ class Control:
         return answer
 
 
+async def open_control(broker: Administered, required: bool) -> Control | None:
+    """The control socket of a broker. Where it is not required, the broker goes on without one that cannot be had.
+
+    Raises:
+        ControlSocketError: it is required, and belongs to another broker or cannot be trusted.
+    """
+    control = Control(broker)
+    try:
+        await control.open()
+    except ControlSocketError as error:
+        if required:
+            raise
+        _logger.error("%s", error)
+        return None
+    return control
+
+
 def _content(packed: bytes) -> dict[str, Any]:
     try:
         return unpack(packed)

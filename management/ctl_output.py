@@ -27,7 +27,7 @@ COLUMNS: Final = {
     "alarms.list": "name since text",
     "alarms.history": "name since until text",
     "trace.list": "guid topic publisher qos published_at state reason receivers delivered acked dropped",
-    "trace.fate": "client_id state reason deliveries steps",
+    "trace.outcomes": "client_id state reason deliveries steps",
 }
 #: Columns that a terminal which is too narrow for all of them goes without, the first one first; then the last ones.
 DISPENSABLE: Final = {

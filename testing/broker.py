@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import trio
 
     from trunkline.broker.node import Node
+    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.chain import Hooks
-    from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.mqtt.properties import Properties
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow

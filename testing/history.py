@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NewType
 
 import trio
 
-from trunkline.broker.fate_record import FAULT, Record
-from trunkline.broker.fates import Fates
+from trunkline.broker.message_trace import MessageTrace
+from trunkline.broker.traced_message import FAULT, TracedMessage
 from trunkline.config.settings import TraceSettings
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Publish
@@ -46,18 +46,18 @@ class History:
         settings = TraceSettings(
             max_messages=max(1, limit), max_steps=_MAX_STEPS, payload_bytes=_MAX_PAYLOAD, max_bytes=MAX_BYTES
         )
-        self._fates = Fates(hooks, wall, settings)
+        self._trace = MessageTrace(hooks, wall, settings)
         if limit:
-            self._fates.start()
+            self._trace.start()
 
     def close(self) -> None:
         """What was published stays, and no more comes to it."""
-        self._fates.stop()
+        self._trace.stop()
 
     def clear(self) -> None:
         """Forget everything, and that anything was forgotten."""
         if self.limit:
-            self._fates.start()
+            self._trace.start()
 
     def messages(self) -> list[Published]:
         """All that was published, in order; of more than the limit the last ones. What the broker did not take is there
@@ -68,12 +68,12 @@ class History:
         """
         if not self.limit:
             raise RuntimeError("broker(history=0) keeps no messages")
-        return [Published(record) for record in self._fates.records() if record.begun]
+        return [Published(record) for record in self._trace.records() if record.begun]
 
     def of(self, message: Message) -> Published:
         """A message that was just published. If nothing is kept, nothing is known of what became of it."""
-        record = self._fates.record(message.guid)
-        return Published(Record(message, 0, _MAX_PAYLOAD, whole=True) if record is None else record)
+        record = self._trace.record(message.guid)
+        return Published(TracedMessage(message, 0, _MAX_PAYLOAD, whole=True) if record is None else record)
 
     def mark(self) -> Mark:
         """This moment, for `after`."""
@@ -83,38 +83,38 @@ class History:
     def lost(self, what: Packet | Message) -> None:
         """A fault has refused a message, or has not let a packet arrive: of messages that are alike, the last one."""
         if isinstance(what, Message):
-            self._fates.lose(what.guid, "")
+            self._trace.lose(what.guid, "")
         elif what.direction == TO and isinstance(publish := what.decoded, Publish):
-            for record in reversed(self._fates.records()):
+            for record in reversed(self._trace.records()):
                 if (record.topic, record.payload) == (publish.topic, publish.payload):
-                    fate = record.fate(what.client)
-                    if fate.steps and fate.reason != FAULT:
-                        self._fates.lose(record.guid, what.client)
+                    outcome = record.outcome(what.client)
+                    if outcome.steps and outcome.reason != FAULT:
+                        self._trace.lose(record.guid, what.client)
                         break
 
     @property
     def forgotten(self) -> int:
         """The number of the newest message that is not kept any more."""
-        return self._fates.forgotten
+        return self._trace.forgotten
 
     def standing(self, client_id: str) -> str:
         """How a client stands, in a few words."""
         return self._describe(client_id)
 
     def changes(self) -> Changes:
-        return Changes(self._fates)
+        return Changes(self._trace)
 
 
 class Changes:
     """The messages that something becomes of from now on."""
 
-    def __init__(self, fates: Fates) -> None:
-        self._fates = fates
-        self._records: dict[int, Record] = {}
+    def __init__(self, trace: MessageTrace) -> None:
+        self._trace = trace
+        self._records: dict[int, TracedMessage] = {}
         self._news = trio.Event()
-        fates.listen(self._note)
+        trace.listen(self._note)
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: TracedMessage) -> None:
         self._records[record.number] = record
         self._news.set()
 
@@ -129,4 +129,4 @@ class Changes:
 
     def close(self) -> None:
         """To be called from any thread, and when the broker is gone."""
-        self._fates.unlisten(self._note)
+        self._trace.unlisten(self._note)

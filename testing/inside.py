@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref
     from trunkline.broker.node import Node
+    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.hooks.chain import Hooks
-    from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.journal import Recording
     from trunkline.testing.published import Published
@@ -108,7 +108,7 @@ class Inside:
     # How they are listed is imported when somebody asks
 
     def sessions(self) -> list[ClientRow]:
-        from trunkline.management.views import client_row
+        from trunkline.broker.views import client_row
 
         return [client_row(actor) for actor in self.node.sessions.page(limit=len(self.node.sessions))]
 
@@ -116,7 +116,7 @@ class Inside:
         return [row for row in self.sessions() if row.connected]
 
     def subscriptions(self) -> list[SubscriptionRow]:
-        from trunkline.management.views import subscription_rows
+        from trunkline.broker.views import subscription_rows
 
         rows: list[SubscriptionRow] = []
         page = subscription_rows(self.node.router, limit=_PAGE)
@@ -126,7 +126,7 @@ class Inside:
         return rows
 
     def retained(self) -> list[RetainedRow]:
-        from trunkline.management.views import retained_rows
+        from trunkline.broker.views import retained_rows
 
         rows: list[RetainedRow] = []
         after: str | None = ""

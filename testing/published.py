@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.fate_record import DROPPED, HELD, NO_SUBSCRIBERS
 from trunkline.broker.guid import to_text
+from trunkline.broker.traced_message import DROPPED, HELD, NO_SUBSCRIBERS
 from trunkline.testing.expecting import SHOWN
 
 if TYPE_CHECKING:
-    from trunkline.broker.fate_record import Fate, Record
+    from trunkline.broker.traced_message import Outcome, TracedMessage
     from trunkline.mqtt.properties import Properties
 
 #: Characters of a payload, and of a client id, that a line shows.
@@ -21,7 +21,7 @@ class Published:
 
     __slots__ = ("_record",)
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: TracedMessage) -> None:
         self._record = record
 
     def __eq__(self, other: object) -> bool:
@@ -86,23 +86,23 @@ class Published:
         return "" if reason == NO_SUBSCRIBERS else reason
 
     @property
-    def fates(self) -> dict[str, Fate]:
+    def outcomes(self) -> dict[str, Outcome]:
         """By client id, for all that it was to go to."""
-        return {client_id: self._record.fate(client_id) for client_id in self._record.clients}
+        return {client_id: self._record.outcome(client_id) for client_id in self._record.clients}
 
-    def fate(self, client_id: str) -> Fate:
+    def outcome(self, client_id: str) -> Outcome:
         """What became of it for one client. Without any steps, if it was not to go there."""
-        return self._record.fate(client_id)
+        return self._record.outcome(client_id)
 
     @property
     def delivered_to(self) -> tuple[str, ...]:
         """Client ids of those to whose connection it was written, acknowledged or not."""
-        return tuple([client_id for client_id, fate in self.fates.items() if fate.deliveries])
+        return tuple([client_id for client_id, outcome in self.outcomes.items() if outcome.deliveries])
 
     @property
     def dropped(self) -> dict[str, str]:
         """By client id, why it did not get there."""
-        return {client_id: fate.reason for client_id, fate in self.fates.items() if fate.state == DROPPED}
+        return {client_id: outcome.reason for client_id, outcome in self.outcomes.items() if outcome.state == DROPPED}
 
     def __str__(self) -> str:
         """One line without what became of it."""
@@ -118,10 +118,10 @@ class Published:
     @property
     def ends(self) -> str:
         """In one line what became of it: those first that it did not reach."""
-        fates = sorted(self.fates.items(), key=lambda item: item[1].state != DROPPED)
-        ends = [f"{_cut(client_id)}: {_short(fate)}" for client_id, fate in fates[:SHOWN]]
-        if len(fates) > SHOWN:
-            ends.append(f"… and {len(fates) - SHOWN} more")
+        outcomes = sorted(self.outcomes.items(), key=lambda item: item[1].state != DROPPED)
+        ends = [f"{_cut(client_id)}: {_short(outcome)}" for client_id, outcome in outcomes[:SHOWN]]
+        if len(outcomes) > SHOWN:
+            ends.append(f"… and {len(outcomes) - SHOWN} more")
         if self.refused:
             ends.append(f"not taken ({self.refused})")
         elif not self.routed:
@@ -133,5 +133,5 @@ def _cut(client_id: str) -> str:
     return repr(client_id if len(client_id) <= _WIDTH else f"{client_id[:_WIDTH]}…")
 
 
-def _short(fate: Fate) -> str:
-    return f"{fate.state} ({fate.reason})" if fate.reason else fate.state
+def _short(outcome: Outcome) -> str:
+    return f"{outcome.state} ({outcome.reason})" if outcome.reason else outcome.state

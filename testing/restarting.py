@@ -16,6 +16,7 @@ from trunkline.broker.session.export import export_session, restore_session
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from trunkline.broker.node import ControlSocket
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.actor import SessionActor
     from trunkline.config.config import Config
@@ -129,7 +130,9 @@ class Lives:
 
         over, gone = trio.Event(), trio.Event()
         try:
-            async with open_node(self._config, self._hooks, self._grace, self._links.interpose, ready) as node:
+            async with open_node(
+                self._config, self._hooks, self._grace, self._links.interpose, ready, open_control=_open_control
+            ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks
                 task_status.started()
@@ -215,3 +218,9 @@ async def living(
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise innermost(group) from None
+
+
+async def _open_control(node: Node, required: bool) -> ControlSocket | None:
+    from trunkline.management.control import open_control  # few tests ask for one
+
+    return await open_control(node, required)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from trunkline.management.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.testing.broker import Face
     from trunkline.testing.published import Published
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 TESTED_IN: dict[str, str] = {
     "analytics/jobs/reference.py": "analytics/jobs/test_catalogue.py",
     "actors/bonds.py": "actors/test_ref.py",
-    "broker/fate_record.py": "broker/test_fates.py",
+    "broker/traced_message.py": "broker/test_message_trace.py",
     "broker/session/acknowledged.py": "broker/session/test_outbound.py",
     "broker/session/channel.py": "broker/test_waiting_access.py",
     "broker/session/state.py": "broker/session/test_export.py",
@@ -34,7 +34,7 @@ TESTED_IN: dict[str, str] = {
     "management/journal_commands.py": "management/test_journal_view.py",
     "plugins/errors.py": "plugins/test_finding.py",
     "events/exporter.py": "events/test_plugin.py",
-    "events/looking.py": "events/test_commands.py",
+    "events/looking.py": "management/test_event_commands.py",
     "events/target.py": "events/test_compaction.py",
     "events/watching.py": "events/test_plugin.py",
     "events/schema.py": "events/test_reference.py",

@@ -194,7 +194,7 @@ def test_a_broker_starts_with_what_it_needs() -> None:
     `ctl` asks, JSON Schema and HTTP of plugins, pytest, asyncio, log files, guesses at what a wrong name meant."""
     modules = loaded(f"import trunkline.__main__, trunkline.management.cli\n{START}")
     assert "trunkline.broker.node" in modules
-    heavy = {"asyncio", "sqlite3", "trunkline.management.operations", "trunkline.management.views", "multiprocessing"}
+    heavy = {"asyncio", "sqlite3", "trunkline.management.operations", "trunkline.broker.views", "multiprocessing"}
     heavy |= {"trunkline.testing", "trunkline.plugins.shipped", "trunkline.events", "difflib", "logging.handlers"}
     commands = ("ctl", "ctl_commands", "config_view", "journal_commands", "plugin_commands")
     heavy |= {f"trunkline.management.{name}" for name in commands}

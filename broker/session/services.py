@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from trunkline.broker.access import Access
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.guid import Guids
+    from trunkline.broker.log_throttle import LogThrottle
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
-    from trunkline.broker.repeats import Repeats
     from trunkline.broker.session.channel import Channel
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
@@ -34,8 +34,8 @@ class Services:
     hooks: Hooks
     metrics: Metrics
     #: What the log has of messages that are dropped and of subscriptions that are refused.
-    drops: Repeats[DropReason]
-    refusals: Repeats[int]
+    drops: LogThrottle[DropReason]
+    refusals: LogThrottle[int]
     alarms: Alarms
     access: Access
     pubsub: PubSub

@@ -7,6 +7,7 @@ from trio.lowlevel import checkpoint
 
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
+from trunkline.broker.views import ClientRow, SubscriptionRow, client_row, subscriptions_of
 from trunkline.config.key_path import nearest
 from trunkline.management.operations.registry import (
     AT_ONCE,
@@ -21,7 +22,6 @@ from trunkline.management.operations.registry import (
     plain_row,
     settled,
 )
-from trunkline.management.views import ClientRow, SubscriptionRow, client_row, subscriptions_of
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_filter

@@ -4,6 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
 
+from trunkline.broker.views import (
+    ReceiverRow,
+    RetainedHead,
+    RouteRow,
+    receiver_rows,
+    retained_heads,
+    retained_row,
+    route_rows,
+)
 from trunkline.config.key_path import nearest
 from trunkline.config.settings import RetainedSettings
 from trunkline.management.operations.registry import (
@@ -19,15 +28,6 @@ from trunkline.management.operations.registry import (
     operation,
     page_size,
     plain_row,
-)
-from trunkline.management.views import (
-    ReceiverRow,
-    RetainedHead,
-    RouteRow,
-    receiver_rows,
-    retained_heads,
-    retained_row,
-    route_rows,
 )
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.strings import encode_string

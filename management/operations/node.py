@@ -7,6 +7,7 @@ import trio
 
 from trunkline import __version__
 from trunkline.broker.metrics import Gauges, Metrics, described
+from trunkline.broker.views import HookRow, MetricRow, hook_rows
 from trunkline.config.key_path import nearest
 from trunkline.hooks.alarm import Alarm
 from trunkline.management import logs
@@ -23,7 +24,6 @@ from trunkline.management.operations.registry import (
 )
 from trunkline.management.reloading import ReloadError
 from trunkline.management.reloading import reload as read_again
-from trunkline.management.views import HookRow, MetricRow, hook_rows
 
 Level = Annotated[Literal["debug", "info", "warning", "error"] | None, "The least important records that are written."]
 

@@ -35,9 +35,9 @@ from trunkline.plugins.errors import PluginError
 if TYPE_CHECKING:
     from trunkline.actors import Scheduler, Supervisor
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.fates import Fates
     from trunkline.broker.host import NodeHost
     from trunkline.broker.listeners import Listener
+    from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.metrics import Rates
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.directory import Directory
@@ -62,7 +62,7 @@ class Administered(Protocol):
     """A running broker as operations see it. The node is one."""
 
     config: "Config"
-    fates: "Fates"
+    trace: "MessageTrace"
     hooks: "Hooks"
     scheduler: "Scheduler"
     supervisor: "Supervisor"

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated
 
-from trunkline.broker.fate_record import Fate, MessageRow
+from trunkline.broker.traced_message import MessageRow, Outcome
 from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,
@@ -29,14 +29,14 @@ def start(
 ) -> dict[str, object]:
     """Begin to follow messages, in place of the trace that is on: those of some clients and topics, or all."""
     with _told():
-        broker.fates.start(clients=client or (), topics=topic or ())
+        broker.trace.start(clients=client or (), topics=topic or ())
     return _state(broker)
 
 
 @operation("trace.stop")
 def stop(broker: Administered) -> dict[str, object]:
     """End the trace. What it found stays until the next one."""
-    broker.fates.stop()
+    broker.trace.stop()
     return _state(broker)
 
 
@@ -57,7 +57,7 @@ def list_messages(
     """Messages that were followed, the newest first, with how far each came."""
     limit = page_size(limit)
     with _told():
-        rows, cursor = broker.fates.messages(topic=topic, client=client, before=after, limit=limit, scan=4 * AT_ONCE)
+        rows, cursor = broker.trace.messages(topic=topic, client=client, before=after, limit=limit, scan=4 * AT_ONCE)
     return Page(rows, cursor)
 
 
@@ -65,25 +65,25 @@ def list_messages(
 def show(broker: Administered, guid: Guid) -> dict[str, object]:
     """A message that was followed, and what became of it as a whole."""
     with _told():
-        return {**plain_row(broker.fates.message(guid)), "steps": list(broker.fates.steps(guid))}
+        return {**plain_row(broker.trace.message(guid)), "steps": list(broker.trace.steps(guid))}
 
 
-@operation("trace.fate", cursor=lambda row: row.client_id)
-def list_fates(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Fate]:
+@operation("trace.outcomes", cursor=lambda row: row.client_id)
+def list_outcomes(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Outcome]:
     """What became of a message for each of its subscribers, in order of client id."""
     limit = page_size(limit)
     with _told():
-        return Page(*broker.fates.fates(guid, after=after, limit=limit))
+        return Page(*broker.trace.outcomes(guid, after=after, limit=limit))
 
 
 def _state(broker: Administered) -> dict[str, object]:
-    fates = broker.fates
+    trace = broker.trace
     return {
-        "on": fates.on,
-        "clients": sorted(fates.clients),
-        "topics": list(fates.topics),
-        "since": fates.since or None,
-        "messages": len(fates),
+        "on": trace.on,
+        "clients": sorted(trace.clients),
+        "topics": list(trace.topics),
+        "since": trace.since or None,
+        "messages": len(trace),
     }
 
 

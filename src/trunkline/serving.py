@@ -19,7 +19,7 @@ from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
 from trunkline.management import logs
 from trunkline.management.command_line import BAD_USAGE, FAILED
-from trunkline.management.control import ControlSocketError
+from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.reloading import ReloadError, reload
 
 logger = logging.getLogger("trunkline")
@@ -86,7 +86,7 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
         with trio.open_signal_receiver(*watched) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(heed, signals)
-                async with open_node(config, read=read) as node:
+                async with open_node(config, read=read, open_control=open_control) as node:
                     serving.append(node)
                     if not stopping.is_set():
                         logger.info(

@@ -28,8 +28,8 @@ from trunkline.actors.supervisor import Nested
 from trunkline.broker import host
 from trunkline.broker.connection import poller as polling
 from trunkline.broker.node import Node, NodeFailed
+from trunkline.broker.views import subscription_rows
 from trunkline.broker.watchdog import Watchdog
-from trunkline.management.views import subscription_rows
 from trunkline.plugins import Context, PluginError, Settings
 
 #: Seconds, of a clock that jumps, after which somebody waits in vain.

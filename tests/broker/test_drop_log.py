@@ -8,12 +8,12 @@ from trio.testing import MockClock
 from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.drop_log import say_dropped
+from trunkline.broker.log_throttle import Occurrences
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.repeats import Times
 
 
 def dropped(reason: DropReason, caplog: pytest.LogCaptureFixture, topic: str = "a/1") -> logging.LogRecord:
-    times = Times()
+    times = Occurrences()
     times.count, times.whom, times.last = 2107, {"c1", "c2"}, ("c1", topic)
     caplog.set_level(logging.DEBUG, "trunkline.dropped")
     say_dropped(reason, times)

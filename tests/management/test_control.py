@@ -22,7 +22,7 @@ from trunkline import __version__
 from trunkline.broker.node import open_node
 from trunkline.config.config import Config
 from trunkline.management import control
-from trunkline.management.control import ControlSocketError
+from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_frames import LENGTH, PROTOCOL, frame, pack, unpack
 from trunkline.management.control_place import read_port
@@ -103,7 +103,7 @@ async def test_a_broker_of_its_own_has_one_unless_told_not_to(tmp_path: Path, mo
         table = {"listeners": [], **({} if enabled else {"control": {"enabled": False}})}
         config = Config.from_mapping(table)
 
-        async with open_node(config, read=lambda config=config: config) as node:
+        async with open_node(config, read=lambda config=config: config, open_control=open_control) as node:
             assert (node.control is not None) == enabled
 
 
@@ -128,7 +128,7 @@ async def test_two_brokers_side_by_side_and_two_of_one_name(
         # without a path of its own the second one has a name with a number
         for table in ({}, {"control": {"enabled": True}}):
             config = Config.from_mapping({"listeners": [], "node": {"name": "plant"}, **table})
-            async with open_node(config, read=lambda config=config: config) as node:
+            async with open_node(config, read=lambda config=config: config, open_control=open_control) as node:
                 assert node.control is not None
                 assert node.control.path == folder / "plant-2.sock"
                 assert await trio.to_thread.run_sync(ask, "plant-2") == "plant"

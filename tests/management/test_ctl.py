@@ -233,10 +233,10 @@ def test_a_trace(broker: Broker, ctl: Run, client: mqtt.Client) -> None:
     ctl("publish", "other", "hello")
     (row,) = [json.loads(line) for line in lines(ctl("trace", "list", "--json"))]
     assert row["topic"] == "t/1"
-    while "completed" not in (fate := lines(ctl("trace", "fate", row["guid"]))[1]):
+    while "completed" not in (outcome := lines(ctl("trace", "outcomes", row["guid"]))[1]):
         pass
-    assert fate.split()[0] == "sensor-1"
-    assert "routed, delivered, acked, completed" in fate
+    assert outcome.split()[0] == "sensor-1"
+    assert "routed, delivered, acked, completed" in outcome
     assert lines(ctl("trace", "stop"))[0] == "on        no"
 
 
@@ -277,7 +277,7 @@ def test_a_broker_that_goes_while_it_is_asked(ctl: Run, tmp_path: Path) -> None:
         (["publish", "t", "x", "--user-property", "a"], "'a' is not KEY=VALUE"),
         (["plugins", "call", "bans", "list", "=x"], "'=x' is not KEY=VALUE"),
         (["log", "level", "loud"], "'loud' is not one of 'debug', 'info', 'warning', 'error'"),
-        (["trace", "fate", "7"], "trunkline: "),
+        (["trace", "outcomes", "7"], "trunkline: "),
     ],
 )
 def test_mistakes(arguments: list[str], text: str, ctl: Run, broker: Broker) -> None:

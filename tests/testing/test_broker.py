@@ -91,7 +91,7 @@ async def test_its_own_messages_go_to_subscribers() -> None:
         assert packet.get(0x03) == "text/plain"
         assert (message.payload, message.delivered_to) == (b"hello", ("a",))
         assert message == b.messages[0]
-        assert b.publish("y").fates == {}
+        assert b.publish("y").outcomes == {}
         with pytest.raises(ProtocolError):
             b.publish("no/+/name")
 
@@ -163,7 +163,7 @@ async def test_plugins_are_among_the_settings() -> None:
 async def test_without_a_history_a_message_knows_what_it_is_and_no_more() -> None:
     async with testing.broker(history=0) as b:
         message = b.publish("x", "hello", qos=1, retain=True)
-        assert (message.topic, message.payload, message.qos, message.retain, message.fates) == (
+        assert (message.topic, message.payload, message.qos, message.retain, message.outcomes) == (
             "x",
             b"hello",
             1,

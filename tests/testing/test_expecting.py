@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from trunkline.broker.fate_record import Record
+from trunkline.broker.traced_message import TracedMessage
 from trunkline.mqtt.message import Message
 from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead, nearest, payload_difference
 from trunkline.testing.published import Published
 
 
 def published(topic: str, payload: bytes = b"", number: int = 1, **settings: Any) -> Published:
-    record = Record(Message(topic, payload, **{"publisher": "p", **settings}), number, 1000, whole=True)
+    record = TracedMessage(Message(topic, payload, **{"publisher": "p", **settings}), number, 1000, whole=True)
     record.begun = record.routed = True
     return Published(record)
 

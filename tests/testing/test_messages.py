@@ -41,9 +41,9 @@ async def test_what_was_published_by_whom_when_and_to_whom_it_went(autojump_cloc
         assert first.properties == {"content_type": "text/plain"}
         assert first.time == pytest.approx(before + 10)
         assert (first.delivered_to, first.dropped, first.refused, first.routed) == (("a",), {}, "", True)
-        assert str(first.fate("a")) == "routed, delivered, acked, completed"
-        assert (second.publisher, second.delivered_to, second.fates) == ("", (), {})
-        assert here.node.fates.on is False
+        assert str(first.outcome("a")) == "routed, delivered, acked, completed"
+        assert (second.publisher, second.delivered_to, second.outcomes) == ("", (), {})
+        assert here.node.trace.on is False
         assert len(first.guid) == 32
         assert first.guid < second.guid
         assert repr(here.broker.messages) == (
@@ -59,10 +59,10 @@ async def test_a_message_tells_how_things_stand_now() -> None:
         here.broker.publish("t", "x", qos=1)
         message = await here.broker.wait_for("t")
         packet = await a.expect_publish("t", b"x", qos=1)
-        assert message.fate("a").state == "delivered"
+        assert message.outcome("a").state == "delivered"
         await a.acknowledge(packet)
         await a.ping()
-        assert message.fate("a").state == "completed"
+        assert message.outcome("a").state == "completed"
 
 
 async def test_what_the_broker_did_not_take_says_why() -> None:
@@ -117,12 +117,12 @@ async def test_the_last_messages_are_kept() -> None:
 
 async def test_without_a_history_nothing_is_registered() -> None:
     async with watched(history=0) as here:
-        assert [entry for entry in here.node.hooks.listing() if "Fates" in entry.name] == []
+        assert [entry for entry in here.node.hooks.listing() if "MessageTrace" in entry.name] == []
         with pytest.raises(RuntimeError, match="history=0"):
             _ = here.broker.messages
     hooks = Hooks()
     async with testing.broker(hooks=hooks) as b:
-        assert len([entry for entry in hooks.listing() if "Fates" in entry.name]) == 7
+        assert len([entry for entry in hooks.listing() if "MessageTrace" in entry.name]) == 7
         b.publish("t", "x")
     assert hooks.listing() == []
     assert [message.topic for message in b.messages] == ["t"]
@@ -178,7 +178,7 @@ async def test_waiting_for_what_becomes_of_it() -> None:
         here.broker.publish("t", "x", qos=1)
         assert (await here.broker.wait_for("t", to="a")).delivered_to == ("a",)
         nursery.start_soon(take)
-        message = await here.broker.wait_for(predicate=lambda message: message.fate("a").state == "completed")
+        message = await here.broker.wait_for(predicate=lambda message: message.outcome("a").state == "completed")
         assert message.topic == "t"
 
 
@@ -330,7 +330,7 @@ async def test_messages_are_kept_when_the_broker_restarts() -> None:
         assert here.broker.messages[0].time < here.broker.messages[1].time
 
 
-async def test_the_fate_of_a_message_goes_on_when_the_broker_restarts() -> None:
+async def test_the_outcome_of_a_message_goes_on_when_the_broker_restarts() -> None:
     async with watched() as here:
         a = await here.stay("a")
         await a.subscribe("t")
@@ -341,14 +341,14 @@ async def test_the_fate_of_a_message_goes_on_when_the_broker_restarts() -> None:
         await trio.testing.wait_all_tasks_blocked()
         await here.broker.restart()
         before, later = here.broker.messages
-        assert (str(before.fate("a")), str(later.fate("a"))) == ("routed, delivered", "routed, queued")
+        assert (str(before.outcome("a")), str(later.outcome("a"))) == ("routed, delivered", "routed, queued")
         again = Wire(here.broker.connect())
         await again.connect("a", clean=False, properties=raw.session_expiry(1000))
         await again.take_publish("t", b"1", qos=1)
         await again.take_publish("t", b"2", qos=1)
         await again.ping()
-        assert str(before.fate("a")) == "routed, delivered, delivered, acked, completed"
-        assert str(later.fate("a")) == "routed, queued, delivered, acked, completed"
+        assert str(before.outcome("a")) == "routed, delivered, delivered, acked, completed"
+        assert str(later.outcome("a")) == "routed, queued, delivered, acked, completed"
         await again.abort()
         await here.broker.restart(keep_sessions=False)
         assert len(here.broker.messages) == 2
@@ -392,7 +392,7 @@ async def test_a_watch_gives_each_message_once(autojump_clock: MockClock) -> Non
             assert (await watch.next()).topic == "t/3"
         with b.watch("t/+", after=b.mark()) as watch, pytest.raises(TimeoutError, match="no message on"):
             await watch.next(timeout=2)
-        assert b._inside.history._fates._listeners == []
+        assert b._inside.history._trace._listeners == []
 
 
 async def test_as_many_as_are_waited_for(autojump_clock: MockClock) -> None:
@@ -434,7 +434,7 @@ async def test_what_a_fault_loses_is_told(autojump_clock: MockClock) -> None:
             here.broker.publish("t", "comes")
             await a.expect_publish("t", b"comes")
         lost, comes = here.broker.messages
-        assert str(lost.fate("a")) == "routed, delivered, completed, dropped (fault)"
+        assert str(lost.outcome("a")) == "routed, delivered, completed, dropped (fault)"
         assert (lost.delivered_to, lost.dropped, comes.delivered_to) == ((), {"a": "fault"}, ("a",))
         with pytest.raises(AssertionError, match=r"'lost'.*dropped \(fault\)\n.*these were:\n.*'comes'"):
             here.broker.assert_delivered("t", to="a", times=2)
@@ -448,4 +448,4 @@ async def test_what_a_fault_loses_is_told(autojump_clock: MockClock) -> None:
         with here.broker.faults.cut(before="PUBLISH", client="a", direction="to"):
             here.broker.publish("t", "cut", qos=1)
             await here.broker.wait_until(lambda: not here.broker.clients)
-        assert "dropped (fault)" in str(here.broker.messages[-1].fate("a"))
+        assert "dropped (fault)" in str(here.broker.messages[-1].outcome("a"))

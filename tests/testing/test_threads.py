@@ -42,7 +42,7 @@ def test_what_is_in_it_and_what_can_be_done_with_it() -> None:
         got: list[bytes] = []
         arrived = threading.Event()
         client.on_message = lambda client, data, message: (got.append(message.payload), arrived.set())
-        assert b.publish("x/1", "hello", qos=1, retain=True).fates.keys() == {"a"}
+        assert b.publish("x/1", "hello", qos=1, retain=True).outcomes.keys() == {"a"}
         assert arrived.wait(120)
         assert got == [b"hello"]
         assert [row.client_id for row in b.clients] == [row.client_id for row in b.sessions] == ["a"]
@@ -233,7 +233,7 @@ async def aio(broker: testing.Broker, *filters: str) -> AsyncIterator[aiomqtt.Cl
 def test_the_same_from_asyncio() -> None:
     async def test() -> None:
         async with testing.broker() as b, aio(b, "x/#") as client:
-            assert b.publish("x/1", "hello", qos=1, retain=True).fates.keys() == {"a"}
+            assert b.publish("x/1", "hello", qos=1, retain=True).outcomes.keys() == {"a"}
             assert (await anext(client.messages)).payload == b"hello"
             assert [row.client_id for row in b.clients] == ["a"]
             assert (await b.metrics())["connections.count"] == 1
@@ -301,7 +301,7 @@ def test_a_broker_in_a_thread_can_be_awaited_from_trio() -> None:
         with trio.move_on_after(0.01) as scope:
             await broker.wait_until(lambda: False, timeout=60)
         assert scope.cancelled_caught
-        assert broker.publish("a", "x").fates == {}
+        assert broker.publish("a", "x").outcomes == {}
         with pytest.raises(TimeoutError):
             await broker.wait_until(lambda: False, timeout=0.01)
 

@@ -9,8 +9,8 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
 from trunkline.broker.alarms import RETAINED_FULL
+from trunkline.broker.views import HEAD
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
-from trunkline.management.views import HEAD
 
 
 async def test_routes() -> None:

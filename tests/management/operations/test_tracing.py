@@ -28,8 +28,11 @@ async def test_where_a_message_went() -> None:
         assert (row.receivers, row.acked) == (2, 1)
         assert [row.topic for row in await all_rows(here, "trace.list", client="a")] == ["t/2", "t/1", "t/0"]
         for limit in (1, 2, 3):
-            fates = await all_rows(here, "trace.fate", guid=row.guid, limit=limit)
-            assert [(fate.client_id, fate.state) for fate in fates] == [("a", "completed"), ("b", "queued")], limit
+            outcomes = await all_rows(here, "trace.outcomes", guid=row.guid, limit=limit)
+            assert [(outcome.client_id, outcome.state) for outcome in outcomes] == [
+                ("a", "completed"),
+                ("b", "queued"),
+            ], limit
         shown = await ask(here, "trace.show", guid=row.guid)
         assert (shown["topic"], shown["state"]) == ("t/1", "routed")
         assert [step.word for step in shown["steps"]] == ["routed"]
@@ -40,6 +43,6 @@ async def test_where_a_message_went() -> None:
 async def test_mistakes() -> None:
     async with room() as here:
         assert "'#'" in await refused(here, BadRequest, "trace.start", topic=["a/#/b"])
-        assert "0123" in await refused(here, BadRequest, "trace.fate", guid="0123")
+        assert "0123" in await refused(here, BadRequest, "trace.outcomes", guid="0123")
         assert "is kept" in await refused(here, NotFound, "trace.show", guid="0" * 32)
         assert "'#'" in await refused(here, BadRequest, "trace.list", topic="a/#/b")

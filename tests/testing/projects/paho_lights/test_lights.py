@@ -81,7 +81,7 @@ def test_an_order_that_is_lost_on_its_way_comes_again(mqtt_broker: ThreadBroker,
     before = mqtt_broker.mark()
     fault = mqtt_broker.faults.cut(before="PUBLISH", direction="to", client="lights", topic="lights/kitchen/set")
     order = mqtt_broker.publish("lights/kitchen/set", '{"state": "ON"}', qos=1)
-    assert order.fates.keys() == {"lights"}
+    assert order.outcomes.keys() == {"lights"}
     mqtt_broker.wait_for(AVAILABILITY, payload="online", after=before)  # it came back
     assert fault.hits == 1
     # its session ended with the connection, so the order is lost: that is what a test is for

@@ -8,8 +8,8 @@ import trio
 
 from tests.broker.room import room
 from tests.conformance import raw
+from trunkline.broker import views
 from trunkline.hooks import ClientInfo, Hooks
-from trunkline.management import views
 from trunkline.mqtt.message import Message
 from trunkline.router import Options, RetainedStore, Router
 

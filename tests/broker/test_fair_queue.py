@@ -5,12 +5,12 @@ import trio
 import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
-from trunkline.broker.turns import Crowded, Turns
+from trunkline.broker.fair_queue import FairQueue, QueueFull
 
 
 class Lab:
     def __init__(self, nursery: trio.Nursery, at_once: int = 1, max_waiting: int = 100) -> None:
-        self.turns = Turns(at_once, max_waiting)
+        self.turns = FairQueue(at_once, max_waiting)
         self.went: list[str] = []
         self.sent_away: list[str] = []
         self._nursery = nursery
@@ -29,7 +29,7 @@ class Lab:
                 done = trio.Event()
                 self._done.append(done)
                 await done.wait()
-        except Crowded:
+        except QueueFull:
             self.sent_away.append(name)
 
     async def finish(self, count: int = 1) -> None:
@@ -96,7 +96,7 @@ async def test_who_gives_up_leaves_no_gap() -> None:
 
 
 async def test_an_error_ends_a_turn() -> None:
-    turns = Turns(1, 1)
+    turns = FairQueue(1, 1)
     for _ in range(3):
         with pytest.raises(ValueError, match="x"):
             async with turns.turn("a"):
@@ -104,7 +104,7 @@ async def test_an_error_ends_a_turn() -> None:
 
 
 async def test_who_gives_up_in_the_moment_of_being_called_passes_the_turn_on() -> None:
-    turns = Turns(1, 10)
+    turns = FairQueue(1, 10)
     went: list[str] = []
 
     async def go(name: str, scope: trio.CancelScope) -> None:
@@ -128,7 +128,7 @@ async def test_who_gives_up_in_the_moment_of_being_called_passes_the_turn_on() -
 
 
 async def test_who_gives_up_in_the_moment_of_being_sent_away_is_gone_once() -> None:
-    turns = Turns(1, 2)
+    turns = FairQueue(1, 2)
 
     async def go(name: str, scope: trio.CancelScope) -> None:
         with scope:

@@ -24,7 +24,7 @@ INTERVAL: Final = 60.0
 MAX_APART: Final = 1000
 
 
-class Times:
+class Occurrences:
     """How often it happened since the last record, and to whom."""
 
     __slots__ = ("count", "first", "last", "whom")
@@ -52,15 +52,17 @@ class Times:
         return "e.g. " if self.count > 1 else ""
 
 
-class Repeats(Generic[K]):
+class LogThrottle(Generic[K]):
     __slots__ = ("_kinds", "_say", "_timer")
 
-    def __init__(self, call_at: Callable[[float, Callable[[], None]], Timer], say: Callable[[K, Times], None]) -> None:
+    def __init__(
+        self, call_at: Callable[[float, Callable[[], None]], Timer], say: Callable[[K, Occurrences], None]
+    ) -> None:
         """`say` writes the record."""
         self._timer = call_at(inf, self._tick)
         self._say = say
         #: Those that a record was written of in the last interval.
-        self._kinds: dict[K, Times] = {}
+        self._kinds: dict[K, Occurrences] = {}
 
     def note(self, kind: K, whom: str, what: str) -> None:
         """It happened once more, to this client or address, and about this topic, say."""
@@ -68,7 +70,7 @@ class Repeats(Generic[K]):
         if times is None:
             if not self._kinds:
                 self._timer.restart_at(trio.current_time() + INTERVAL)
-            times = self._kinds[kind] = Times()
+            times = self._kinds[kind] = Occurrences()
         times.count += 1
         times.last = whom, what
         if len(times.whom) < MAX_APART:
@@ -88,12 +90,12 @@ class Repeats(Generic[K]):
         if self._kinds:
             self._timer.restart_at(trio.current_time() + INTERVAL)
 
-    def _write_all(self, kinds: dict[K, Times]) -> None:
+    def _write_all(self, kinds: dict[K, Occurrences]) -> None:
         for kind, times in kinds.items():
             if times.count:
                 self._write(kind, times)
 
-    def _write(self, kind: K, times: Times) -> None:
+    def _write(self, kind: K, times: Occurrences) -> None:
         self._say(kind, times)
         times.first = False
         times.count = 0

@@ -9,7 +9,7 @@ import trio
 from trunkline import __version__
 from trunkline.broker.metrics import Gauges
 from trunkline.broker.process_memory import memory
-from trunkline.management.sys_topics import changed, sys_topics
+from trunkline.broker.sys_topics import changed, sys_topics
 
 if TYPE_CHECKING:
     from trunkline.broker.node import Node
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SESSIONS_AT_ONCE: Final = 500
 
 
-class Census:
+class Statistics:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._gauges = Gauges()

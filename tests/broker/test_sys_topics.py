@@ -2,7 +2,7 @@ import re
 from pathlib import Path
 
 from trunkline.broker.metrics import WINDOWS, Gauges, Metrics, Rates, described
-from trunkline.management.sys_topics import DERIVED, LOADS, PREFIX, RATED, TOTALS, changed, sys_topics
+from trunkline.broker.sys_topics import DERIVED, LOADS, PREFIX, RATED, TOTALS, changed, sys_topics
 from trunkline.mqtt.packets import PacketType
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -1,4 +1,4 @@
-"""The fate of a message for a subscriber that is away, and whose queue is short."""
+"""The outcome of a message for a subscriber that is away, and whose queue is short."""
 
 import trio
 from paho.mqtt import client as mqtt
@@ -25,7 +25,7 @@ async def main() -> None:
         for celsius in (20, 21):
             await trio.to_thread.run_sync(report, broker.port, celsius)
         for message in broker.messages:
-            print(message.payload, message.fate("heating"))
+            print(message.payload, message.outcome("heating"))
 
 
 if __name__ == "__main__":

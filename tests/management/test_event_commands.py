@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+pytest.importorskip("pyarrow")
+
 from tests.events.logs import KEY, NODE, append, batch, time, write
-from trunkline.events.commands import events
 from trunkline.events.layout import DATA, INDEX, SegmentName
 from trunkline.events.looking import Choice, following, newest
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog
 from trunkline.events.writer import LogWriter
+from trunkline.management.event_commands import events
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trunkline.broker.alarms import Alarms
 
 
-class Beside(Supervisor):
+class BackgroundTask(Supervisor):
     """Starts a task again when it crashes; after too many crashes an alarm says that the broker goes on without it."""
 
     def __init__(self, name: str, async_fn: Callable[[], Awaitable[object]], alarms: Alarms) -> None:

@@ -1,4 +1,4 @@
-"""Whatever becomes of a message, its fate says so."""
+"""Whatever becomes of a message, its outcome says so."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,10 +11,10 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.fate_record import MessageRow
-from trunkline.broker.fates import Fates
 from trunkline.broker.guid import to_text
+from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.session import mail
+from trunkline.broker.traced_message import MessageRow
 from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
 from trunkline.config.settings import TraceSettings
@@ -29,18 +29,18 @@ async def traced(
 ) -> AsyncIterator[Room]:
     """A room in which all messages are traced, or those of these topics and clients."""
     async with room(**settings) as here:
-        here.node.fates.start(topics=topics, clients=clients)
+        here.node.trace.start(topics=topics, clients=clients)
         yield here
 
 
 def message(here: Room, number: int = 0) -> MessageRow:
     """The newest message, or one before it."""
-    return here.node.fates.messages()[0][number]
+    return here.node.trace.messages()[0][number]
 
 
 def life(here: Room, client_id: str, number: int = 0) -> str:
     """What became of a message for one client."""
-    return str(here.node.fates.fate(message(here, number).guid, client_id))
+    return str(here.node.trace.outcome(message(here, number).guid, client_id))
 
 
 async def settle() -> None:
@@ -73,15 +73,15 @@ async def test_steps_have_their_times(autojump_clock: MockClock) -> None:
         await trio.sleep(3600)
         a = await here.stay("a", expiry=10_000)
         await a.expect_publish("t", b"x", qos=1)
-        fate = here.node.fates.fate(message(here).guid, "a")
+        outcome = here.node.trace.outcome(message(here).guid, "a")
         published = message(here).published_at
-        assert [(step.word, round(step.at - published)) for step in fate.steps] == [
+        assert [(step.word, round(step.at - published)) for step in outcome.steps] == [
             ("routed", 0),
             ("queued", 0),
             ("delivered", 3600),
         ]
-        assert (fate.state, fate.reason, fate.deliveries) == ("delivered", "", 1)
-        assert here.node.fates.since <= published
+        assert (outcome.state, outcome.reason, outcome.deliveries) == ("delivered", "", 1)
+        assert here.node.trace.since <= published
 
 
 async def test_nobody_wants_it() -> None:
@@ -91,9 +91,9 @@ async def test_nobody_wants_it() -> None:
             await p.publish("t", b"x", qos=qos)
         here.broker.publish("t", b"of the broker's own")
         await p.ping()
-        rows = here.node.fates.messages()[0]
+        rows = here.node.trace.messages()[0]
         assert [(row.state, row.reason, row.receivers) for row in rows] == [("dropped", "no_subscribers", 0)] * 4
-        assert len(here.node.fates.steps(rows[1].guid)) == 1
+        assert len(here.node.trace.steps(rows[1].guid)) == 1
 
 
 async def test_it_may_not_be_published() -> None:
@@ -107,7 +107,7 @@ async def test_it_may_not_be_published() -> None:
         await p.publish("t", b"x", qos=1)
         row = message(here)
         assert (row.topic, row.publisher, row.state, row.reason) == ("t", "p", "dropped", "not_authorized")
-        assert row.published_at >= here.node.fates.since
+        assert row.published_at >= here.node.trace.since
         assert life(here, "p") == "did not go there"
 
 
@@ -137,7 +137,7 @@ async def test_a_hook_keeps_it_and_publishes_it_later() -> None:
         here.node.host.publish(kept[0])
         await a.expect_publish("t", b"x", qos=1)
         assert (message(here).state, life(here, "a")) == ("routed", "routed, delivered")
-        assert len(here.node.fates) == 1
+        assert len(here.node.trace) == 1
 
 
 async def test_a_hook_changes_it() -> None:
@@ -152,10 +152,10 @@ async def test_a_hook_changes_it() -> None:
         row = message(here)
         assert (row.published_to, row.topic, row.payload) == ("old/t", "new", b"changed")
         assert life(here, "a") == "routed, delivered, acked, completed"
-        assert len(here.node.fates) == 1
+        assert len(here.node.trace) == 1
         for topic in ("old/+", "new"):
-            assert here.node.fates.messages(topic=topic)[0] == [row]
-        assert here.node.fates.messages(topic="other")[0] == []
+            assert here.node.trace.messages(topic=topic)[0] == [row]
+        assert here.node.trace.messages(topic="other")[0] == []
 
 
 async def test_one_object_in_place_of_many_messages() -> None:
@@ -192,7 +192,7 @@ async def test_no_pubrel_ever_comes() -> None:
         await p.expect_type(raw.PUBREC)
         await p.disconnect()
         await settle()
-        rows = here.node.fates.messages()[0]
+        rows = here.node.trace.messages()[0]
         assert [(row.state, row.reason) for row in rows] == [("dropped", "session_ended")] * 2
         assert here.node.metrics.messages_dropped_session_ended == 2
         assert here.node.metrics.delivery_dropped == 0
@@ -204,7 +204,7 @@ async def test_too_many_without_pubrel() -> None:
         await p.send(*[raw.publish("t", bytes(1200), qos=2, packet_id=number) for number in (1, 2)])
         await p.expect_type(raw.PUBREC)
         assert (await p.expect_type(raw.PUBREC)).reason == 0x97
-        assert [(row.state, row.reason) for row in here.node.fates.messages()[0]] == [
+        assert [(row.state, row.reason) for row in here.node.trace.messages()[0]] == [
             ("dropped", "receive_maximum"),
             ("held", ""),
         ]
@@ -387,7 +387,7 @@ async def test_what_was_retained() -> None:
         await p.publish("r/open", b"x", retain=True)
         await p.publish("r/secret", b"x", retain=True)
         await p.ping()
-        assert [row.reason for row in here.node.fates.messages()[0]] == ["no_subscribers"] * 2
+        assert [row.reason for row in here.node.trace.messages()[0]] == ["no_subscribers"] * 2
         await a.subscribe(("r/+", 0))
         await a.expect_publish("r/open", b"x")
         await a.ping()
@@ -402,7 +402,7 @@ async def test_what_was_retained_before_the_trace_began() -> None:
         here.node.hooks.add("message.deliver", lambda client, message: DROP if client.client_id == "p" else None)
         a, p = await here.client("a"), await here.client("p")
         await p.publish("r", b"x", qos=1, retain=True)
-        here.node.fates.start()
+        here.node.trace.start()
         await p.subscribe("r")
         await a.subscribe("r")
         await a.expect_publish("r", b"x", qos=1)
@@ -439,7 +439,7 @@ async def test_wills() -> None:
             await dying.abort()
         await a.expect_publish("w/heard", b"dead", qos=1)
         await settle()
-        rows = {row.topic: (row.publisher, row.state, row.reason) for row in here.node.fates.messages()[0]}
+        rows = {row.topic: (row.publisher, row.state, row.reason) for row in here.node.trace.messages()[0]}
         assert rows == {
             "w/secret": ("w/secret", "dropped", "not_authorized"),
             "$SYS/x": ("$SYS/x", "dropped", "not_authorized"),
@@ -461,7 +461,7 @@ async def test_a_takeover_sends_it_again() -> None:
         await again.acknowledge(packet)
         await again.ping()
         assert life(here, "a") == "routed, delivered, delivered, acked, completed"
-        assert here.node.fates.fate(message(here).guid, "a").deliveries == 2
+        assert here.node.trace.outcome(message(here).guid, "a").deliveries == 2
 
 
 async def test_it_has_become_too_large_for_the_next_connection() -> None:
@@ -501,9 +501,9 @@ async def test_messages_that_come_together(qos: int) -> None:
                     await a.expect_type(raw.PUBREL)
                 await a.send(*[raw.ack(raw.PUBCOMP, packet.packet_id) for packet in packets])
             await a.ping()
-        rows = here.node.fates.messages()[0]
+        rows = here.node.trace.messages()[0]
         assert len(rows) == 40
-        assert {str(here.node.fates.fate(row.guid, "a")) for row in rows} == {
+        assert {str(here.node.trace.outcome(row.guid, "a")) for row in rows} == {
             "routed, delivered, completed" if not qos else "routed, delivered, acked, completed"
         }
 
@@ -520,18 +520,18 @@ async def test_only_what_is_asked_for() -> None:
         await wires["b"].publish("to/a", b"x")
         await wires["b"].publish("alarms/1", b"x")
         await settle()
-        assert [row.topic for row in here.node.fates.messages()[0]] == ["alarms/1", "to/a", "of/c"]
-        here.node.fates.start(clients=["c"], topics=["$share/g/alarms/+"])
+        assert [row.topic for row in here.node.trace.messages()[0]] == ["alarms/1", "to/a", "of/c"]
+        here.node.trace.start(clients=["c"], topics=["$share/g/alarms/+"])
         await wires["b"].publish("to/a", b"x")
         await wires["b"].publish("alarms/2", b"x")
         await wires["c"].publish("of/c", b"x")
         await settle()
-        rows = here.node.fates.messages()[0]
+        rows = here.node.trace.messages()[0]
         assert sorted(row.topic for row in rows) == ["alarms/2", "of/c"]
-        assert [fate.client_id for fate in here.node.fates.fates(rows[0].guid)[0]] == ["a", "b"]
+        assert [outcome.client_id for outcome in here.node.trace.outcomes(rows[0].guid)[0]] == ["a", "b"]
 
 
-async def test_of_a_traced_subscriber_only_its_own_fates_are_kept() -> None:
+async def test_of_a_traced_subscriber_only_its_own_outcomes_are_kept() -> None:
     async with traced(clients=("a",)) as here:
         a, b = await here.client("a"), await here.client("b")
         for wire in (a, b):
@@ -540,7 +540,7 @@ async def test_of_a_traced_subscriber_only_its_own_fates_are_kept() -> None:
         here.broker.publish("u", b"x")
         await b.expect_publish("t", b"x")
         await settle()
-        assert (len(here.node.fates), life(here, "a")) == (1, "routed, delivered, completed")
+        assert (len(here.node.trace), life(here, "a")) == (1, "routed, delivered, completed")
         assert life(here, "b") == "did not go there"
 
 
@@ -549,27 +549,27 @@ async def test_what_is_not_traced_is_not_kept_when_it_is_dropped_either() -> Non
         here.node.hooks.add("message.publish", lambda client, message: DROP)
         p = await here.client("p")
         await p.publish("t", b"x", qos=1)
-        assert len(here.node.fates) == 0
+        assert len(here.node.trace) == 0
 
 
 async def test_nothing_is_registered_while_nobody_traces() -> None:
     async with room() as here:
 
         def registered() -> list[str]:
-            return [row.point.name for row in here.node.hooks.listing() if "Fates" in row.name]
+            return [row.point.name for row in here.node.hooks.listing() if "MessageTrace" in row.name]
 
-        fates = here.node.fates
-        assert (fates.on, registered()) == (False, [])
-        fates.start()
-        assert fates.on
+        traced = here.node.trace
+        assert (traced.on, registered()) == (False, [])
+        traced.start()
+        assert traced.on
         assert len(registered()) == 7
         here.broker.publish("t", b"x")
-        fates.stop()
-        assert (fates.on, registered(), len(fates)) == (False, [], 1)
+        traced.stop()
+        assert (traced.on, registered(), len(traced)) == (False, [], 1)
         here.broker.publish("t", b"x")
-        assert len(fates) == 1
-        fates.start()
-        assert len(fates) == 0
+        assert len(traced) == 1
+        traced.start()
+        assert len(traced) == 0
     assert registered() == []
 
 
@@ -578,7 +578,7 @@ async def test_a_trace_of_the_configuration() -> None:
         for number in range(5):
             here.broker.publish(f"t/{number}", b"12345")
             here.broker.publish("u", b"12345")
-        rows = here.node.fates.messages()[0]
+        rows = here.node.trace.messages()[0]
         assert [(row.topic, row.payload, row.size) for row in rows] == [("t/4", b"12", 5), ("t/3", b"12", 5)]
     with pytest.raises(ConfigError, match="topics"):
         Config.from_mapping({"trace": {"topics": ["a/#/b"]}})
@@ -587,9 +587,9 @@ async def test_a_trace_of_the_configuration() -> None:
 # Bounds
 
 
-def fates(**settings: Any) -> tuple[Fates, Hooks]:
+def outcomes(**settings: Any) -> tuple[MessageTrace, Hooks]:
     hooks = Hooks()
-    found = Fates(hooks, lambda: 1000.0, TraceSettings(**settings))
+    found = MessageTrace(hooks, lambda: 1000.0, TraceSettings(**settings))
     found.start()
     return found, hooks
 
@@ -605,7 +605,7 @@ def told(hooks: Hooks, name: str, message: Message, client_id: str, *more: str) 
 
 
 def test_the_oldest_messages_are_forgotten() -> None:
-    found, hooks = fates(max_messages=3)
+    found, hooks = traced(max_messages=3)
     messages = [route(hooks, number, "a") for number in range(5)]
     assert [row.guid for row in found.messages()[0]] == [to_text(messages[n].guid) for n in (4, 3, 2)]
     with pytest.raises(LookupError, match="no message 0+"):
@@ -617,16 +617,16 @@ def test_the_oldest_messages_are_forgotten() -> None:
 
 
 def test_steps_of_one_message_are_bounded() -> None:
-    found, hooks = fates(max_steps=4)
+    found, hooks = traced(max_steps=4)
     message = route(hooks, 1, "a")
     for _ in range(5):
         told(hooks, "message.delivered", message, "a")
     row = found.message(to_text(message.guid))
-    assert (row.left_out, found.fate(row.guid, "a").deliveries) == (3, 2)
+    assert (row.left_out, found.outcome(row.guid, "a").deliveries) == (3, 2)
 
 
 def test_bytes_are_bounded() -> None:
-    found, hooks = fates(max_bytes=100_000, payload_bytes=10_000)
+    found, hooks = traced(max_bytes=100_000, payload_bytes=10_000)
     for number in range(50):
         route(hooks, number, "a", payload=bytes(10_000), properties={"content_type": "x" * 1000})
         assert found._weight == sum(record.weight for record in found.records())
@@ -640,15 +640,15 @@ def test_bytes_are_bounded() -> None:
 
 
 def test_steps_on_what_was_just_forgotten_weigh_nothing() -> None:
-    found, hooks = fates(max_bytes=20_000)
+    found, hooks = traced(max_bytes=20_000)
     old, _ = route(hooks, 1, "a"), route(hooks, 2, "a")
     hooks.notify(points.find("message.routed"), old, tuple(map(str, range(200))))
     assert found._weight == sum(record.weight for record in found.records())
 
 
 def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.broker.fates._TOPICS", 3)
-    found, hooks = fates()
+    monkeypatch.setattr("trunkline.broker.message_trace._TOPICS", 3)
+    found, hooks = traced()
     found.start(topics=["t"])
     for number in range(10):
         hooks.notify(points.find("message.routed"), Message(f"u/{number}", b"", guid=number), ())
@@ -660,7 +660,7 @@ def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_pages_newest_first() -> None:
-    found, hooks = fates()
+    found, hooks = traced()
     for number in range(10):
         route(hooks, number, "even" if number % 2 == 0 else "odd")
     pages: list[list[int]] = []
@@ -676,13 +676,13 @@ def test_pages_newest_first() -> None:
 
 
 def test_pages_of_subscribers() -> None:
-    found, hooks = fates()
+    found, hooks = traced()
     message = route(hooks, 1, *"edcba")
     guid = to_text(message.guid)
-    page, after = found.fates(guid, limit=2)
-    assert ([fate.client_id for fate in page], after) == (["a", "b"], "b")
-    page, after = found.fates(guid, after="b", limit=3)
-    assert ([fate.client_id for fate in page], after) == (["c", "d", "e"], None)
+    page, after = found.outcomes(guid, limit=2)
+    assert ([outcome.client_id for outcome in page], after) == (["a", "b"], "b")
+    page, after = found.outcomes(guid, after="b", limit=3)
+    assert ([outcome.client_id for outcome in page], after) == (["c", "d", "e"], None)
 
 
 @pytest.mark.parametrize(
@@ -694,19 +694,19 @@ def test_pages_of_subscribers() -> None:
         (lambda found: found.start(topics=["+x"]), r"'\+' is not alone"),
     ],
 )
-def test_what_cannot_be_asked_for(ask: Callable[[Fates], object], text: str) -> None:
-    found, _ = fates()
+def test_what_cannot_be_asked_for(ask: Callable[[MessageTrace], object], text: str) -> None:
+    found, _ = traced()
     with pytest.raises(ValueError, match=text):
         ask(found)
     assert found.on
 
 
 def test_who_listens_hears_of_every_step() -> None:
-    found, hooks = fates()
+    found, hooks = traced()
     heard: list[str] = []
 
     def listen(record: Any) -> None:
-        heard.append(record.fate("a").state)
+        heard.append(record.outcome("a").state)
 
     found.listen(listen)
     message = route(hooks, 1, "a")

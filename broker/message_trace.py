@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.fate_record import (
+from trunkline.broker.guid import from_text, to_text
+from trunkline.broker.traced_message import (
     ACKED,
     COMPLETED,
     DELIVERED,
@@ -19,12 +20,11 @@ from trunkline.broker.fate_record import (
     NO_SUBSCRIBERS,
     QUEUED,
     ROUTED,
-    Fate,
     MessageRow,
-    Record,
+    Outcome,
     Step,
+    TracedMessage,
 )
-from trunkline.broker.guid import from_text, to_text
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_ACKED,
@@ -63,7 +63,7 @@ _BEFORE_ROUTING: Final = frozenset(
 _TOPICS: Final = 10_000
 
 
-class Fates:
+class MessageTrace:
     """The traced messages of a node. Off until `start`."""
 
     def __init__(self, hooks: Hooks, wall: Callable[[], float], settings: TraceSettings) -> None:
@@ -71,7 +71,7 @@ class Fates:
         self._hooks = hooks
         self._wall = wall
         self._settings = settings
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, TracedMessage] = {}
         self._weight = 0
         self._number = 0
         #: Messages with this id or a lower one are from before the trace, or may have been forgotten.
@@ -79,7 +79,7 @@ class Fates:
         #: The number of the newest message that was published under the trace and forgotten; 0 if none was.
         self.forgotten = 0
         self._topics_known: dict[str, bool] = {}
-        self._listeners: list[Callable[[Record], None]] = []
+        self._listeners: list[Callable[[TracedMessage], None]] = []
         self.on = False
         #: What is traced; all messages, if both are empty.
         self.clients: frozenset[str] = frozenset()
@@ -130,21 +130,21 @@ class Fates:
         yield DELIVERY_COMPLETED, self._on_completed
         yield MESSAGE_DROPPED, self._on_dropped
 
-    def listen(self, listener: Callable[[Record], None]) -> None:
+    def listen(self, listener: Callable[[TracedMessage], None]) -> None:
         """Have a callable called with each message that something has become of. It must be short, and not raise."""
         self._listeners = [*self._listeners, listener]
 
-    def unlisten(self, listener: Callable[[Record], None]) -> None:
+    def unlisten(self, listener: Callable[[TracedMessage], None]) -> None:
         """From any thread: a list that is being gone through stays as it is."""
         self._listeners = [other for other in self._listeners if other != listener]
 
     # What was found
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[TracedMessage]:
         """All that is kept, in the order in which it was first heard of."""
         return list(self._records.values())
 
-    def record(self, guid: int) -> Record | None:
+    def record(self, guid: int) -> TracedMessage | None:
         return self._records.get(guid)
 
     def message(self, guid: str) -> MessageRow:
@@ -179,15 +179,15 @@ class Fates:
                     break
         return rows, to_text(guids[at]) if at > 0 else None
 
-    def fate(self, guid: str, client_id: str) -> Fate:
+    def outcome(self, guid: str, client_id: str) -> Outcome:
         """
         Raises:
             ValueError: this is no message id.
             LookupError: no such message is kept.
         """
-        return self._found(guid).fate(client_id)
+        return self._found(guid).outcome(client_id)
 
-    def fates(self, guid: str, *, after: str = "", limit: int = 100) -> tuple[list[Fate], str | None]:
+    def outcomes(self, guid: str, *, after: str = "", limit: int = 100) -> tuple[list[Outcome], str | None]:
         """What became of a message for the next subscribers behind the client id `after`, in order of client id, and the
         cursor of the next page; None at the end.
 
@@ -197,7 +197,7 @@ class Fates:
         """
         record = self._found(guid)
         following = sorted([client_id for client_id in record.clients if client_id > after])
-        page = [record.fate(client_id) for client_id in following[:limit]]
+        page = [record.outcome(client_id) for client_id in following[:limit]]
         return page, following[limit - 1] if len(following) > limit else None
 
     def steps(self, guid: str) -> tuple[Step, ...]:
@@ -209,7 +209,7 @@ class Fates:
         """
         return self._found(guid).own_steps
 
-    def _found(self, guid: str) -> Record:
+    def _found(self, guid: str) -> TracedMessage:
         record = self._records.get(from_text(guid))
         if record is None:
             raise LookupError(f"no message {guid} is kept: it was not traced, or has been forgotten")
@@ -304,19 +304,19 @@ class Fates:
             known = self._topics_known[topic] = any(matches(filter, topic) for filter in self.topics)
         return known
 
-    def _begin(self, message: Message) -> Record:
+    def _begin(self, message: Message) -> TracedMessage:
         record = self._open(message, whole=True)
         record.begun = True
         return record
 
-    def _open(self, message: Message, whole: bool) -> Record:
+    def _open(self, message: Message, whole: bool) -> TracedMessage:
         self._number += 1
-        record = self._records[message.guid] = Record(message, self._number, self._settings.payload_bytes, whole)
+        record = self._records[message.guid] = TracedMessage(message, self._number, self._settings.payload_bytes, whole)
         self._weight += record.weight
         self._forget()
         return record
 
-    def _add(self, record: Record, client_id: str, word: str, reason: str = "", *, at: float = 0.0) -> None:
+    def _add(self, record: TracedMessage, client_id: str, word: str, reason: str = "", *, at: float = 0.0) -> None:
         if record.steps < self._settings.max_steps:
             weight = record.add(client_id, at or self._wall(), word, reason)
             if record.kept:
@@ -327,7 +327,7 @@ class Fates:
             record.left_out += 1
         self._tell(record)
 
-    def _tell(self, record: Record) -> None:
+    def _tell(self, record: TracedMessage) -> None:
         for listener in self._listeners:
             listener(record)
 
@@ -356,5 +356,5 @@ def _plain(topic_filter: str) -> str:
     return topic_filter if shared is None else shared[1]
 
 
-def _takes(topic_filter: str, record: Record) -> bool:
+def _takes(topic_filter: str, record: TracedMessage) -> bool:
     return topic_filter == "#" or matches(topic_filter, record.topic) or matches(topic_filter, record.published_to)

@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker import census
-from trunkline.management.sys_topics import sys_topics
+from trunkline.broker import statistics
+from trunkline.broker.sys_topics import sys_topics
 
 
 async def test_what_runs_beside_the_heart_is_started_again(
@@ -23,7 +23,7 @@ async def test_what_runs_beside_the_heart_is_started_again(
             raise errors.pop()
         return sys_topics(*args)
 
-    monkeypatch.setattr(census, "sys_topics", fails_at_first)
+    monkeypatch.setattr(statistics, "sys_topics", fails_at_first)
     async with room(sys={"interval": 10}) as here:
         client = await here.client("a")
         await client.subscribe(("$SYS/broker/version", 0))
@@ -38,7 +38,7 @@ async def test_the_node_goes_on_without_what_crashes_beside_it_again_and_again(
     def fails(*_: object) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr(census, "sys_topics", fails)
+    monkeypatch.setattr(statistics, "sys_topics", fails)
     async with room(sys={"interval": 10}) as here:
         client = await here.client("a")
         await trio.testing.wait_all_tasks_blocked()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 
-class Crowded(Exception):
+class QueueFull(Exception):
     """The queue is full, and no group has more waiting than the newcomer's own."""
 
 
@@ -26,7 +26,7 @@ class _Place:
         self.free = False
 
 
-class Turns:
+class FairQueue:
     def __init__(self, at_once: int, max_waiting: int) -> None:
         self._free = at_once
         self._max_waiting = max_waiting
@@ -38,7 +38,7 @@ class Turns:
     async def turn(self, group: str) -> AsyncGenerator[None]:
         """
         Raises:
-            Crowded: there is no room to wait.
+            QueueFull: there is no room to wait.
         """
         if self._free:
             self._free -= 1
@@ -64,13 +64,13 @@ class Turns:
                 self._remove(group, place)
             raise
         if not place.free:
-            raise Crowded
+            raise QueueFull
 
     def _send_away_for(self, group: str) -> None:
         """Of the group with the longest row the last one goes; the newcomer, if that is its own."""
         longest = max(self._rows, key=lambda name: len(self._rows[name]))
         if len(self._rows[longest]) <= len(self._rows.get(group, ())) + 1:
-            raise Crowded
+            raise QueueFull
         last = self._rows[longest][-1]
         self._remove(longest, last)
         last.called.set()

@@ -40,7 +40,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Outcome:
     """What became of a message for one subscriber."""
 
     client_id: str
@@ -90,12 +90,12 @@ class MessageRow:
     left_out: int
 
 
-class Record:
+class TracedMessage:
     """One message. What is read from it is how things stand now; it may be read in any thread."""
 
     __slots__ = (
         "_content",
-        "_fates",
+        "_outcomes",
         "_own",
         "begun",
         "guid",
@@ -137,7 +137,7 @@ class Record:
         #: Bytes, roughly.
         self.weight = self._content = 0
         self._own: list[tuple[float, str, str]] = []
-        self._fates: dict[str, list[tuple[float, str, str]]] = {}
+        self._outcomes: dict[str, list[tuple[float, str, str]]] = {}
         self.take(message, payload_bytes)
 
     def take(self, message: Message, payload_bytes: int) -> int:
@@ -160,10 +160,10 @@ class Record:
         """A step for one subscriber, or without a client id for the message as a whole. Returns how much heavier it has
         become."""
         self.steps += 1
-        steps = self._fates.get(client_id) if client_id else self._own
+        steps = self._outcomes.get(client_id) if client_id else self._own
         weight = _STEP_BYTES
         if steps is None:
-            steps = self._fates[client_id] = []
+            steps = self._outcomes[client_id] = []
             weight += _SUBSCRIBER_BYTES
         steps.append((at, word, reason))
         self.weight += weight
@@ -188,22 +188,22 @@ class Record:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Client ids of those that have a fate, in the order in which it was heard of."""
-        return tuple(self._fates)
+        """Client ids of those that have an outcome, in the order in which it was heard of."""
+        return tuple(self._outcomes)
 
     def concerns(self, client_id: str) -> bool:
         """Did the client publish it, or was it to go to it?"""
-        return client_id == self.publisher or client_id in self._fates
+        return client_id == self.publisher or client_id in self._outcomes
 
-    def fate(self, client_id: str) -> Fate:
+    def outcome(self, client_id: str) -> Outcome:
         """With no steps, if it was not to go there."""
-        steps = tuple([Step(*step) for step in self._fates.get(client_id, ())])
+        steps = tuple([Step(*step) for step in self._outcomes.get(client_id, ())])
         last = steps[-1] if steps else Step(0.0, "", "")
         deliveries = sum(step.word == DELIVERED for step in steps) - sum(step.reason == FAULT for step in steps)
-        return Fate(client_id, last.word, last.reason, deliveries, steps)
+        return Outcome(client_id, last.word, last.reason, deliveries, steps)
 
     def row(self) -> MessageRow:
-        lives = [(steps[-1][1], {word for _, word, _ in steps}) for steps in list(self._fates.values())]
+        lives = [(steps[-1][1], {word for _, word, _ in steps}) for steps in list(self._outcomes.values())]
         return MessageRow(
             to_text(self.guid),
             self.topic,

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from trunkline.actors import Timer
-from trunkline.broker.repeats import INTERVAL, MAX_APART, Repeats, Times
+from trunkline.broker.log_throttle import INTERVAL, MAX_APART, LogThrottle, Occurrences
 
 
 class Minutes:
@@ -44,16 +44,16 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def repeats(minutes: Minutes, said: list[str]) -> Repeats[str]:
-    def say(kind: str, times: Times) -> None:
+def repeats(minutes: Minutes, said: list[str]) -> LogThrottle[str]:
+    def say(kind: str, times: Occurrences) -> None:
         what = f"{times.counted('thing', 'lost')} by {times.apart('client')}"
         said.append(f"{kind}: {what} ({times.example}{' '.join(times.last)})")
 
-    return Repeats(minutes, say)
+    return LogThrottle(minutes, say)
 
 
 async def test_the_first_is_told_at_once_and_the_rest_by_the_minute(
-    repeats: Repeats[str], minutes: Minutes, said: list[str]
+    repeats: LogThrottle[str], minutes: Minutes, said: list[str]
 ) -> None:
     repeats.note("full", "c1", "a/1")
     for number in range(2107):
@@ -68,7 +68,7 @@ async def test_the_first_is_told_at_once_and_the_rest_by_the_minute(
 
 
 async def test_after_a_quiet_minute_the_next_is_a_first_again(
-    repeats: Repeats[str], minutes: Minutes, said: list[str]
+    repeats: LogThrottle[str], minutes: Minutes, said: list[str]
 ) -> None:
     repeats.note("full", "c1", "a")
     minutes.pass_by()
@@ -77,7 +77,7 @@ async def test_after_a_quiet_minute_the_next_is_a_first_again(
     assert said == ["full: 1 thing lost by 1 client (c1 a)"] * 2
 
 
-async def test_each_kind_has_a_record_of_its_own(repeats: Repeats[str], minutes: Minutes, said: list[str]) -> None:
+async def test_each_kind_has_a_record_of_its_own(repeats: LogThrottle[str], minutes: Minutes, said: list[str]) -> None:
     for kind in ("full", "late"):
         repeats.note(kind, "c1", "a")
         repeats.note(kind, "c1", "a")
@@ -85,14 +85,16 @@ async def test_each_kind_has_a_record_of_its_own(repeats: Repeats[str], minutes:
     assert [record.partition(":")[0] for record in said] == ["full", "late"] * 2
 
 
-async def test_clients_are_told_apart_up_to_a_bound(repeats: Repeats[str], minutes: Minutes, said: list[str]) -> None:
+async def test_clients_are_told_apart_up_to_a_bound(
+    repeats: LogThrottle[str], minutes: Minutes, said: list[str]
+) -> None:
     for number in range(2 * MAX_APART):
         repeats.note("full", f"c{number}", "a")
     minutes.pass_by()
     assert "by 1000 or more clients" in said[1]
 
 
-async def test_at_the_end_the_rest_is_told(repeats: Repeats[str], minutes: Minutes, said: list[str]) -> None:
+async def test_at_the_end_the_rest_is_told(repeats: LogThrottle[str], minutes: Minutes, said: list[str]) -> None:
     for _ in range(3):
         repeats.note("full", "c1", "a")
     repeats.flush()
