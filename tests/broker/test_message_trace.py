@@ -587,7 +587,7 @@ async def test_a_trace_of_the_configuration() -> None:
 # Bounds
 
 
-def outcomes(**settings: Any) -> tuple[MessageTrace, Hooks]:
+def filled(**settings: Any) -> tuple[MessageTrace, Hooks]:
     hooks = Hooks()
     found = MessageTrace(hooks, lambda: 1000.0, TraceSettings(**settings))
     found.start()
@@ -605,7 +605,7 @@ def told(hooks: Hooks, name: str, message: Message, client_id: str, *more: str) 
 
 
 def test_the_oldest_messages_are_forgotten() -> None:
-    found, hooks = traced(max_messages=3)
+    found, hooks = filled(max_messages=3)
     messages = [route(hooks, number, "a") for number in range(5)]
     assert [row.guid for row in found.messages()[0]] == [to_text(messages[n].guid) for n in (4, 3, 2)]
     with pytest.raises(LookupError, match="no message 0+"):
@@ -617,7 +617,7 @@ def test_the_oldest_messages_are_forgotten() -> None:
 
 
 def test_steps_of_one_message_are_bounded() -> None:
-    found, hooks = traced(max_steps=4)
+    found, hooks = filled(max_steps=4)
     message = route(hooks, 1, "a")
     for _ in range(5):
         told(hooks, "message.delivered", message, "a")
@@ -626,7 +626,7 @@ def test_steps_of_one_message_are_bounded() -> None:
 
 
 def test_bytes_are_bounded() -> None:
-    found, hooks = traced(max_bytes=100_000, payload_bytes=10_000)
+    found, hooks = filled(max_bytes=100_000, payload_bytes=10_000)
     for number in range(50):
         route(hooks, number, "a", payload=bytes(10_000), properties={"content_type": "x" * 1000})
         assert found._weight == sum(record.weight for record in found.records())
@@ -640,7 +640,7 @@ def test_bytes_are_bounded() -> None:
 
 
 def test_steps_on_what_was_just_forgotten_weigh_nothing() -> None:
-    found, hooks = traced(max_bytes=20_000)
+    found, hooks = filled(max_bytes=20_000)
     old, _ = route(hooks, 1, "a"), route(hooks, 2, "a")
     hooks.notify(points.find("message.routed"), old, tuple(map(str, range(200))))
     assert found._weight == sum(record.weight for record in found.records())
@@ -648,7 +648,7 @@ def test_steps_on_what_was_just_forgotten_weigh_nothing() -> None:
 
 def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.broker.message_trace._TOPICS", 3)
-    found, hooks = traced()
+    found, hooks = filled()
     found.start(topics=["t"])
     for number in range(10):
         hooks.notify(points.find("message.routed"), Message(f"u/{number}", b"", guid=number), ())
@@ -660,7 +660,7 @@ def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_pages_newest_first() -> None:
-    found, hooks = traced()
+    found, hooks = filled()
     for number in range(10):
         route(hooks, number, "even" if number % 2 == 0 else "odd")
     pages: list[list[int]] = []
@@ -676,7 +676,7 @@ def test_pages_newest_first() -> None:
 
 
 def test_pages_of_subscribers() -> None:
-    found, hooks = traced()
+    found, hooks = filled()
     message = route(hooks, 1, *"edcba")
     guid = to_text(message.guid)
     page, after = found.outcomes(guid, limit=2)
@@ -695,14 +695,14 @@ def test_pages_of_subscribers() -> None:
     ],
 )
 def test_what_cannot_be_asked_for(ask: Callable[[MessageTrace], object], text: str) -> None:
-    found, _ = traced()
+    found, _ = filled()
     with pytest.raises(ValueError, match=text):
         ask(found)
     assert found.on
 
 
 def test_who_listens_hears_of_every_step() -> None:
-    found, hooks = traced()
+    found, hooks = filled()
     heard: list[str] = []
 
     def listen(record: Any) -> None:
