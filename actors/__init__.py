@@ -5,6 +5,7 @@ from trunkline.actors.bonds import Monitor
 from trunkline.actors.calls import LATER, Reply
 from trunkline.actors.child import Child, Restart, Strategy
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts
+from trunkline.actors.later import Due, Later, with_pauses
 from trunkline.actors.ref import Ref
 from trunkline.actors.registry import Registry
 from trunkline.actors.scheduler import EndOfTurn, Scheduler
@@ -18,7 +19,9 @@ __all__ = [
     "Actor",
     "Child",
     "Down",
+    "Due",
     "EndOfTurn",
+    "Later",
     "Monitor",
     "Reason",
     "Ref",
@@ -34,4 +37,5 @@ __all__ = [
     "Timer",
     "TooManyRestarts",
     "system",
+    "with_pauses",
 ]

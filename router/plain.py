@@ -32,7 +32,7 @@ def message_to_plain(message: Message, now: float) -> PlainMessage:
         "payload": message.payload,
         "qos": message.qos,
         "retain": message.retain,
-        "properties": {name: _to_plain(value) for name, value in message.properties.items()},
+        "properties": properties_to_plain(message.properties),
         "publisher": message.publisher,
         "username": message.username,
         "guid": message.guid.to_bytes(16, "big"),
@@ -42,19 +42,27 @@ def message_to_plain(message: Message, now: float) -> PlainMessage:
 
 
 def message_from_plain(plain: Mapping[str, Any], now: float) -> Message:
-    properties = {name: _from_plain(value) for name, value in plain["properties"].items()}
     return Message(
         topic=plain["topic"],
         payload=plain["payload"],
         qos=plain["qos"],
         retain=plain["retain"],
-        properties=cast("Properties", properties) if properties else NO_PROPERTIES,
+        properties=properties_from_plain(plain["properties"]),
         publisher=plain["publisher"],
         username=plain["username"],
         guid=int.from_bytes(plain["guid"], "big"),
         timestamp=plain["timestamp"],
         expires_at=deadline_from(plain["expires_in"], now),
     )
+
+
+def properties_to_plain(properties: Properties) -> dict[str, object]:
+    return {name: _to_plain(value) for name, value in properties.items()}
+
+
+def properties_from_plain(plain: Mapping[str, object]) -> Properties:
+    properties = {name: _from_plain(value) for name, value in plain.items()}
+    return cast("Properties", properties) if properties else NO_PROPERTIES
 
 
 def seconds_left(deadline: float, now: float) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,29 +10,17 @@ import trio
 
 from trunkline.actors.system import innermost
 from trunkline.broker.node import Node, open_node
-from trunkline.broker.session.export import export_session, restore_session
+from trunkline.broker.session.export import client_from_plain, export_session, restore_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from trunkline.broker.node import ControlSocket
     from trunkline.broker.pubsub import Subscriber
-    from trunkline.broker.session.actor import SessionActor
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
-    from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.packets import Will
     from trunkline.router import Target
     from trunkline.testing.links import Links
-
-
-class KeptSession(NamedTuple):
-    values: dict[str, Any]
-    client: ClientInfo
-    #: What is to be published if the client stays away.
-    will: Will | None
-    #: In node time.
-    left_at: float
 
 
 class Kept(NamedTuple):
@@ -43,26 +30,17 @@ class Kept(NamedTuple):
     at: float
     #: Of the broker's clock, so that it does not go back.
     epoch: float
-    sessions: list[KeptSession]
+    sessions: list[dict[str, Any]]
     routes: list[dict[str, object]]
     retained: list[dict[str, object]]
 
     @classmethod
     def of(cls, node: Node, *, sessions: bool, retained: bool) -> Kept:
         now, epoch = trio.current_time(), node.services.epoch
-        actors = list(node.sessions) if sessions else []
         return cls(
             now,
             epoch,
-            [
-                KeptSession(
-                    export_session(actor.session, now, now + epoch),
-                    replace(actor.client, attributes=dict(actor.client.attributes)),
-                    actor.pending_will,
-                    now if actor.channel is not None else actor.left_at,
-                )
-                for actor in actors
-            ],
+            [export_session(actor.session, now, now + epoch) for actor in node.sessions] if sessions else [],
             list(node.router.export()) if sessions else [],
             list(node.retained.export(now)) if retained else [],
         )
@@ -72,15 +50,14 @@ class Kept(NamedTuple):
         services = node.services
         services.epoch = self.epoch
         services.pubsub.take_over(self.retained, self.at)
-        actors = [node.sessions.add(kept.client) for kept in self.sessions]
+        actors = [node.sessions.add(client_from_plain(values["client"])) for values in self.sessions]
         subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
         node.router.load(self.routes, subscribers.get)
-        for actor, kept in zip(actors, self.sessions, strict=True):
+        now, wall = trio.current_time(), self.at + self.epoch
+        for actor, values in zip(actors, self.sessions, strict=True):
             member = partial(_member, node, actor.subscriber)
-            restore_session(
-                kept.values, actor.session, actor.subscriber, member, trio.current_time(), self.at + self.epoch
-            )
-            actor.go_on_away(kept.will, kept.left_at)
+            restore_session(values, actor.session, actor.subscriber, member, now, wall)
+            actor.go_on_away()
 
 
 def _member(node: Node, subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:
@@ -178,12 +155,8 @@ class Lives:
 def vanish(node: Node, links: Links) -> None:
     """All connections end without a word, and no session hears of it: nothing that a dead process does not do."""
     for actor in node.sessions:
-        _forget_connection(actor)
+        actor.forget_connection()
     links.cut()
-
-
-def _forget_connection(actor: SessionActor) -> None:
-    actor.channel = None
 
 
 def at_same_port(config: Config, node: Node) -> Config:

@@ -29,9 +29,10 @@ FAILURE: Final = 0x80
 class Acknowledged:
     """Of one session."""
 
-    __slots__ = ("_outbound", "_services", "_window")
+    __slots__ = ("_outbound", "_services", "_session", "_window")
 
     def __init__(self, session: Session, services: Services, outbound: Outbound) -> None:
+        self._session = session
         self._services = services
         self._window = session.inflight
         self._outbound = outbound
@@ -46,9 +47,9 @@ class Acknowledged:
         hooks = self._services.hooks
         self._services.metrics.messages_acked += 1
         if hooks.message_acked:
-            hooks.notify(MESSAGE_ACKED, self._outbound.client, entry.of(packet.packet_id).message)
+            hooks.notify(MESSAGE_ACKED, self._session.client, entry.of(packet.packet_id).message)
         if hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self._outbound.client, entry.of(packet.packet_id).message)
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, entry.of(packet.packet_id).message)
 
     def pubacks(self, packet_ids: Sequence[int]) -> None:
         """As `puback`, many of them, none of which refuses."""
@@ -100,9 +101,9 @@ class Acknowledged:
         if bursts:
             for each in messages:
                 if type(each) is PublishBatch:
-                    hooks.look(point, bursts, self._outbound.client, each)
+                    hooks.look(point, bursts, self._session.client, each)
                 else:
-                    hooks.notify(point, self._outbound.client, cast("Message", each))
+                    hooks.notify(point, self._session.client, cast("Message", each))
 
     def pubrec(self, packet: Pubrec) -> None:
         if packet.reason >= FAILURE:
@@ -118,9 +119,9 @@ class Acknowledged:
             if type(entry) is Entry:
                 self._services.metrics.messages_acked += 1
                 if self._services.hooks.message_acked:
-                    self._services.hooks.notify(MESSAGE_ACKED, self._outbound.client, entry.message)
+                    self._services.hooks.notify(MESSAGE_ACKED, self._session.client, entry.message)
 
     def pubcomp(self, packet: Pubcomp) -> None:
         entry = self._window.pubcomp(packet.packet_id)
         if not isinstance(entry, Miss) and self._services.hooks.delivery_completed:
-            self._services.hooks.notify(DELIVERY_COMPLETED, self._outbound.client, entry.of(packet.packet_id).message)
+            self._services.hooks.notify(DELIVERY_COMPLETED, self._session.client, entry.of(packet.packet_id).message)

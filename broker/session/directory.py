@@ -83,8 +83,7 @@ class Directory:
         """A new session of this client, empty and without a connection. It takes the client id."""
         settings, max_bytes = self._services.config.session, self._services.config.queue_bytes
         session = Session(
-            client.client_id,
-            client.connected_at,
+            client,
             Inflight(settings.max_inflight, settings.max_inflight_bytes),
             MessageQueue(
                 max_length=settings.max_queue_length,
@@ -96,7 +95,7 @@ class Directory:
             ),
             AwaitingRel(settings.max_awaiting_rel, max_bytes),
         )
-        actor = SessionActor(session, client, self._services, self._forget)
+        actor = SessionActor(session, self._services, self._forget)
         if client.client_id not in self._sessions:
             self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
@@ -108,10 +107,11 @@ class Directory:
         """A session with an expiry of 0 ends with its connection, so there is nothing left of it to resume."""
         return not channel.clean_start and known.session.expiry_interval > 0
 
-    def _forget(self, actor: SessionActor) -> None:
-        if self._sessions.get(actor.session.client_id) is actor:
-            del self._sessions[actor.session.client_id]
-            self._ids.remove(actor.session.client_id)
+    def _forget(self, session: Session) -> None:
+        known = self._sessions.get(session.client_id)
+        if known is not None and known.session is session:
+            del self._sessions[session.client_id]
+            self._ids.remove(session.client_id)
             self._services.alarms.deactivate(SESSIONS_FULL)
 
     # N91: two clients that share a client id disconnect each other for ever, unless somebody says no

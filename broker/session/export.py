@@ -6,13 +6,23 @@ left, with the wall clock of the export beside them, so that the time in between
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.session.revoked import Revoked
+from trunkline.hooks.client import ClientInfo
+from trunkline.mqtt.packets import Will
+from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Target
-from trunkline.router.plain import message_from_plain, message_to_plain
+from trunkline.router.plain import (
+    deadline_from,
+    message_from_plain,
+    message_to_plain,
+    properties_from_plain,
+    properties_to_plain,
+    seconds_left,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Of what is exported. A later one will know how to read this.
 FORMAT: Final = 1
+#: What an attribute of a client may be to be exported with it.
+_PLAIN: Final = (str, bytes, bool, int, float, type(None))
 
 
 class UnknownFormat(ValueError):
@@ -34,7 +46,10 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "exported_at": wall,
-        "client_id": session.client_id,
+        "client": _client_to_plain(session.client),
+        "will": None if session.will is None else _will_to_plain(session.will),
+        #: Seconds until now, 0 or less, in which the client was away; None if it is connected.
+        "left_at": seconds_left(session.left_at, now),
         "created_at": session.created_at,
         "expiry_interval": None if session.expiry_interval == inf else session.expiry_interval,
         "subscriptions": [[filter, asdict(options)] for filter, options in session.subscriptions.items()],
@@ -73,12 +88,16 @@ def restore_session(
         UnknownFormat: it was exported by a newer version.
     """
     if plain["format"] != FORMAT:
-        raise UnknownFormat(f"session {plain['client_id']!r} has format {plain['format']}, known is {FORMAT}")
+        raise UnknownFormat(f"session {session.client_id!r} has format {plain['format']}, known is {FORMAT}")
     then = now - max(0.0, wall - plain["exported_at"])  # the moment of the export in this node's time
 
     def target(value: Mapping[str, Any]) -> Target[Subscriber]:
         return _target_from_plain(value, subscriber, member)
 
+    session.client = client_from_plain(plain["client"])
+    session.will = None if plain["will"] is None else _will_from_plain(plain["will"])
+    # the connection of a client that had one ended with the node
+    session.left_at = then if plain["left_at"] is None else deadline_from(plain["left_at"], then)
     session.created_at = plain["created_at"]
     session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
     session.subscriptions.update({filter: Options(**options) for filter, options in plain["subscriptions"]})
@@ -107,6 +126,26 @@ def restore_session(
         ],
         now,
     )
+
+
+def _client_to_plain(client: ClientInfo) -> dict[str, Any]:
+    attributes = {name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN)}
+    return {**asdict(replace(client, attributes={})), "version": int(client.version), "attributes": attributes}
+
+
+def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:
+    """The client that `export_session` described, without attributes that are no plain values."""
+    version, attributes = Version(plain["version"]), dict(plain["attributes"])
+    peer = None if plain["peer"] is None else tuple(plain["peer"])
+    return ClientInfo(**{**plain, "version": version, "peer": peer, "attributes": attributes})
+
+
+def _will_to_plain(will: Will) -> dict[str, Any]:
+    return {**asdict(replace(will, properties={})), "properties": properties_to_plain(will.properties)}
+
+
+def _will_from_plain(plain: Mapping[str, Any]) -> Will:
+    return Will(**{**plain, "properties": properties_from_plain(plain["properties"])})
 
 
 def _target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Inbound:
         "_received",
         "_sent",
         "_services",
+        "_session",
         "_stop_waiting",
         "_subscriber",
         "now",
@@ -66,6 +67,7 @@ class Inbound:
         after: Callable[[float, Callable[[], None]], Callable[[], None]],
     ) -> None:
         """`after(delay, action)` starts a timer of the session and returns what stops it."""
+        self._session = session
         self._services = services
         self._after = after
         self._max_payload_size = services.config.mqtt.max_payload_size
@@ -339,7 +341,7 @@ class Inbound:
         self._stop_waiting = None
         for message in self._awaiting_rel.expire(max(due, self.now - self._await_rel_timeout), MESSAGES_AT_ONCE):
             if message is not None:
-                self._services.dropped(self._outbound.client, message, DropReason.AWAIT_REL_TIMEOUT)
+                self._services.dropped(self._session.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()
 
     def forget_unreleased(self, client: ClientInfo, limit: int) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.actors import Due
     from trunkline.broker.pubsub import BurstTo, Subscriber
     from trunkline.broker.routes import Grant
     from trunkline.broker.session.channel import Channel
@@ -89,7 +90,8 @@ class Unreachable:
 
 @dataclass(slots=True, eq=False)
 class Answered:
-    """Something that this client had to wait for is there: `proceed` goes on with it."""
+    """What this client had to wait for is there. `proceed` goes on with it: it carries code, and comes from the session's own
+    task."""
 
     channel: Channel
     proceed: Callable[[], None]
@@ -144,13 +146,6 @@ class RulesChanged:
 
 
 @dataclass(slots=True, eq=False)
-class Timeout:
-    """One of the session's own timers. A timer that was replaced is known by its identity and ignored."""
-
-    action: Callable[[], None]
-
-
-@dataclass(slots=True, eq=False)
 class Close:
     """Send these last bytes, then close."""
 
@@ -198,6 +193,6 @@ if TYPE_CHECKING:
         | UnsubscribeFor
         | PublishWill
         | RulesChanged
-        | Timeout
+        | Due
     )
     ToConnection: TypeAlias = Close | Pause | Resume | LogPackets

@@ -31,6 +31,7 @@ from trunkline.mqtt.weight import weight
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trunkline.actors import Later
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.routes import Grant
     from trunkline.broker.session.channel import Channel
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.pressure import Pressure
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.hooks.client import ClientInfo
     from trunkline.router import Target
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
@@ -47,24 +47,28 @@ BURST: Final = 262_144
 
 class Outbound:
     __slots__ = (
+        "_filling",
+        "_later",
         "_pressure",
         "_queue",
         "_replays",
         "_sent",
         "_services",
+        "_session",
         "_upgrade_qos",
         "_window",
         "_writable",
         "channel",
-        "client",
         "direct",
         "held",
         "now",
         "pieces",
     )
 
-    def __init__(self, session: Session, services: Services, pressure: Pressure, client: ClientInfo) -> None:
+    def __init__(self, session: Session, services: Services, pressure: Pressure, later: Later) -> None:
+        self._session = session
         self._services = services
+        self._later = later
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
         self._queue = session.queue
@@ -74,11 +78,11 @@ class Outbound:
         self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
         self._writable = False
-        #: Who it is for; while nobody is connected, who it was.
-        self.client = client
         self.channel: Channel | None = None
         #: Is nothing ahead of the next message?
         self.direct = False
+        #: Is the next slice of what waits to be sent in a later turn?
+        self._filling = False
         #: Does everything wait, because it is asked whether the client may have it?
         self.held = False
         #: The node's time in this turn.
@@ -133,9 +137,9 @@ class Outbound:
         self._sent[qos] += count
         if count:
             if delivered:
-                hooks.look(MESSAGE_DELIVERED, delivered, self.client, burst.part(0, count))
+                hooks.look(MESSAGE_DELIVERED, delivered, self._session.client, burst.part(0, count))
             if not qos and completed:
-                hooks.look(DELIVERY_COMPLETED, completed, self.client, burst)
+                hooks.look(DELIVERY_COMPLETED, completed, self._session.client, burst)
         if count < len(burst):
             for message in burst.messages[count:]:
                 self.deliver(message, target)
@@ -163,7 +167,7 @@ class Outbound:
         if self._services.hooks.message_queued and not any(
             gone.message is message and gone.target is target for gone in dropped
         ):
-            self._services.hooks.notify(MESSAGE_QUEUED, self.client, message)
+            self._services.hooks.notify(MESSAGE_QUEUED, self._session.client, message)
         for gone, _, _, reason in dropped:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
             self.drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
@@ -184,7 +188,7 @@ class Outbound:
             return
         original = message
         if self._services.hooks.message_deliver:
-            changed = self._services.hooks.transform(MESSAGE_DELIVER, self.client, message)
+            changed = self._services.hooks.transform(MESSAGE_DELIVER, self._session.client, message)
             if not isinstance(changed, Message):
                 self.drop(message, DropReason.DELIVERY_HOOK)
                 return
@@ -218,9 +222,9 @@ class Outbound:
         self._sent[qos] += 1
         hooks = self._services.hooks
         if hooks.message_delivered:
-            hooks.notify(MESSAGE_DELIVERED, self.client, message)
+            hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
         if not qos and hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self.client, message)
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, message)
 
     def _encode(
         self,
@@ -262,7 +266,7 @@ class Outbound:
         if packet_id:
             self._window.forget(packet_id)
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
-        self._services.dropped(self.client, message, reason, str(error))
+        self._services.dropped(self._session.client, message, reason, str(error))
 
     # Other packets
 
@@ -280,12 +284,17 @@ class Outbound:
         self.pieces.append(acknowledge_all(kind, packet_ids))
         self._services.metrics.sent[TYPE_OF[kind]] += len(packet_ids)
 
+    def flush(self) -> None:
+        """Hand what was written to the connection."""
+        if self.pieces and self.channel is not None:
+            pieces, self.pieces = self.pieces, []
+            self.channel.send(pieces)
+
     # The connection comes and goes
 
     def attach(self, channel: Channel) -> None:
         """A client is there. What it had not acknowledged is sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
-        self.client = channel.client
         self._writable = True
         self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
 
@@ -322,7 +331,7 @@ class Outbound:
 
     def _may_replay(self, message: Message) -> bool:
         services = self._services
-        if not services.access.may_read_retained(self.client, message.topic):
+        if not services.access.may_read_retained(self._session.client, message.topic):
             self.drop(message, DropReason.READ_NOT_AUTHORIZED)
             return False
         if services.config.retained.check_retain_source and not services.access.may_still_publish(
@@ -332,11 +341,11 @@ class Outbound:
             return False
         return True
 
-    def fill(self) -> bool:
-        """Send what waits, as far as window and socket take it. True when it stopped only to let others have a turn."""
+    def fill(self) -> None:
+        """Send what waits, as far as window and socket take it, one slice of it in a turn."""
         channel = self.channel
-        if channel is None or not self._writable or self.held:
-            return False
+        if self._filling or channel is None or not self._writable or self.held:
+            return
         window, queue = self._window, self._queue
         room = BURST
         while room > 0 and (again := window.next_again(self.now)) is not None:
@@ -358,7 +367,13 @@ class Outbound:
         self.direct = room > 0 and not queue.length and self._replays is None
         if self._pressure.on and self._pressure.eased(queue):
             self._pressure.release()
-        return room <= 0
+        if room <= 0:
+            self._filling = True
+            self._later.next_turn(self._fill_on)
+
+    def _fill_on(self) -> None:
+        self._filling = False
+        self.fill()
 
     def _send_retained(self, room: int) -> int:
         """One batch of retained messages, or of steps towards them, no more than `room` bytes; what is left of these."""
@@ -388,7 +403,7 @@ class Outbound:
             return
         self._sent[entry.qos] += 1
         if self._services.hooks.message_delivered:
-            self._services.hooks.notify(MESSAGE_DELIVERED, self.client, entry.message)
+            self._services.hooks.notify(MESSAGE_DELIVERED, self._session.client, entry.message)
 
     def _may_get(self, channel: Channel, message: Message) -> bool:
         allowed = channel.may_read.get(message.topic)
@@ -446,4 +461,4 @@ class Outbound:
         self._orphaned(message, target, DropReason.READ_NOT_AUTHORIZED, movable=lost and not sent)
 
     def drop(self, message: Message, reason: DropReason) -> None:
-        self._services.dropped(self.client, message, reason)
+        self._services.dropped(self._session.client, message, reason)

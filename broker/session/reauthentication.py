@@ -12,16 +12,25 @@ from trunkline.mqtt.packets import Auth, PacketType
 from trunkline.mqtt.reasons import REASONS, Reason
 
 if TYPE_CHECKING:
-    from trunkline.broker.session.actor import SessionActor
+    from collections.abc import Awaitable, Callable
+
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.chain import Hooks
+    from trunkline.mqtt.packets import Packet
 
 
-def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) -> None:
-    """Answer one AUTH packet.
+def step(
+    packet: Auth,
+    channel: Channel,
+    hooks: Hooks,
+    write: Callable[[Packet], None],
+    wait_for: Callable[[Callable[[], Awaitable[Any]], Callable[[Any], None]], None],
+    on_new_user: Callable[[], None],
+) -> None:
+    """Answer one AUTH packet. `wait_for` asks a question that takes time, and passes the answer on.
 
     Raises:
-        ProtocolError: the client must go, by its own fault or because it is not who it says.
+        ProtocolError: the client broke the protocol, or failed to prove its identity.
     """
     method = packet.properties.get("authentication_method")
     if method is None or method != channel.authentication_method:  # [MQTT-4.12.1-1]
@@ -38,7 +47,7 @@ def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) ->
 
     def decided(decision: Any) -> None:
         if isinstance(decision, Continue):
-            session.write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
+            write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
             return
         channel.exchange = None
         if not isinstance(decision, Success):  # [MQTT-4.12.1-2]
@@ -49,11 +58,11 @@ def step(session: SessionActor, channel: Channel, packet: Auth, hooks: Hooks) ->
         client = channel.client
         if decision.username is not None and decision.username != client.username:
             client.username, client.superuser = decision.username, decision.superuser
-            session.forget_decisions()
-        session.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
+            on_new_user()
+        write(_auth(Reason.SUCCESS, exchange.method, decision.data))
 
     if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):
-        session.wait_for(lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange), decided)
+        wait_for(lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange), decided)
     else:
         decided(hooks.decide(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange))
 

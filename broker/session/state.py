@@ -5,15 +5,18 @@ It can be exported, stored, moved to another place and restored there.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trunkline.broker.pubsub import Subscriber
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
+    from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.awaiting_rel import AwaitingRel
     from trunkline.mqtt.inflight import Inflight
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import Will
     from trunkline.router import Options, Target
 
 #: Messages that are thrown away or handed over in one turn: others get theirs before the next.
@@ -23,27 +26,35 @@ MESSAGES_AT_ONCE: Final = 500
 class Session:
     __slots__ = (
         "awaiting_rel",
+        "client",
         "client_id",
         "created_at",
         "expiry_interval",
         "inflight",
+        "left_at",
         "queue",
         "revoked",
         "subscriptions",
         "unasked",
+        "will",
     )
 
     def __init__(
         self,
-        client_id: str,
-        created_at: float,
+        client: ClientInfo,
         inflight: Inflight[Target[Subscriber]],
         queue: MessageQueue[Target[Subscriber]],
         awaiting_rel: AwaitingRel[Message | None],
     ) -> None:
-        self.client_id = client_id
+        self.client_id = client.client_id
+        #: The client; while none is connected, the last one.
+        self.client = client
+        #: When the client left, in node time; inf while it is connected.
+        self.left_at = inf
+        #: Published if the client goes without a DISCONNECT of reason 0, after its delay.
+        self.will: Will | None = None
         #: Seconds since the epoch.
-        self.created_at = created_at
+        self.created_at = client.connected_at
         #: Seconds that it is kept without a connection; inf is for ever.
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
@@ -58,3 +69,10 @@ class Session:
         #: QoS 2 messages from the client, which are routed when their PUBREL comes.
         #: None stands for one that was refused, which a 3.x client cannot be told.
         self.awaiting_rel = awaiting_rel
+
+    def attach(self, client: ClientInfo, expiry_interval: float, will: Will | None) -> None:
+        """A client is connected, on these terms."""
+        self.client = client
+        self.expiry_interval = expiry_interval
+        self.will = will
+        self.left_at = inf

@@ -16,7 +16,6 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
-from trunkline.broker.session import mail
 from trunkline.broker.session.revoked import Revoked
 from trunkline.mqtt.topics import plain_filter
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from trunkline.broker.session.actor import SessionActor
+    from trunkline.actors import Later
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
@@ -38,24 +37,26 @@ _logger = logging.getLogger("trunkline.session")
 class SubscriptionCheck:
     """Of one session."""
 
-    __slots__ = ("_actor", "_asking", "_outbound", "_round", "_services", "_session", "_subscribing", "_username")
+    __slots__ = ("_asking", "_later", "_outbound", "_round", "_services", "_session", "_subscribing", "_username")
 
-    def __init__(self, actor: SessionActor, services: Services, outbound: Outbound, subscribing: Subscribing) -> None:
-        self._actor = actor
-        self._session: Session = actor.session
+    def __init__(
+        self, session: Session, services: Services, outbound: Outbound, subscribing: Subscribing, later: Later
+    ) -> None:
+        self._session = session
         self._services = services
         self._outbound = outbound
         self._subscribing = subscribing
-        #: Whose rights the subscriptions were last found to be.
-        self._username = actor.client.username
+        self._later = later
+        #: The user that the subscriptions were last allowed to.
+        self._username = session.client.username
         #: Which check is the newest: an older one ends where it stands.
         self._round = 0
-        #: The task that asks whom it takes time to ask.
+        #: The task that asks services which take their time.
         self._asking: trio.CancelScope | None = None
 
     def resume(self) -> None:
         """A client took up the session."""
-        channel = self._actor.channel
+        channel = self._outbound.channel
         assert channel is not None
         if self._outbound.empty:
             self._session.revoked = None
@@ -63,9 +64,15 @@ class SubscriptionCheck:
         self._outbound.held = True
         self._check(background=False)
 
-    def ask_again(self) -> None:
+    def forget_decisions(self, *, subscriptions: bool = True) -> None:
         """Access is decided otherwise than before."""
-        if self._actor.channel is not None or not self._services.access.waits:
+        if self._outbound.channel is not None:
+            self._outbound.channel.forget_decisions()
+        if subscriptions:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        if self._outbound.channel is not None or not self._services.access.waits:
             self._check(background=True)
         # else it is asked when a client comes back
 
@@ -80,25 +87,25 @@ class SubscriptionCheck:
         self.stop()
         access = self._services.access
         silenced = self._services.config.mqtt.subscribe_denied == "grant" and not access.waits
-        if silenced or self._actor.client.superuser or not self._session.subscriptions:
+        if silenced or self._session.client.superuser or not self._session.subscriptions:
             self._over()
         elif access.waits:
-            self._asking = self._actor.start_task(self._ask, self._round, background)
+            self._asking = self._later.start_task(self._ask, self._round, background)
         else:
-            self._work(self._round, self._decide())
+            self._later.in_slices(self._slices(self._round, self._decide()))
 
-    def _work(self, round: int, steps: Iterator[None]) -> None:
-        """Some steps in this turn, the others in later ones."""
-        if round == self._round:
-            for count, _ in enumerate(steps, 1):
-                if count == FILTERS_AT_ONCE:
-                    self._actor.do_later(lambda: self._work(round, steps))
+    def _slices(self, round: int, steps: Iterator[None]) -> Iterator[None]:
+        """So many steps in each turn, until a newer check begins or the client goes."""
+        for count, _ in enumerate(steps, 1):
+            if count % FILTERS_AT_ONCE == 0:
+                yield
+                if round != self._round:
                     return
 
     def _decide(self) -> Iterator[None]:
         denied: dict[str, Options] = {}
         for filter, options in self._asked_about():
-            if self._lost(self._services.access.still(self._actor.client, plain_filter(filter), options.qos)):
+            if self._lost(self._services.access.still(self._session.client, plain_filter(filter), options.qos)):
                 denied[filter] = options
             yield
         yield from self._take_away(denied)
@@ -110,19 +117,25 @@ class SubscriptionCheck:
         patient = True
         for filter, options in self._asked_about():
             async with access.few if background else nullcontext():
-                allowed = await access.ask_still(self._actor.client, plain_filter(filter), options.qos, patient=patient)
+                allowed = await access.ask_still(
+                    self._session.client, plain_filter(filter), options.qos, patient=patient
+                )
             # who could not say is not waited for once more: a thousand subscriptions would be held for a thousand timeouts
             patient = patient and allowed is not None
             if self._lost(allowed):
                 denied[filter] = options
-        self._actor.ref.cast(mail.Timeout(lambda: self._work(round, self._take_away(denied))))
+        self._later.soon(lambda: self._removed(round, denied))
+
+    def _removed(self, round: int, denied: dict[str, Options]) -> None:
+        if round == self._round:
+            self._later.in_slices(self._slices(round, self._take_away(denied)))
 
     def _asked_about(self) -> list[tuple[str, Options]]:
         unasked = self._session.unasked
         return [item for item in self._session.subscriptions.items() if item[0] not in unasked]
 
     def _lost(self, allowed: bool | None) -> bool:
-        return self._actor.client.username != self._username if allowed is None else not allowed
+        return self._session.client.username != self._username if allowed is None else not allowed
 
     def _take_away(self, denied: dict[str, Options]) -> Iterator[None]:
         session, known = self._session, self._session.subscriptions
@@ -134,7 +147,7 @@ class SubscriptionCheck:
             filters = list(gone)
             for first in range(0, len(gone), FILTERS_AT_ONCE):
                 some = filters[first : first + FILTERS_AT_ONCE]
-                self._subscribing.unsubscribe_for(some, self._actor.client, self._actor.channel)
+                self._subscribing.unsubscribe_for(some, self._session.client, self._outbound.channel)
                 yield from repeat(None, len(some))
             _logger.info(
                 "%d of %d subscriptions are no longer allowed and were removed",
@@ -163,14 +176,14 @@ class SubscriptionCheck:
             if filter not in gone and filter not in session.subscriptions:
                 revoked.forget(filter)
         session.revoked = revoked
-        channel = self._actor.channel
+        channel = self._outbound.channel
         if channel is not None:
             channel.revoked = revoked
             channel.may_read.clear()
         self._outbound.end_replays(gone)
 
     def _over(self) -> None:
-        self._username = self._actor.client.username
+        self._username = self._session.client.username
         if self._outbound.held:
             self._outbound.held = False
-            self._actor.fill()
+            self._outbound.fill()

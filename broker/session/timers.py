@@ -1,4 +1,4 @@
-"""While nobody is connected: a will waits for its delay, and the session for its expiry."""
+"""While no client is connected: the will waits for its delay, and the session for its expiry."""
 
 from __future__ import annotations
 
@@ -11,56 +11,50 @@ from trunkline.broker.session import will as wills
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.actors import Later
+    from trunkline.broker.session.state import Session
     from trunkline.mqtt.packets import Will
 
 
 class AwayTimers:
-    __slots__ = ("_after", "_expire", "_period", "_publish", "_timers", "will")
+    __slots__ = ("_later", "_publish", "_session", "_timers")
 
-    def __init__(
-        self,
-        after: Callable[[float, Callable[[], None]], Callable[[], None]],
-        publish: Callable[[Will], None],
-        expire: Callable[[], None],
-    ) -> None:
-        """`after(delay, action)` starts a timer of the session and returns what stops it."""
-        self._after = after
+    def __init__(self, session: Session, later: Later, publish: Callable[[Will], None]) -> None:
+        self._session = session
+        self._later = later
         self._publish = publish
-        self._expire = expire
-        #: What waits for its delay.
-        self.will: Will | None = None
         self._timers: list[Callable[[], None]] = []
-        #: Tells a timer of this absence from one of an earlier, whose message may lie in the mailbox already.
-        self._period = 0
 
-    def begin(self, will: Will | None, expiry: float, gone: float = 0.0) -> None:
-        """The client is gone since `gone` seconds, and the session stays for `expiry` seconds from then on."""
-        self.will = will
-        if will is not None:
-            delay = min(wills.delay(will), expiry) - gone
+    def start(self, now: float, expire: Callable[[], None]) -> None:
+        """The client left at `session.left_at`, which may be a while ago: publish the will after its delay, and `expire` the session
+        in time."""
+        session = self._session
+        expiry, ago = session.expiry_interval, now - session.left_at
+        if session.will is not None:
+            delay = min(wills.delay(session.will), expiry) - ago
             if delay > 0:
-                self._timers.append(self._after(delay, partial(self._in_period, self._period, self.publish_will)))
+                self._after(delay, self.publish_will)
             else:
                 self.publish_will()
         if 0 < expiry < inf:  # [MQTT-4.1.0-2]
-            self._timers.append(
-                self._after(max(0.0, expiry - gone), partial(self._in_period, self._period, self._expire))
-            )
+            self._after(max(0.0, expiry - ago), expire)
 
     def publish_will(self) -> None:
-        """Now, if it still waits."""
-        will, self.will = self.will, None
+        """Now, if it was not published yet."""
+        will, self._session.will = self._session.will, None
         if will is not None:  # [MQTT-3.1.2-8]
             self._publish(will)
 
-    def over(self) -> None:
-        """The client is back: nothing of this happens any more.  # [MQTT-3.1.3-9]"""
-        self.will = None
-        self._period += 1
+    def stop(self) -> None:
+        """The client is back, or the session has ended.  # [MQTT-3.1.3-9]"""
         for stop in self._timers:
             stop()
         self._timers.clear()
 
-    def _in_period(self, period: int, action: Callable[[], None]) -> None:
-        if period == self._period:
+    def _after(self, delay: float, action: Callable[[], None]) -> None:
+        self._timers.append(self._later.after(delay, partial(self._unless_back, self._session.left_at, action)))
+
+    def _unless_back(self, left_at: float, action: Callable[[], None]) -> None:
+        """What a timer has put into the mailbox cannot be stopped any more."""
+        if self._session.left_at == left_at:
             action()

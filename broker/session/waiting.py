@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trunkline.broker.session import mail
+from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import Disconnect
 from trunkline.mqtt.reasons import Reason
@@ -18,19 +19,21 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trunkline.actors import Ref
+    from trunkline.actors import Later
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.lifecycle import Life
 
 
 class Waiting:
-    """Of one session. `on` is True as long as an answer is missing."""
+    """Of one session."""
 
-    __slots__ = ("_asking", "_held", "_start_task", "_timeout", "on")
+    __slots__ = ("_asking", "_cast", "_held", "_later", "_life", "_timeout")
 
-    def __init__(self, start_task: Callable[[Callable[[], Awaitable[None]]], trio.CancelScope], timeout: float) -> None:
-        """`start_task` runs a task that lives no longer than the session. Who is asked has `timeout` seconds."""
-        self.on = False
-        self._start_task = start_task
+    def __init__(self, life: Life, later: Later, cast: Callable[[mail.Answered], None], timeout: float) -> None:
+        """An answer comes by `cast`, after `timeout` seconds at the latest."""
+        self._life = life
+        self._later = later
+        self._cast = cast
         self._timeout = timeout
         #: What came meanwhile. The connection is paused as long as this is not None.
         self._held: list[mail.Received | mail.Lost] | None = None
@@ -54,15 +57,12 @@ class Waiting:
         """Is a hook asked, which may take long? The routes answer at once."""
         return self._asking is not None
 
-    def ask(
-        self,
-        session: Ref[Any],
-        channel: Channel,
-        question: Callable[[], Awaitable[Any]],
-        answered: Callable[[Any], None],
-    ) -> None:
-        """Have a task ask; the answer comes back to the session as mail. When there is none, the client must go."""
-        self.on = True
+    def for_routes(self) -> None:
+        self._life.follow(SessionEvent.ASK)
+
+    def ask(self, channel: Channel, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
+        """Have a task ask; the answer comes back to the session as mail. If there is none, the client is disconnected."""
+        self._life.follow(SessionEvent.ASK)
 
         def give_up() -> None:
             raise ProtocolError(
@@ -74,32 +74,29 @@ class Waiting:
             with trio.move_on_after(self._timeout):
                 answer = await question()
                 proceed = partial(answered, answer)
-            session.cast(mail.Answered(channel, proceed))
+            self._cast(mail.Answered(channel, proceed))
 
-        self._asking = self._start_task(ask)
+        self._asking = self._later.start_task(ask)
 
-    def answered(self) -> None:
-        self.on = False
+    def answered(self, channel: Channel) -> None:
+        self._life.follow(SessionEvent.ANSWER, channel)
         self._asking = None
 
-    def go_on(self, handle: Callable[[mail.Received | mail.Lost], None]) -> bool:
-        """With what was held, up to where the client has to wait again. Returns whether that was all, so that its
-        connection may read on."""
+    def go_on(self, channel: Channel, handle: Callable[[mail.Received | mail.Lost], None]) -> None:
+        """With what was held, up to where the client has to wait again. If that was all, its connection reads on."""
         held = self._held
-        while held and not self.on and self._held is held:
+        while held and self._life.reading is channel:
             handle(held.pop(0))
-        if held is None or self._held is not held or self.on:
-            return False
-        self._held = None
-        return True
+        if held is not None and self._life.reading is channel:
+            self._held = None
+            channel.cast(mail.Resume(self))
 
     def end(self) -> bool:
-        """The connection is gone, and nobody waits any more. Did what was held say goodbye, with a DISCONNECT that takes
-        the will back?"""
+        """The connection is gone, and nobody waits any more. True if a DISCONNECT that was held takes the will back."""
         held, self._held = self._held, None
         if self._asking is not None:
             self._asking.cancel()
-        self.answered()
+            self._asking = None
         return any(
             type(packet) is Disconnect and packet.reason == Reason.SUCCESS
             for message in held or ()

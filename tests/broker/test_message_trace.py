@@ -11,9 +11,9 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from trunkline.actors import Due
 from trunkline.broker.guid import to_text
 from trunkline.broker.message_trace import MessageTrace
-from trunkline.broker.session import mail
 from trunkline.broker.traced_message import MessageRow
 from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
@@ -342,7 +342,7 @@ async def test_the_session_crashes(caplog: pytest.LogCaptureFixture) -> None:
         await a.subscribe("t")
         here.broker.publish("t", b"x", qos=1)
         await a.expect_publish("t", b"x", qos=1)
-        here.session("a").ref.cast(mail.Timeout(crash))
+        here.session("a").ref.cast(Due(crash))
         assert await a.rest() == b""
         assert life(here, "a") == "routed, delivered, dropped (session_ended)"
     assert "a mistake of ours" in caplog.text

@@ -1,6 +1,7 @@
 """A session as an actor: one mailbox for its client, its publishers, the routes and its timers."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trio.testing import MockClock
 from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
+from trunkline.actors import Due
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
@@ -70,7 +72,7 @@ class Broken(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "AwayTimers.begin", "Outbound.hand_over"]
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "AwayTimers.start", "Outbound.hand_over"]
 )
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
@@ -105,8 +107,8 @@ async def test_a_session_that_crashes_ends_as_any_other(
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
-        session.ref.cast(mail.Timeout(crash))
-        if also == "AwayTimers.begin" and not away:
+        session.ref.cast(Due(crash))
+        if also == "AwayTimers.start" and not away:
             await trio.sleep(1)  # that is the very step that publishes the will
         else:
             await watcher.expect_publish("will", b"gone")
@@ -141,7 +143,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
         client = await here.client("a")
         await client.subscribe("t")
-        monkeypatch.setattr(AwayTimers, "over", crash)
+        monkeypatch.setattr(AwayTimers, "stop", crash)
         await client.send(raw.disconnect())
         await client.expect_close()
         await trio.testing.wait_all_tasks_blocked()
@@ -258,9 +260,7 @@ async def test_what_was_to_be_sent_again_to_one_connection_is_not_to_the_next(au
     async with room(session={"retry_interval": 5}) as here:
         await here.client("a", version=4, clean=False)
         session = here.session("a")
-        timer = session._retry  # pyright: ignore[reportPrivateUsage]
-        assert timer is not None
-        (late,) = timer._args  # pyright: ignore[reportPrivateUsage]
+        late = Due(partial(session._attachment._retry, session.channel, 5))  # pyright: ignore[reportPrivateUsage]
         new = await here.stay("a")  # of 5.0, to which nothing is sent again on the same connection  [MQTT-4.4.0-1]
         await new.subscribe(("t", 1))
         session.ref.cast(late)  # it lay in the mailbox when the new connection came

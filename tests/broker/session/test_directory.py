@@ -91,8 +91,9 @@ async def test_a_session_that_comes_from_elsewhere_goes_on_waiting_for_its_clien
         await watcher.subscribe("last/#")
         began = trio.current_time()
         actor = here.node.sessions.add(ClientInfo("away"))
-        actor.session.expiry_interval = 10.0
-        actor.go_on_away(Will("last/words", b"gone", properties={"will_delay_interval": 5}), began - 4)
+        actor.session.expiry_interval, actor.session.left_at = 10.0, began - 4
+        actor.session.will = Will("last/words", b"gone", properties={"will_delay_interval": 5})
+        actor.go_on_away()
         await watcher.expect_publish("last/words", b"gone")
         assert trio.current_time() - began == pytest.approx(1)
         assert [row.session.client_id for row in here.node.sessions.page()] == ["away", "watcher"]
@@ -104,6 +105,8 @@ async def test_a_session_without_expiry_comes_only_to_publish_its_will() -> None
     async with room() as here:
         watcher = await here.client("watcher")
         await watcher.subscribe("last/#")
-        here.node.sessions.add(ClientInfo("away")).go_on_away(Will("last/words", b"gone"), trio.current_time())
+        actor = here.node.sessions.add(ClientInfo("away"))
+        actor.session.will, actor.session.left_at = Will("last/words", b"gone"), trio.current_time()
+        actor.go_on_away()
         await watcher.expect_publish("last/words", b"gone")
         assert here.node.sessions.get("away") is None

@@ -1,5 +1,6 @@
 """A session as plain values: exported in one place, it goes on in another as if nothing had been."""
 
+from dataclasses import asdict
 from math import inf
 from typing import Any
 
@@ -12,16 +13,19 @@ from trunkline.broker.pubsub import Subscriber
 from trunkline.broker.session.export import FORMAT, UnknownFormat, export_session, restore_session
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.state import Session
+from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.inflight import Inflight, State
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Will
+from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Router, Target
 
 SUBSCRIBER = Subscriber("a", lambda mail: None)
 
 
 def empty(limit: int = 4) -> Session:
-    return Session("a", 0.0, Inflight(limit), MessageQueue(), AwaitingRel())
+    return Session(ClientInfo("a"), Inflight(limit), MessageQueue(), AwaitingRel())
 
 
 def nobody(filter: str) -> None:
@@ -49,6 +53,8 @@ def describe(session: Session) -> dict[str, Any]:
     return {
         "subscriptions": list(session.subscriptions.items()),
         "expiry": session.expiry_interval,
+        "client": asdict(session.client),
+        "will": session.will,
         "last_id": last_id,
         "inflight": [(packet_id, state, message(m), target(t)) for packet_id, state, m, t in inflight],
         "queue": [(message(m), target(t), qos) for m, t, qos in session.queue.export()],
@@ -76,6 +82,24 @@ messages = st.builds(
     guid=st.integers(0, (1 << 128) - 1),
     timestamp=st.floats(0, 1e10),
 )
+properties = st.fixed_dictionaries({}, optional={"content_type": texts, "will_delay_interval": st.integers(0, 9)})
+wills = st.builds(Will, texts, st.binary(max_size=5), st.integers(0, 2), st.booleans(), properties)
+plain = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), texts, st.binary(max_size=5))
+clients = st.builds(
+    ClientInfo,
+    client_id=st.just("a"),
+    username=st.none() | texts,
+    peer=st.none() | st.tuples(texts, st.integers(0, 65_535)),
+    listener=texts,
+    version=st.sampled_from(Version),
+    keep_alive=st.integers(0, 65_535),
+    clean_start=st.booleans(),
+    connected_at=st.floats(0, 1e10),
+    node=texts,
+    bridge=st.booleans(),
+    superuser=st.booleans(),
+    attributes=st.dictionaries(texts, plain, max_size=2),
+)
 options = st.builds(
     Options, st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2), st.none() | st.integers(1, 1000)
 )
@@ -84,7 +108,7 @@ options = st.builds(
 @st.composite
 def sessions(draw: st.DrawFn) -> Session:
     session = empty(limit=draw(st.integers(1, 6)))
-    session.expiry_interval = draw(st.sampled_from([0.0, 10.0, inf]))
+    session.attach(draw(clients), draw(st.sampled_from([0.0, 10.0, inf])), draw(st.none() | wills))
     session.subscriptions = draw(st.dictionaries(texts, options, max_size=3))
     for message in draw(st.lists(messages, max_size=8)):
         target = Target(SUBSCRIBER, draw(options))
@@ -125,6 +149,25 @@ def test_the_time_between_export_and_restoring_counts() -> None:
     restore_session(plain, copy, SUBSCRIBER, nobody, 1.0, 5004.0)
     ((message, _, _),) = copy.queue.export()
     assert message.expires_at == pytest.approx(7.0)
+
+
+def test_a_client_that_was_connected_has_left_at_the_export() -> None:
+    connected, away = empty(), empty()
+    away.left_at = 90.0
+    left = list[float]()
+    for session in (connected, away):
+        copy = empty()
+        restore_session(export_session(session, 100.0, 5000.0), copy, SUBSCRIBER, nobody, 1000.0, 5004.0)
+        left.append(copy.left_at)
+    assert left == [pytest.approx(996.0), pytest.approx(986.0)]
+
+
+def test_of_a_clients_attributes_only_plain_values_are_exported() -> None:
+    session = empty()
+    session.client.attributes.update(tenant="x", secret=object())
+    copy = empty()
+    restore_session(export_session(session, 0.0, 0.0), copy, SUBSCRIBER, nobody, 0.0, 0.0)
+    assert copy.client.attributes == {"tenant": "x"}
 
 
 def test_a_member_of_a_group_is_a_member_again() -> None:

@@ -1,27 +1,49 @@
-"""What happens, and when, while nobody is connected. Time is a list of timers here."""
+"""What happens, and when, while no client is connected. Time is a list of timers here."""
 
 from collections.abc import Callable
 from math import inf
+from typing import Any, cast
 
+from trunkline.broker.session.mqueue import MessageQueue
+from trunkline.broker.session.state import Session
 from trunkline.broker.session.timers import AwayTimers
+from trunkline.hooks.client import ClientInfo
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.packets import Will
 
 
 class Timers:
     def __init__(self) -> None:
-        self.set: list[tuple[float, Callable[[], None]]] = []
+        self.set: list[tuple[float, Callable[[], object]]] = []
         self.log: list[str] = []
+        self.session = Session(ClientInfo("a"), Inflight(1), MessageQueue(), AwaitingRel())
+        self._away = AwayTimers(
+            self.session,
+            cast("Any", self),
+            lambda will: self.log.append(will.topic),
+        )
+        self.publish_will = self._away.publish_will
 
-    def after(self, delay: float, action: Callable[[], None]) -> Callable[[], None]:
+    def after(self, delay: float, action: Callable[[], object]) -> Callable[[], None]:
         timer = (delay, action)
         self.set.append(timer)
         return lambda: self.set.remove(timer)
 
+    def leave(self, will: Will | None, expiry: float, *, at: float = 0.0, now: float | None = None) -> None:
+        self.session.will, self.session.expiry_interval, self.session.left_at = will, expiry, at
+        self._away.start(at if now is None else now, lambda: self.log.append("expired"))
+
+    def come_back(self) -> None:
+        self._away.stop()
+        self.session.attach(self.session.client, 0.0, None)
+
     def fire(self, delay: float) -> None:
         next(action for due, action in self.set if due == delay)()
 
-    def absence(self) -> AwayTimers:
-        return AwayTimers(self.after, lambda will: self.log.append(will.topic), lambda: self.log.append("expired"))
+    @property
+    def delays(self) -> list[float]:
+        return sorted(delay for delay, _ in self.set)
 
 
 def will(delay: int = 0) -> Will:
@@ -30,46 +52,43 @@ def will(delay: int = 0) -> Will:
 
 def test_a_will_without_delay_is_published_at_once() -> None:
     timers = Timers()
-    timers.absence().begin(will(), 100.0)
-    assert timers.log == ["will"]
-    assert [delay for delay, _ in timers.set] == [100.0]
+    timers.leave(will(), 100.0)
+    assert (timers.log, timers.delays) == (["will"], [100.0])
 
 
 def test_a_will_waits_for_its_delay_and_is_published_once() -> None:
     timers = Timers()
-    absence = timers.absence()
-    absence.begin(will(5), 100.0)
+    timers.leave(will(5), 100.0)
     assert timers.log == []
     timers.fire(5.0)
-    absence.publish_will()
+    timers.publish_will()
     assert timers.log == ["will"]
 
 
 def test_a_delay_is_no_longer_than_the_session() -> None:
     timers = Timers()
-    timers.absence().begin(will(50), 10.0)
-    assert sorted(delay for delay, _ in timers.set) == [10.0, 10.0]
+    timers.leave(will(50), 10.0)
+    assert timers.delays == [10.0, 10.0]
 
 
 def test_a_session_that_ends_with_its_connection_publishes_at_once_and_needs_no_timer() -> None:
     timers = Timers()
-    timers.absence().begin(will(50), 0.0)
+    timers.leave(will(50), 0.0)
     assert (timers.log, timers.set) == (["will"], [])
 
 
 def test_a_session_that_stays_for_ever_needs_no_timer() -> None:
     timers = Timers()
-    timers.absence().begin(None, inf)
+    timers.leave(None, inf)
     assert timers.set == []
 
 
 def test_a_client_that_is_back_ends_it_all() -> None:
     timers = Timers()
-    absence = timers.absence()
-    absence.begin(will(5), 100.0)
-    late = [action for _, action in timers.set]  # as if their messages lay in the mailbox already
-    absence.over()
-    absence.publish_will()
+    timers.leave(will(5), 100.0)
+    late = [action for _, action in timers.set]  # as if their messages were in the mailbox already
+    timers.come_back()
+    timers.publish_will()
     for action in late:
         action()
     assert (timers.log, timers.set) == ([], [])
@@ -77,11 +96,10 @@ def test_a_client_that_is_back_ends_it_all() -> None:
 
 def test_a_late_timer_of_one_absence_is_not_one_of_the_next() -> None:
     timers = Timers()
-    absence = timers.absence()
-    absence.begin(None, 100.0)
+    timers.leave(None, 100.0)
     _, late = timers.set[0]
-    absence.over()
-    absence.begin(None, 100.0)
+    timers.come_back()
+    timers.leave(None, 100.0, at=100.0)
     late()
     assert timers.log == []
     timers.fire(100.0)
@@ -90,14 +108,12 @@ def test_a_late_timer_of_one_absence_is_not_one_of_the_next() -> None:
 
 def test_an_absence_goes_on_where_it_was_elsewhere() -> None:
     timers = Timers()
-    absence = timers.absence()
-    absence.begin(will(5), 100.0, gone=3.0)
-    assert absence.will is not None
-    assert sorted(delay for delay, _ in timers.set) == [2.0, 97.0]
-    absence.over()
-    absence.begin(will(5), 100.0, gone=7.0)
+    timers.leave(will(5), 100.0, at=50.0, now=53.0)
+    assert (timers.log, timers.delays) == ([], [2.0, 97.0])
+    timers.come_back()
+    timers.leave(will(5), 100.0, at=50.0, now=57.0)
     assert timers.log == ["will"]
-    absence.over()
-    absence.begin(None, 100.0, gone=200.0)
+    timers.come_back()
+    timers.leave(None, 100.0, at=50.0, now=250.0)
     timers.fire(0.0)
     assert timers.log == ["will", "expired"]

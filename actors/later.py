@@ -1,0 +1,70 @@
+# pyright: reportPrivateUsage=false
+"""What an actor does later: after a time, in slices in turns to come, in a task.
+
+The parts of an actor are given this and not the actor, so that none of them keeps it after its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+
+    from trunkline.actors.ref import Ref
+    from trunkline.actors.scheduler import Scheduler
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Due:
+    """From an actor to itself: call `action`. It carries code, as nobody but the actor's own parts sends it."""
+
+    action: Callable[[], object]
+
+
+class Later:
+    """Of one actor, whose messages include `Due`."""
+
+    __slots__ = ("_ref", "_scheduler")
+
+    def __init__(self, ref: Ref[Any], scheduler: Scheduler) -> None:
+        self._ref = ref
+        self._scheduler = scheduler
+
+    def after(self, delay: float, action: Callable[[], object]) -> Callable[[], None]:
+        """Call `action` in the actor's turn, `delay` seconds from now. Returns what stops the timer, but not a message that is
+        in the mailbox already."""
+        deadline = trio.current_time() + delay
+        return self._scheduler.call_at(deadline, self._ref.cast, Due(action), owner=self._ref).discard
+
+    def soon(self, action: Callable[[], object]) -> None:
+        """Call `action` in the actor's turn, behind what is in the mailbox."""
+        self._ref.cast(Due(action))
+
+    def next_turn(self, action: Callable[[], object]) -> None:
+        """Others have their turn before."""
+        self._scheduler.later(self._ref, Due(action))
+
+    def in_slices(self, slices: Iterator[object]) -> None:
+        """Do long work, one slice of it now and one in each turn to come. To end it before, close the generator."""
+        for _ in slices:
+            self.next_turn(partial(self.in_slices, slices))
+            return
+
+    def start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> trio.CancelScope:
+        """As `Actor.start_task`."""
+        return self._ref._start_task(async_fn, args)
+
+
+async def with_pauses(items: Iterable[T], at_once: int) -> AsyncIterator[T]:
+    """In a task: let others run after every `at_once` items."""
+    for number, item in enumerate(items):
+        if number and number % at_once == 0:
+            await trio.lowlevel.checkpoint()
+        yield item
