@@ -1,15 +1,38 @@
-"""Which of the brokers on this machine a command means."""
+"""Which of the brokers on this machine a command means, and the connection to it."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+from trunkline.config.errors import ConfigError
 from trunkline.config.loading import load_with_sources
 from trunkline.config.settings import NodeSettings
+from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
-from trunkline.management.control_place import find, sockets
+from trunkline.management.control_place import PlaceError, find, sockets
+
+#: Codes of the broker's answers that say that the command is wrong.
+_WRONG = ("bad_request", "malformed")
 
 
 class SeveralBrokers(Exception):
-    """Nobody said which one is meant. The text has those that run."""
+    """No broker is named, and several run. The text names them."""
+
+
+@contextmanager
+def connected(config: Path | None, socket: Path | None = None, node: str | None = None) -> Generator[ControlClient]:
+    """A connection to the broker that `choose` finds, for a command: it ends with a line that says what is wrong."""
+    try:
+        with ControlClient(choose(config, socket, node)) as broker:
+            yield broker
+    except (NoBroker, PlaceError) as error:
+        fail([error], NO_BROKER)
+    except SeveralBrokers as error:
+        fail([error], BAD_USAGE)
+    except ConfigError as error:
+        fail(error.problems, BAD_USAGE)
+    except ControlError as error:
+        fail([error], BAD_USAGE if error.code in _WRONG else FAILED)
 
 
 def choose(config: Path | None, socket: Path | None = None, node: str | None = None) -> Path:

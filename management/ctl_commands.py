@@ -2,23 +2,19 @@
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 
-from trunkline.config.errors import ConfigError
-from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
-from trunkline.management.control_choice import SeveralBrokers, choose
-from trunkline.management.control_client import ControlClient, ControlError, NoBroker
-from trunkline.management.control_frames import MALFORMED
-from trunkline.management.control_place import PlaceError
+from trunkline.management.command_line import FAILED, fail
+from trunkline.management.control_choice import connected
+from trunkline.management.control_client import ControlClient
 from trunkline.management.ctl import Target
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
-from trunkline.management.operations.registry import Argument, BadRequest, Operation
+from trunkline.management.operations.registry import Argument, Operation
 
 _GROUPS: Final = {
     "alarms": "Conditions that an operator should know of.",
@@ -148,7 +144,7 @@ def _run(
     operation: Operation, target: Target, as_json: bool, limit: int | None = None, to: str | None = None, **given: Any
 ) -> None:
     arguments = {name: value for name, value in given.items() if value is not None}
-    with _told(), ControlClient(choose(target.config, target.socket, target.node)) as broker:
+    with connected(*target) as broker:
         if operation.listing:
             print_rows(operation.name, _pages(broker, operation, arguments, limit), as_json)
             return
@@ -178,17 +174,3 @@ def _pages(
             if left <= 0:
                 return
 
-
-@contextmanager
-def _told() -> Generator[None]:
-    """Ends the command with what is wrong."""
-    try:
-        yield
-    except (NoBroker, PlaceError) as error:
-        fail([error], NO_BROKER)
-    except SeveralBrokers as error:
-        fail([error], BAD_USAGE)
-    except ConfigError as error:
-        fail(error.problems, BAD_USAGE)
-    except ControlError as error:
-        fail([error], BAD_USAGE if error.code in (BadRequest.code, MALFORMED) else FAILED)

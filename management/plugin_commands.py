@@ -5,14 +5,13 @@ import shutil
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, config_option, fail
+from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
 
-_now_option = click.option("--now", is_flag=True, help="Tell the running broker too.")
+_now_option = click.option("--now", is_flag=True, help="Change the running broker, too.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -27,11 +26,11 @@ def plugins() -> None:
 def list_installed(path: Path | None, as_json: bool) -> None:
     """List the plugins that are installed, and whether the configuration enables them."""
     from trunkline.management.ctl_output import print_rows
-    from trunkline.management.plugin_listing import as_table, installed_rows
+    from trunkline.management.plugin_listing import as_cells, installed_rows
 
-    with _problems_told(path):
+    with _problems_reported(path):
         rows = installed_rows(path)
-    print_rows("installed", [[asdict(row) if as_json else as_table(row) for row in rows]], as_json)
+    print_rows("installed", [rows if as_json else list(map(as_cells, rows))], as_json)
 
 
 @plugins.command()
@@ -39,14 +38,12 @@ def list_installed(path: Path | None, as_json: bool) -> None:
 @_json_option
 def show(name: str, as_json: bool) -> None:
     """Say what the plugin NAME does, and what its settings and its hooks are."""
-    from trunkline.management.plugin_listing import as_page, plugin_page
+    from trunkline.management.plugin_listing import page_lines, plugin_page
 
-    with _problems_told(None):
+    with _problems_reported(None):
         page = plugin_page(name)
-    if as_json:
-        click.echo(json.dumps(asdict(page)))
-    else:
-        click.echo(as_page(page, min(shutil.get_terminal_size().columns, 120)))
+    width = min(shutil.get_terminal_size().columns, 120)
+    click.echo(json.dumps(page) if as_json else "\n".join(page_lines(page, width)))
 
 
 @plugins.command()
@@ -61,7 +58,7 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, 
     A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as an
     inline TOML table. Nothing is written unless all of it is right.
     """
-    from trunkline.management import plugin_enabling, plugin_telling
+    from trunkline.management import plugin_enabling
 
     path = _needed(path)
     pairs: list[tuple[str, str]] = []
@@ -72,13 +69,11 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, 
         pairs.append((key, value))
     if not create and not path.exists():
         fail([f"{path}: no such file; --create makes it"], FAILED)
-    with _problems_told(path):
+    with _problems_reported(path):
         changed = plugin_enabling.enable(path, name, pairs, create=create)
-    _say_what_became(f"{path} enables {name}", changed, now)
+    _report_change(f"{path} enables {name}", changed, now)
     if now:
-        with _problems_told(path):
-            told = plugin_telling.start(path, name)
-        click.echo(f"{name}: {told}.")
+        _change_broker(path, name, "enable")
 
 
 @plugins.command()
@@ -87,16 +82,14 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, 
 @_now_option
 def disable(name: str, path: Path | None, now: bool) -> None:
     """Have brokers with this configuration no longer run the plugin NAME. Its settings stay in the file."""
-    from trunkline.management import plugin_enabling, plugin_telling
+    from trunkline.management import plugin_enabling
 
     path = _needed(path)
-    with _problems_told(path):
+    with _problems_reported(path):
         changed = plugin_enabling.disable(path, name)
-    _say_what_became(f"{path} does not enable {name}", changed, now)
+    _report_change(f"{path} does not enable {name}", changed, now)
     if now:
-        with _problems_told(path):
-            told = plugin_telling.stop(path, name)
-        click.echo(f"{name}: {told}.")
+        _change_broker(path, name, "disable")
 
 
 @plugins.command()
@@ -105,11 +98,7 @@ def disable(name: str, path: Path | None, now: bool) -> None:
 def reload(name: str, path: Path | None) -> None:
     """Have the running broker stop the plugin NAME, import its code anew and start it with the settings as they are now.
     The configuration says where the broker is."""
-    from trunkline.management import plugin_telling
-
-    with _problems_told(path):
-        told = plugin_telling.reload(path, name)
-    click.echo(f"{name}: {told}.")
+    _change_broker(path, name, "reload")
 
 
 @plugins.command()
@@ -125,7 +114,7 @@ def new(name: str, directory: Path | None) -> None:
     from trunkline.management.plugin_template import write_plugin
 
     directory = directory or Path(f"trunkline-{name}")
-    with _problems_told(directory):
+    with _problems_reported(directory):
         write_plugin(name, directory)
     click.echo(f"{directory} is a plugin. To install it, with what its tests need, and to test it:\n")
     click.echo(f"    python -m pip install --editable '{directory}[test]'\n    python -m pytest {directory}\n")
@@ -138,7 +127,7 @@ def _needed(path: Path | None) -> Path:
     return path
 
 
-def _say_what_became(what: str, changed: bool, now: bool) -> None:
+def _report_change(what: str, changed: bool, now: bool) -> None:
     if not changed:
         what += ". Nothing was to be changed"
     elif not now:
@@ -146,12 +135,27 @@ def _say_what_became(what: str, changed: bool, now: bool) -> None:
     click.echo(f"{what}.")
 
 
+def _change_broker(path: Path | None, name: str, change: str) -> None:
+    """Have the running broker of this configuration enable, disable or reload a plugin."""
+    from trunkline.management.control_choice import connected
+
+    with connected(path) as broker:
+        status = next((row["status"] for row in broker.rows("plugins.list") if row["name"] == name), "")
+        running = status in ("running", "starting")
+        if change == "disable" and not running:
+            click.echo(f"{name}: it does not run in the broker {broker.node}.")
+            return
+        if change == "enable" and running:
+            change = "reload"
+        broker.call(f"plugins.{change}", name=name)
+        done = {"enable": "started it", "reload": "started it anew", "disable": "stopped it"}[change]
+        click.echo(f"{name}: the broker {broker.node} has {done}.")
+
+
 @contextmanager
-def _problems_told(path: Path | None) -> Generator[None, None, None]:
+def _problems_reported(path: Path | None) -> Generator[None]:
     """Ends the command with what is wrong, and keeps what plugins print while they are imported out of the output."""
     from trunkline.config.errors import ConfigError
-    from trunkline.management.control_choice import SeveralBrokers
-    from trunkline.management.control_client import ControlError, NoBroker
     from trunkline.plugins.errors import PluginError
 
     try:
@@ -159,12 +163,6 @@ def _problems_told(path: Path | None) -> Generator[None, None, None]:
             yield
     except (ConfigError, PluginError) as error:
         fail(error.problems, BAD_USAGE)
-    except NoBroker as error:
-        fail([error], NO_BROKER)
-    except SeveralBrokers as error:
-        fail([error], BAD_USAGE)
-    except ControlError as error:
-        fail([error], FAILED)
     except ValueError as error:
         fail([f"{path}: {error}" if path else error], BAD_USAGE)
     except OSError as error:

@@ -16,8 +16,8 @@ _SECTION: Final = "plugins"
 
 
 def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, create: bool = False) -> bool:
-    """Write that the plugin runs, and these keys of it. Their values are text, as an environment variable has it.
-    False: the file says so already.
+    """Write that the plugin runs, and these keys of it. Their values are text, as in an environment variable. False: the
+    file says so already.
 
     Raises:
         PluginError: there is no such plugin, or it cannot be imported.
@@ -25,17 +25,23 @@ def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, 
         ValueError: the file is not TOML, or cannot be changed.
         OSError: it cannot be read or written.
     """
-    model = settings_model(name)
-    values: dict[str, object] = {}
-    for key, text in arguments:
-        field = model.model_fields.get(key)
-        values[key] = text if field is None else from_text(field, text)
+    fields = settings_model(name).model_fields
+    values = {key: from_text(fields[key], text) if key in fields else text for key, text in arguments}
 
     def check(before: Content, after: Content) -> None:
-        sources: dict[str, object] = {str(file): before.get(_SECTION, {}).get(name, {})}
-        sources |= {f"argument {key}": {key: value} for key, value in values.items()}
-        if problems := _own_problems(name, sources, file.parent) or _other_problems(file, name, before, after):
+        problems: list[Problem] = []
+
+        def complain(source: str, path: KeyPath, text: str) -> None:
+            problems.append(Problem(source, dotted(path), text))
+
+        reader = PluginReader(complain, settings_model)
+        reader.take_table({name: before.get(_SECTION, {}).get(name, {})}, str(file), file.parent)
+        for key, value in values.items():
+            reader.take_table({name: {key: value}}, f"argument {key}", file.parent)
+        reader.finish()
+        if problems:
             raise ConfigError(problems)
+        _check_rest(file, name, before, after)
 
     return change_section(file, (_SECTION, name), {"enabled": True, **values}, create=create, check=check)
 
@@ -53,35 +59,25 @@ def disable(file: Path, name: str) -> bool:
         return False
 
     def check(before: Content, after: Content) -> None:
-        if problems := _other_problems(file, name, before, after):
-            raise ConfigError(problems)
+        _check_rest(file, name, before, after)
 
     return change_section(file, (_SECTION, name), {"enabled": False}, create=False, check=check)
 
 
-def _own_problems(name: str, sources: Mapping[str, object], base: Path) -> list[Problem]:
-    """What the plugin's own model finds in parts of its section, which come from these sources; a later one wins."""
-    problems: list[Problem] = []
-
-    def complain(source: str, path: KeyPath, text: str) -> None:
-        problems.append(Problem(source, dotted(path), text))
-
-    reader = PluginReader(complain, settings_model)
-    for source, part in sources.items():
-        reader.take_table({name: part}, source, base)
-    reader.finish()
-    return problems
-
-
-def _other_problems(file: Path, name: str, before: Content, after: Content) -> list[Problem]:
-    """What is wrong with the rest of the configuration that was not wrong before."""
+def _check_rest(file: Path, name: str, before: Content, after: Content) -> None:
+    """
+    Raises:
+        ConfigError: something is wrong with the rest of the configuration that was not wrong before.
+    """
     known = {(problem.key, problem.text) for problem in _problems(before)}
     own = dotted((_SECTION, name))
-    return [
+    problems = [
         Problem(str(file), problem.key, problem.text)
         for problem in _problems(after)
         if (problem.key, problem.text) not in known and not f"{problem.key}.".startswith(f"{own}.")
     ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def _problems(content: Mapping[str, Any]) -> list[Problem]:

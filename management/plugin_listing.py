@@ -1,4 +1,4 @@
-"""The plugins that are installed, as a person or a program reads them."""
+"""The plugins that are installed, for people and as data for programs."""
 
 import inspect
 import json
@@ -6,9 +6,8 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -23,62 +22,11 @@ from trunkline.plugins.declaring import Factory, marks, settings_of
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import installed, load, settings_model
 
-
-@dataclass(frozen=True, slots=True)
-class InstalledRow:
-    """A plugin that is installed, or that a configuration names."""
-
-    name: str
-    package: str
-    version: str
-    #: Whether a broker with this configuration starts it.
-    enabled: bool
-    #: The first paragraph of its docstring, on one line.
-    does: str
-    #: What is wrong with it or with its settings; None: nothing.
-    problem: str | None
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRow:
-    key: str
-    #: As JSON holds it.
-    default: object
-    unit: str
-    accepts: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class MarkRow:
-    """A method that the plugin's class marks as a hook."""
-
-    point: str
-    method: str
-    priority: int
-
-
-@dataclass(frozen=True, slots=True)
-class PluginPage:
-    """All that can be said of a plugin without running it."""
-
-    name: str
-    package: str
-    version: str
-    #: `module:attribute`.
-    where: str
-    #: Its docstring.
-    text: str
-    settings: list[SettingRow]
-    hooks: list[MarkRow]
-    #: Hook points that deny everything while it should run and does not.
-    guards: list[str]
-    #: Whether it is a class. What a function registers shows only when it runs.
-    is_class: bool
-
-
-def installed_rows(path: Path | None) -> list[InstalledRow]:
-    """All plugins by name, and whether the configuration enables them: of this file, and of the environment.
+def installed_rows(path: Path | None) -> list[Row]:
+    """All plugins by name, and whether the configuration enables them: this file and the environment.
 
     Raises:
         ValueError: the file is not TOML.
@@ -86,9 +34,9 @@ def installed_rows(path: Path | None) -> list[InstalledRow]:
     """
     configured, problems = _configured(path)
     offered = installed()
-    rows: list[InstalledRow] = []
+    rows: list[Row] = []
     for name in sorted({*offered, *configured, *problems}):
-        found = offered.get(name)
+        found, settings = offered.get(name), configured.get(name)
         problem, does = problems.get(name), ""
         try:
             factory = load(name)
@@ -97,43 +45,88 @@ def installed_rows(path: Path | None) -> list[InstalledRow]:
             settings_of(factory)
         except PluginError as error:
             problem = problem or "; ".join(error.problems)
-        settings = configured.get(name)
         rows.append(
-            InstalledRow(
-                name,
-                found.package if found else "",
-                found.version if found else "",
-                settings is not None and settings.enabled,
-                does,
-                problem,
-            )
+            {
+                "name": name,
+                "package": found.package if found else "",
+                "version": found.version if found else "",
+                "enabled": settings is not None and settings.enabled,
+                "does": does,
+                "problem": problem,
+            }
         )
     return rows
 
 
-def plugin_page(name: str) -> PluginPage:
-    """
+def as_cells(row: Row) -> Row:
+    """A row for a table, which shows what is wrong with a plugin in place of what it does."""
+    cells = {name: value for name, value in row.items() if name != "problem"}
+    return cells | {"does": f"cannot run: {row['problem']}"} if row["problem"] is not None else cells
+
+
+def plugin_page(name: str) -> Row:
+    """All that can be said of a plugin without running it.
+
     Raises:
         PluginError: it is not installed, or cannot be imported.
     """
     factory = load(name)
-    model = settings_of(factory)
-    found = installed()[name]
-    return PluginPage(
-        name,
-        found.package,
-        found.version,
-        found.value,
-        _text(factory, found.value),
-        [_setting(key, field) for key, field in model.model_fields.items()],
-        [MarkRow(m.point, method, m.priority) for method, m in marks(factory)] if inspect.isclass(factory) else [],
-        list(model.guards),
-        inspect.isclass(factory),
-    )
+    model, found = settings_of(factory), installed()[name]
+    is_class = inspect.isclass(factory)  # what a function registers shows only when it runs
+    hooks = marks(factory) if is_class else []
+    return {
+        "name": name,
+        "package": found.package,
+        "version": found.version,
+        "where": found.value,
+        "text": _text(factory, found.value),
+        "settings": [_setting(key, field) for key, field in model.model_fields.items()],
+        "hooks": [{"point": mark.point, "method": method, "priority": mark.priority} for method, mark in hooks],
+        "guards": list(model.guards),
+        "is_class": is_class,
+    }
+
+
+def page_lines(page: Row, width: int) -> Iterator[str]:
+    """A plugin's page as text."""
+    yield f"{page['name']}, of {page['package']} {page['version']} ({page['where']})"
+    if page["text"]:
+        yield from ("", page["text"])
+    yield from ("", f"[plugins.{page['name']}]")
+    for row in page["settings"]:
+        default = "not set" if row["default"] is None else json.dumps(row["default"], ensure_ascii=False)
+        yield f"  {row['key']} = {default}{' ' + row['unit'] if row['unit'] and row['default'] is not None else ''}"
+        meaning, indent = f"{row['meaning']} ({row['accepts']})", " " * 6
+        yield textwrap.fill(meaning, width, initial_indent=indent, subsequent_indent=indent)
+    if not page["is_class"]:
+        yield from ("", "It registers its hooks when it starts.")
+    elif page["hooks"]:
+        yield from ("", "Hooks that it marks:")
+    else:
+        yield from ("", "It marks no hooks; it may register some when it starts.")
+    point_width = max((len(mark["point"]) for mark in page["hooks"]), default=0)
+    for mark in page["hooks"]:
+        priority = f", priority {mark['priority']}" if mark["priority"] else ""
+        yield f"  {mark['point']:{point_width}}  {mark['method']}{priority}"
+    if page["guards"]:
+        denied = f"When it should run and does not, all is denied at: {', '.join(page['guards'])}."
+        yield from ("", textwrap.fill(denied, width))
+
+
+def plain(value: object) -> object:
+    """What of a default is no JSON by itself: tables and folders."""
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
+def _setting(key: str, field: FieldInfo) -> Row:
+    default = json.dumps(field.get_default(call_default_factory=True), default=plain)
+    unit = cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
+    meaning = field.description or ""
+    return {"key": key, "default": json.loads(default), "unit": unit, "accepts": accepted(field), "meaning": meaning}
 
 
 def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str, str]]:
-    """Settings that are right, and what is wrong with others, by plugin."""
+    """The settings that are right, and what is wrong with others, by plugin."""
     problems: dict[str, str] = {}
 
     def complain(source: str, path: KeyPath, text: str) -> None:
@@ -155,52 +148,3 @@ def _text(factory: Factory, where: str) -> str:
     nothing."""
     own = factory.__doc__ if inspect.isclass(factory) or inspect.isroutine(factory) else None
     return inspect.cleandoc(own or sys.modules[where.partition(":")[0]].__doc__ or "")
-
-
-def plain(value: object) -> object:
-    """What of a default is no JSON by itself: tables and folders."""
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
-
-
-def _setting(key: str, field: FieldInfo) -> SettingRow:
-    default = field.get_default(call_default_factory=True)
-    shown = json.loads(json.dumps(default, default=plain))
-    unit = cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
-    return SettingRow(key, shown, unit, accepted(field), field.description or "")
-
-
-def as_table(row: InstalledRow) -> dict[str, object]:
-    """What a table has of a row: in place of what it does, what is wrong with it."""
-    cells: dict[str, object] = asdict(row)
-    problem = cells.pop("problem")
-    return cells if problem is None else cells | {"does": f"cannot run: {problem}"}
-
-
-def as_page(page: PluginPage, width: int) -> str:
-    return "\n".join(_lines(page, width))
-
-
-def _lines(page: PluginPage, width: int) -> Iterator[str]:
-    yield f"{page.name}, of {page.package} {page.version} ({page.where})"
-    if page.text:
-        yield from ("", page.text)
-    yield from ("", f"[plugins.{page.name}]")
-    for row in page.settings:
-        default = "not set" if row.default is None else json.dumps(row.default, ensure_ascii=False)
-        yield f"  {row.key} = {default}{' ' + row.unit if row.unit and row.default is not None else ''}"
-        yield textwrap.fill(
-            f"{row.meaning} ({row.accepts})", width, initial_indent="      ", subsequent_indent="      "
-        )
-    if page.is_class:
-        yield from (
-            "",
-            "Hooks that it marks:" if page.hooks else "It marks no hooks; it may register some when it starts.",
-        )
-    else:
-        yield from ("", "It registers its hooks when it starts.")
-    point_width = max((len(row.point) for row in page.hooks), default=0)
-    for mark in page.hooks:
-        yield f"  {mark.point:{point_width}}  {mark.method}" + (f", priority {mark.priority}" if mark.priority else "")
-    if page.guards:
-        denied = f"While it should run and does not, all is denied at: {', '.join(page.guards)}."
-        yield from ("", textwrap.fill(denied, width))

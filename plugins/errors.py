@@ -3,14 +3,15 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from trunkline.config.errors import Unusable
 from trunkline.hooks.chain import is_crash
 
 
-class PluginError(Exception):
+class PluginError(Unusable):
     """A plugin cannot be used as it is. `problems` says all that is wrong with it, a line each."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
+        super().__init__(problems)
         self.problems = problems
 
 

@@ -1,22 +1,14 @@
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.management.plugin_packages import BELL, Install, installing
-from trunkline.management.plugin_listing import (
-    InstalledRow,
-    MarkRow,
-    SettingRow,
-    as_page,
-    as_table,
-    installed_rows,
-    plugin_page,
-)
+from trunkline.management.plugin_listing import Row, as_cells, installed_rows, page_lines, plugin_page
 from trunkline.plugins import PluginError
 
 DOES = "Rings when a client connects."
+BELL_ROW = {"name": "bell", "package": "bells", "version": "1.2", "enabled": True}
 
 
 @pytest.fixture
@@ -32,29 +24,33 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "broker.toml"
 
 
-def rows(path: Path | None = None) -> dict[str, InstalledRow]:
-    return {row.name: row for row in installed_rows(path)}
+def rows(path: Path | None = None) -> dict[str, Row]:
+    return {row["name"]: row for row in installed_rows(path)}
+
+
+def text(name: str, width: int) -> str:
+    return "\n".join(page_lines(plugin_page(name), width))
 
 
 def test_what_is_installed(install: Install) -> None:
     found = rows()
-    assert found["bell"] == InstalledRow("bell", "bells", "1.2", False, DOES, None)
-    assert found["function"].does == "Of the module."
-    assert found["topic-rewrite"].does.startswith("Other topics than ")
-    assert found["topic-rewrite"].package == "trunkline"
+    assert found["bell"] == {**BELL_ROW, "enabled": False, "does": DOES, "problem": None}
+    assert found["function"]["does"] == "Of the module."
+    assert found["topic-rewrite"]["does"].startswith("Other topics than ")
+    assert found["topic-rewrite"]["package"] == "trunkline"
     assert list(found) == sorted(found)
 
 
 def test_enabled_by_a_file_or_a_variable(install: Install, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("[plugins.bell]\n[plugins.function]\nenabled = false\n")
     found = rows(file)
-    assert found["bell"].enabled
-    assert not found["function"].enabled
+    assert found["bell"]["enabled"]
+    assert not found["function"]["enabled"]
     monkeypatch.setenv("TRUNKLINE_PLUGINS__BELL__ENABLED", "no")
     monkeypatch.setenv("TRUNKLINE_PLUGINS__FUNCTION__ENABLED", "yes")
     found = rows(file)
-    assert not found["bell"].enabled
-    assert found["function"].enabled
+    assert not found["bell"]["enabled"]
+    assert found["function"]["enabled"]
 
 
 def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
@@ -62,14 +58,14 @@ def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
     install("whole", "def takes_nothing(): ...\n", strange="takes_nothing")
     file.write_text("[plugins.bell]\ntimes = 10\n[plugins.belt]\n")
     found = rows(file)
-    assert found["bell"].problem == f"{file}: plugins.bell.times: 10: accepted is a whole number, 1 to 9"
-    assert not found["bell"].enabled
-    assert found["belt"].problem == f"{file}: plugins.belt: no plugin 'belt' is installed; did you mean bell?"
-    assert (found["belt"].package, found["belt"].does) == ("", "")
-    assert found["broken"].problem is not None
-    assert "ModuleNotFoundError: No module named 'no_such_module'" in found["broken"].problem
+    assert found["bell"]["problem"] == f"{file}: plugins.bell.times: 10: accepted is a whole number, 1 to 9"
+    assert not found["bell"]["enabled"]
+    assert found["belt"]["problem"] == f"{file}: plugins.belt: no plugin 'belt' is installed; did you mean bell?"
+    assert (found["belt"]["package"], found["belt"]["does"]) == ("", "")
+    assert found["broken"]["problem"] is not None
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in found["broken"]["problem"]
     assert (
-        found["strange"].problem == "whole.takes_nothing is no plugin: it must be called with one argument, its Context"
+        found["strange"]["problem"] == "whole.takes_nothing is no plugin: it must be called with one argument, its Context"
     )
 
 
@@ -83,34 +79,38 @@ def test_a_file_that_cannot_be_used(install: Install, file: Path, text: str) -> 
 def test_an_object_shows_its_module_and_not_its_class(install: Install) -> None:
     source = '"""Made of parts."""\nfrom functools import partial\ndef made(size, context): ...\n'
     install("parts", f"{source}plugin = partial(made, 3)\n", parts="plugin")
-    assert rows()["parts"].does == "Made of parts."
+    assert rows()["parts"]["does"] == "Made of parts."
 
 
 def test_a_page(install: Install) -> None:
     page = plugin_page("bell")
-    assert (page.package, page.version, page.where, page.is_class) == ("bells", "1.2", "bells:Bell", True)
-    assert page.text == "Rings when\na client connects.\n\nMore than once, if it is told to."
-    assert page.settings[-3:] == [
-        SettingRow("times", 1, "times", "a whole number, 1 to 9", "How often."),
-        SettingRow("every", 60.0, "seconds", 'seconds, or text such as "15s", "2h", more than 0', "Time between two."),
-        SettingRow("topics", [], "", "a list, each text", "Where."),
+    facts = [page[key] for key in ("name", "package", "version", "where", "is_class")]
+    assert facts == ["bell", "bells", "1.2", "bells:Bell", True]
+    assert page["text"] == "Rings when\na client connects.\n\nMore than once, if it is told to."
+    duration = 'seconds, or text such as "15s", "2h", more than 0'
+    assert [tuple(row.values()) for row in page["settings"][-3:]] == [
+        ("times", 1, "times", "a whole number, 1 to 9", "How often."),
+        ("every", 60.0, "seconds", duration, "Time between two."),
+        ("topics", [], "", "a list, each text", "Where."),
     ]
-    assert page.hooks == [MarkRow("client.connected", "ring", 5), MarkRow("client.authenticate", "ask", 0)]
-    assert page.guards == ["client.authenticate"]
-    assert plugin_page("function").hooks == []
+    assert [tuple(row.values()) for row in page["hooks"]] == [
+        ("client.connected", "ring", 5),
+        ("client.authenticate", "ask", 0),
+    ]
+    assert page["guards"] == ["client.authenticate"]
+    assert plugin_page("function")["hooks"] == []
     with pytest.raises(PluginError, match="did you mean bell"):
         plugin_page("bel")
 
 
-def test_a_table_says_what_is_wrong_in_place_of_what_it_does(install: Install) -> None:
-    row = InstalledRow("bell", "bells", "1.2", True, DOES, None)
-    cells = {"name": "bell", "package": "bells", "version": "1.2", "enabled": True}
-    assert as_table(row) == {**cells, "does": DOES}
-    assert as_table(replace(row, problem="no")) == {**cells, "does": "cannot run: no"}
+def test_a_table_says_what_is_wrong_in_place_of_what_it_does() -> None:
+    row = {**BELL_ROW, "does": DOES, "problem": None}
+    assert as_cells(row) == {**BELL_ROW, "does": DOES}
+    assert as_cells({**row, "problem": "no"}) == {**BELL_ROW, "does": "cannot run: no"}
 
 
 def test_a_page_as_text(install: Install) -> None:
-    lines = as_page(plugin_page("bell"), 60).splitlines()
+    lines = text("bell", 60).splitlines()
     assert lines[0] == "bell, of bells 1.2 (bells:Bell)"
     assert "[plugins.bell]" in lines
     start = lines.index("  times = 1 times")
@@ -125,12 +125,12 @@ def test_a_page_as_text(install: Install) -> None:
         "  client.connected     ring, priority 5",
         "  client.authenticate  ask",
         "",
-        "While it should run and does not, all is denied at:",
+        "When it should run and does not, all is denied at:",
         "client.authenticate.",
     ]
-    assert "It registers its hooks when it starts." in as_page(plugin_page("function"), 60)
+    assert "It registers its hooks when it starts." in text("function", 60)
 
 
-@pytest.mark.parametrize("name", [row.name for row in installed_rows(None) if row.package == "trunkline"])
+@pytest.mark.parametrize("name", [row["name"] for row in installed_rows(None) if row["package"] == "trunkline"])
 def test_a_page_of_each_plugin_that_comes_with_the_broker(name: str) -> None:
-    assert as_page(plugin_page(name), 100).startswith(name)
+    assert text(name, 100).startswith(name)
