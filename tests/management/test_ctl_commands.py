@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from trunkline.management import ctl_commands
+from trunkline.management import control_choice
 from trunkline.management.cli import cli
 from trunkline.management.control_client import ControlError, NoBroker
 from trunkline.management.ctl_commands import commands
@@ -47,7 +47,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
         asked: ClassVar[list[tuple[str, dict[str, Any]]]] = []
         answer: ClassVar[Any] = {}
 
-    monkeypatch.setattr(ctl_commands, "ControlClient", Own)
+    monkeypatch.setattr(control_choice, "ControlClient", Own)
     return Own
 
 
