@@ -173,4 +173,3 @@ def _pages(
             left -= len(page)
             if left <= 0:
                 return
-

@@ -65,7 +65,8 @@ def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
     assert found["broken"]["problem"] is not None
     assert "ModuleNotFoundError: No module named 'no_such_module'" in found["broken"]["problem"]
     assert (
-        found["strange"]["problem"] == "whole.takes_nothing is no plugin: it must be called with one argument, its Context"
+        found["strange"]["problem"]
+        == "whole.takes_nothing is no plugin: it must be called with one argument, its Context"
     )
 
 
