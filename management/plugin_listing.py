@@ -72,8 +72,7 @@ def plugin_page(name: str) -> Row:
     """
     factory = load(name)
     model, found = settings_of(factory), installed()[name]
-    is_class = inspect.isclass(factory)  # what a function registers shows only when it runs
-    hooks = marks(factory) if is_class else []
+    hooks = marks(factory) if inspect.isclass(factory) else []  # what a function registers shows only when it runs
     return {
         "name": name,
         "package": found.package,
@@ -83,7 +82,7 @@ def plugin_page(name: str) -> Row:
         "settings": [_setting(key, field) for key, field in model.model_fields.items()],
         "hooks": [{"point": mark.point, "method": method, "priority": mark.priority} for method, mark in hooks],
         "guards": list(model.guards),
-        "is_class": is_class,
+        "is_class": inspect.isclass(factory),
     }
 
 
