@@ -42,4 +42,6 @@ def test_replaying(tmp_path: Path) -> None:
 
 def test_every_fault_is_told_of() -> None:
     methods = {name for name in vars(Faults) if not name.startswith("_")} - {"clear", "remove"}
-    assert methods == set(re.findall(r"`(\w+)\(", PAGE.partition("| fault |")[2].partition("A fault selects packets")[0]))
+    assert methods == set(
+        re.findall(r"`(\w+)\(", PAGE.partition("| fault |")[2].partition("A fault selects packets")[0])
+    )
