@@ -14,7 +14,6 @@ from trunkline.management.operations.registry import (
     Page,
     Position,
     operation,
-    page_size,
 )
 
 
@@ -42,10 +41,9 @@ async def list_actors(
     limit: Limit = AT_ONCE,
 ) -> Page[ActorRow]:
     """Actors under their supervisors, with what waits in their mailboxes and how much they have handled."""
-    size = page_size(limit)
-    rows = list(islice(_rows(broker, layer, name), after, after + size))
+    rows = list(islice(_rows(broker, layer, name), after, after + limit))
     await trio.lowlevel.checkpoint()
-    return Page(rows, after + size if len(rows) == size else None)
+    return Page(rows, after + limit if len(rows) == limit else None)
 
 
 def _rows(broker: Administered, layer: str, name: str) -> Iterator[ActorRow]:

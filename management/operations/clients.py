@@ -18,7 +18,6 @@ from trunkline.management.operations.registry import (
     Page,
     Refused,
     operation,
-    page_size,
     plain_row,
     settled,
 )
@@ -73,7 +72,6 @@ async def _page(
     after: str,
     limit: int,
 ) -> Page[ClientRow]:
-    limit = page_size(limit)
     rows: list[ClientRow] = []
     if prefix > after:  # a page begins behind its cursor, and the prefix itself may be a client id
         found = broker.sessions.get(prefix)
@@ -155,7 +153,6 @@ async def list_subscriptions(
     limit: Limit = AT_ONCE,
 ) -> Page[SubscriptionRow]:
     """Subscriptions, in order of client id and topic filter."""
-    limit = page_size(limit)
     last, last_filter = after or ("", "")
     rows: list[SubscriptionRow] = []
     if client_id is not None:

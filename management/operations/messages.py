@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import trio
+from annotated_types import Interval
 
 from trunkline.broker.views import (
     ReceiverRow,
@@ -26,7 +27,6 @@ from trunkline.management.operations.registry import (
     Position,
     Refused,
     operation,
-    page_size,
     plain_row,
 )
 from trunkline.mqtt.message import Message
@@ -42,7 +42,7 @@ NEIGHBOURS = 100
 Topic = Annotated[str, "The topic name."]
 Payload = Annotated[bytes, "What to publish."]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
-Expiry = Annotated[int | None, "Seconds after which nobody gets it any more."]
+Expiry = Annotated[int | None, "Seconds after which nobody gets it any more.", Interval(ge=0, le=0xFFFF_FFFF)]
 ContentType = Annotated[str | None, "What the payload is, for 5.0 clients."]
 UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clients."]
 
@@ -53,7 +53,6 @@ UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clie
 @operation("routes.list", cursor=lambda row: row.filter)
 def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[RouteRow]:
     """Topic filters that somebody has subscribed to, each with the number of subscribers."""
-    limit = page_size(limit)
     rows = route_rows(broker.router, after, limit)
     return Page(rows, rows[-1].filter if len(rows) == limit else None)
 
@@ -62,10 +61,7 @@ def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE)
 def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
     """Who would get a message of this topic: clients as they subscribed, then shared groups. Who comes or goes while it is
     listed may be missing, or come twice."""
-    limit = page_size(limit)
     validate_name(topic)
-    if after < 0:
-        raise BadRequest(f"after: {after}: accepted is a whole number, 0 or more")
     rows = receiver_rows(broker.router.match(topic), after, limit)
     return Page(rows, after + len(rows) if len(rows) == limit else None)
 
@@ -81,7 +77,6 @@ async def list_retained(
     limit: Limit = AT_ONCE,
 ) -> Page[RetainedHead]:
     """Retained messages, in order of topic, each with the beginning of its payload."""
-    limit = page_size(limit)
     validate_filter(filter)
     rows: list[RetainedHead] = []
     cursor: str | None = after
@@ -205,8 +200,6 @@ def _message(
 ) -> Message:
     properties: Properties = {}
     if expiry is not None:
-        if not 0 <= expiry <= 0xFFFF_FFFF:
-            raise BadRequest(f"expiry: {expiry}: accepted is a whole number of seconds, 0 to 4294967295")
         properties["message_expiry_interval"] = expiry
     if content_type is not None:
         properties["content_type"] = content_type

@@ -14,13 +14,12 @@ from trunkline.management.operations.registry import (
     After,
     BadRequest,
     Limit,
-    NotFound,
     Page,
     Position,
     Refused,
+    answering,
     operation,
     page_at,
-    page_size,
 )
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import load_aside, settings_model
@@ -74,12 +73,8 @@ def call(
     arguments: Annotated[dict[str, str] | None, "What the command is given."] = None,
 ) -> object:
     """Run a command of a plugin's own."""
-    try:
+    with answering():
         return broker.plugins.call(name, command, {**(arguments or {})})
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
-    except LookupError as error:
-        raise NotFound(str(error.args[0] if error.args else error)) from error
 
 
 def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> PluginSettings | None:
@@ -117,7 +112,6 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
 @operation("bans.list", cursor=lambda row: f"{row['kind']}:{row['who']}")
 def list_bans(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[dict[str, Any]]:
     """Who is banned, and until when."""
-    limit = page_size(limit)
     rows = cast("list[dict[str, Any]]", _ask(broker, "list", after=after, limit=str(limit)))
     return Page(rows, f"{rows[-1]['kind']}:{rows[-1]['who']}" if len(rows) == limit else None)
 

@@ -5,8 +5,10 @@ about itself stands in its signature and in its docstring, nowhere else.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -27,6 +29,8 @@ from typing import (
 )
 
 import trio
+from annotated_types import Interval
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trunkline.config.key_path import nearest
 from trunkline.mqtt.errors import ProtocolError
@@ -122,14 +126,43 @@ class Argument:
     required: bool
     default: object
     doc: str
+    #: Bounds of a number.
+    bounds: Interval
 
-    def check(self, value: object) -> None:
+    def read(self, value: object) -> object:
         """
         Raises:
             BadRequest: the value is of another kind.
         """
-        if not (_fits(value, self.kind) or (value is None and self.default is None and not self.required)):
-            raise BadRequest(f"{self.name}: {value!r:.80}: accepted is {_words(self.kind)}")
+        if value is None and self.default is None and not self.required:
+            return None
+        try:
+            return _validator(self.kind, self.bounds).validate_python(value)
+        except ValidationError:
+            raise BadRequest(f"{self.name}: {value!r:.80}: accepted is {self._accepted()}") from None
+
+    def _accepted(self) -> str:
+        if get_origin(self.kind) is Literal:
+            return " or ".join(map(str, get_args(self.kind)))
+        least, most = self.bounds.ge, self.bounds.le
+        bounds = "" if least is None else f", {least} or more" if most is None else f", {least} to {most}"
+        return _WORDS[get_origin(self.kind) or self.kind] + bounds
+
+
+@cache
+def _validator(kind: Any, bounds: Interval) -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[kind, bounds], config=ConfigDict(strict=True))
+
+
+_WORDS: Final = {
+    str: "text",
+    bytes: "bytes",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of text",
+    dict: "a table of text",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +193,18 @@ class Operation:
             OperationError: it cannot be done.
         """
         known = {argument.name: argument for argument in self.arguments}
-        for name, value in arguments.items():
+        for name in arguments:
             if name not in known:
                 hint = nearest(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
                 raise BadRequest(f"{self.name} takes no argument {name!r}{hint}")
-            known[name].check(value)
-        missing = [name for name, argument in known.items() if argument.required and name not in arguments]
+        values = {name: known[name].read(value) for name, value in arguments.items()}
+        missing = [name for name, argument in known.items() if argument.required and name not in values]
         if missing:
             raise BadRequest(f"{self.name} needs {', '.join(missing)}")
+        if "limit" in values:
+            values["limit"] = min(cast("int", values["limit"]), AT_ONCE)
         try:
-            result = self.function(broker, **arguments)
+            result = self.function(broker, **values)
             return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
         except ProtocolError as error:
             raise BadRequest(str(error)) from error
@@ -188,7 +223,7 @@ def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Calla
         hints = get_type_hints(function, include_extras=True)
         listing = get_origin(hints["return"]) is Page
         doc = inspect.getdoc(function) or ""
-        OPERATIONS[name] = Operation(name, doc, _arguments(function, hints), function, listing, cursor)
+        OPERATIONS[name] = Operation(name, doc, tuple(_arguments(function, hints)), function, listing, cursor)
         return function
 
     return register
@@ -218,80 +253,34 @@ async def settled(broker: Administered) -> None:
         await broker.scheduler.drained()
 
 
-def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Argument, ...]:
-    found: list[Argument] = []
+@contextmanager
+def answering() -> Generator[None]:
+    """What a part of the broker raises about a request is the answer."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    except LookupError as error:
+        raise NotFound(str(error.args[0] if error.args else error)) from error
+
+
+def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> Iterator[Argument]:
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        kind, doc = get_args(hints[parameter.name])
+        kind, doc, *bounds = get_args(hints[parameter.name])
+        if get_origin(kind) in (UnionType, Union):  # the latter is what `Literal[…] | None` makes
+            (kind,) = [each for each in get_args(kind) if each is not NoneType]
         required = parameter.default is parameter.empty
-        found.append(
-            Argument(parameter.name, _without_none(kind), required, None if required else parameter.default, doc)
-        )
-    return tuple(found)
-
-
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) in (UnionType, Union):  # the latter is what `Literal[…] | None` makes
-        (kind,) = [each for each in get_args(kind) if each is not NoneType]
-    return kind
-
-
-def _fits(value: object, kind: Any) -> bool:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return any(value == each and type(value) is type(each) for each in inner)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(each, inner[0]) for each in cast("list[object]", value))
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            _fits(name, inner[0]) and _fits(each, inner[1])
-            for name, each in cast("dict[object, object]", value).items()
-        )
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind
-
-
-_KINDS: Final = {
-    str: "text",
-    bytes: "bytes",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list of text",
-    dict: "a table of text",
-}
-
-
-def _words(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return " or ".join(str(each) for each in get_args(kind))
-    return _KINDS[get_origin(kind) or kind]
+        default = None if required else parameter.default
+        yield Argument(parameter.name, kind, required, default, doc, bounds[0] if bounds else Interval())
 
 
 #: Arguments that several operations have.
 After = Annotated[str, "Begin behind this one."]
-Position = Annotated[int, "Leave out so many."]
-Limit = Annotated[int, "How many rows a page has at most."]
-
-
-def page_size(limit: int) -> int:
-    """
-    Raises:
-        BadRequest: nothing can be listed so.
-    """
-    if limit < 1:
-        raise BadRequest(f"limit: {limit}: accepted is a whole number, 1 or more")
-    return min(limit, AT_ONCE)
+Position = Annotated[int, "Leave out so many.", Interval(ge=0)]
+Limit = Annotated[int, "How many rows a page has at most.", Interval(ge=1)]
 
 
 def page_at(rows: Sequence[R], after: int, limit: int) -> Page[R]:
-    """The page of a list that is short enough to be made as a whole.
-
-    Raises:
-        BadRequest: there is no such page.
-    """
-    limit = page_size(limit)
-    if after < 0:
-        raise BadRequest(f"after: {after}: accepted is a whole number, 0 or more")
+    """The page of a list that is short enough to be made as a whole."""
     page = list(rows[after : after + limit])
     return Page(page, after + limit if after + limit < len(rows) else None)

@@ -1,7 +1,5 @@
 """Traces: where messages went."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Annotated
 
 from trunkline.broker.traced_message import MessageRow, Outcome
@@ -9,12 +7,10 @@ from trunkline.management.operations.registry import (
     AT_ONCE,
     Administered,
     After,
-    BadRequest,
     Limit,
-    NotFound,
     Page,
+    answering,
     operation,
-    page_size,
     plain_row,
 )
 
@@ -28,7 +24,7 @@ def start(
     topic: Annotated[list[str] | None, "Messages whose topic matches this filter. May be repeated."] = None,
 ) -> dict[str, object]:
     """Begin to follow messages, in place of the trace that is on: those of some clients and topics, or all."""
-    with _told():
+    with answering():
         broker.trace.start(clients=client or (), topics=topic or ())
     return _state(broker)
 
@@ -55,8 +51,7 @@ def list_messages(
     limit: Limit = AT_ONCE,
 ) -> Page[MessageRow]:
     """Messages that were followed, the newest first, with how far each came."""
-    limit = page_size(limit)
-    with _told():
+    with answering():
         rows, cursor = broker.trace.messages(topic=topic, client=client, before=after, limit=limit, scan=4 * AT_ONCE)
     return Page(rows, cursor)
 
@@ -64,15 +59,14 @@ def list_messages(
 @operation("trace.show")
 def show(broker: Administered, guid: Guid) -> dict[str, object]:
     """A message that was followed, and what became of it as a whole."""
-    with _told():
+    with answering():
         return {**plain_row(broker.trace.message(guid)), "steps": list(broker.trace.steps(guid))}
 
 
 @operation("trace.outcomes", cursor=lambda row: row.client_id)
 def list_outcomes(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Outcome]:
     """What became of a message for each of its subscribers, in order of client id."""
-    limit = page_size(limit)
-    with _told():
+    with answering():
         return Page(*broker.trace.outcomes(guid, after=after, limit=limit))
 
 
@@ -85,13 +79,3 @@ def _state(broker: Administered) -> dict[str, object]:
         "since": trace.since or None,
         "messages": len(trace),
     }
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
-    except LookupError as error:
-        raise NotFound(str(error.args[0])) from error
