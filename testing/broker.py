@@ -1,21 +1,22 @@
-"""A running broker, as tests see it: those that await, and those that do not."""
+"""A running broker, for tests that await and for those that do not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
 
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.testing.clock import Clock
-from trunkline.testing.expecting import asked
+from trunkline.testing.expecting import call_plain
 from trunkline.testing.faults import Faults
-from trunkline.testing.messages import Seeing
-from trunkline.testing.reach import Awaiting, Here, Reach, Reaching, waits
+from trunkline.testing.messages import Messages
+from trunkline.testing.portal import AsyncPortal, LocalPortal, Portal, Proxy, in_broker, maybe_async
+from trunkline.testing.running import Activity, Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    import trio
 
     from trunkline.broker.node import Node
     from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
@@ -24,32 +25,37 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
-    from trunkline.testing.connections import Connection
-    from trunkline.testing.inside import Address, Inside
+    from trunkline.testing.connections import ConnectionRow
     from trunkline.testing.journal import Recording
     from trunkline.testing.published import Published
+    from trunkline.testing.running import RunningBroker
 
-R = TypeVar("R", bound=Reach)
+P = TypeVar("P", bound=Portal)
 T = TypeVar("T")
 
+#: Rows that are asked for at a time.
+_PAGE: Final = 1000
+#: Connections that a failure shows.
+_MAX_SHOWN: Final = 8
 
-class Face(Seeing[R]):
+
+class BrokerProxy(Messages[P]):
     """A running broker. Lists are as things stand when they are asked for."""
 
-    def __init__(self, inside: Inside, reach: R) -> None:
-        super().__init__(reach)
-        self._inside = inside
-        self.clock = Clock(reach)
-        self.faults = Faults(inside.links, inside.node.hooks, reach)
-        self.plugins = Plugins(inside, reach)
+    def __init__(self, running: RunningBroker, portal: P) -> None:
+        super().__init__(running, portal)
+        self.clock = Clock(portal)
+        self.faults = Faults(running, portal)
+        self.plugins = Plugins(running, portal)
 
     # Where it is
 
     @property
+    @in_broker
     def listeners(self) -> dict[str, Address]:
         """Where clients connect, by the name of the listener, or its URL in the settings if it has none. Each has `host`,
         `port` and `url`."""
-        return self._reach.call(self._inside.listeners)
+        return {listener.settings.label: Address(*listener.address) for listener in self._running.node.listeners}
 
     @property
     def host(self) -> str:
@@ -71,57 +77,79 @@ class Face(Seeing[R]):
             return address
         raise RuntimeError("this broker has no listeners: clients cannot connect to it by an address")
 
-    # What is in it
+    # What is in it. The modules for its rows are imported on demand
 
     @property
     def clients(self) -> list[ClientRow]:
-        """Who is connected, by client id."""
-        return self._reach.call(self._inside.clients)
+        """The clients that are connected, by client id."""
+        return [row for row in self.sessions if row.connected]
 
     @property
+    @in_broker
     def sessions(self) -> list[ClientRow]:
-        """Who has a session, connected or not, by client id."""
-        return self._reach.call(self._inside.sessions)
+        """All sessions, of clients that are connected and of those that are away, by client id."""
+        from trunkline.broker.views import client_row
+
+        sessions = self._running.node.sessions
+        return [client_row(actor) for actor in sessions.page(limit=len(sessions))]
 
     @property
-    def connections(self) -> list[Connection]:
+    @in_broker
+    def connections(self) -> list[ConnectionRow]:
         """The last 1,000 connections that were answered, in that order: who was let in or refused, who is gone, and why."""
-        return self._reach.call(self._inside.connections.rows)
+        return self._running.connections.rows()
 
     @property
+    @in_broker
     def subscriptions(self) -> list[SubscriptionRow]:
         """By topic filter and client id."""
-        return self._reach.call(self._inside.subscriptions)
+        from trunkline.broker.views import subscription_rows
+
+        router = self._running.node.router
+        rows = page = subscription_rows(router, limit=_PAGE)
+        while page := subscription_rows(router, (page[-1].filter, page[-1].client_id), _PAGE) if page else []:
+            rows = rows + page
+        return rows
 
     @property
+    @in_broker
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        return self._reach.call(self._inside.retained)
+        from trunkline.broker.views import retained_rows
+
+        rows: list[RetainedRow] = []
+        after: str | None = ""
+        while after is not None:
+            page, after = retained_rows(self._running.node.retained, trio.current_time(), after, _PAGE)
+            rows += page
+        return rows
 
     @property
+    @in_broker
     def alarms(self) -> list[Alarm]:
         """The conditions that last, in the order in which they began."""
-        return self._reach.call(lambda: self._inside.node.alarms.active)
+        return self._running.node.alarms.active
 
-    @waits
+    @maybe_async
     async def metrics(self) -> dict[str, int]:
         """All counters and gauges, by the names of docs/metrics.md."""
-        return await self._reach.run(lambda: self._inside.node.figures())
+        return await self._portal.run(lambda: self._running.node.figures())
 
     # What can be done with it
 
     @property
     def hooks(self) -> Hooks:
         """Register callbacks here; see docs/hooks.md. They run where the broker does."""
-        return self._reach.hooks(self._inside.node.hooks)
+        return self._portal.hooks(self._running.node.hooks)
 
     @property
     def hook_errors(self) -> list[BaseException]:
         """What hooks have raised so far. What is still in it at the end is raised there, and fails the test: one that
         expects an error takes it out. `broker.wait_until(lambda: broker.hook_errors)`, then
         `assert isinstance(broker.hook_errors.pop(), ValueError)`."""
-        return self._inside.hook_errors
+        return self._running.hook_errors
 
+    @in_broker
     def publish(
         self,
         topic: str,
@@ -137,22 +165,28 @@ class Face(Seeing[R]):
         Raises:
             ProtocolError: this is no topic name.
         """
-        data = payload.encode() if isinstance(payload, str) else payload
-        return self._reach.call(self._inside.publish, topic, data, qos, retain, properties)
+        data, host = payload.encode() if isinstance(payload, str) else payload, self._running.node.host
+        message = host.message(topic, data, qos, retain, properties, "")
+        host.publish(message)
+        return self._running.history.of(message)
 
+    @in_broker
     def record(self, path: Path | str) -> Recording:
         """Write all packets from now on into a journal, until `stop`, or to the end of a block: see docs/faults.md.
 
         Raises:
             OSError: the file cannot be written.
         """
-        return self._reach.call(self._inside.record, path, self._reach)
+        from trunkline.testing.journal import Recording  # few tests record
 
+        return Recording(path, self._running.network, self._running.node.host.wall, self._portal)
+
+    @in_broker
     def kick(self, client_id: str) -> bool:
         """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
-        return self._reach.call(lambda: self._inside.node.kick(client_id))
+        return self._running.node.kick(client_id)
 
-    @waits
+    @maybe_async
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
         """End as a process that is killed (or, if `graceful`, one that is told to stop) and come back on the same port.
         Hooks, faults and recordings stay.
@@ -160,9 +194,13 @@ class Face(Seeing[R]):
         Raises:
             ListenError: somebody else has taken the port.
         """
-        await self._reach.run(self._inside.restart, keep_sessions, keep_retained, graceful)
+        await self._portal.run(
+            lambda: self._running.lives.restart(
+                keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful
+            )
+        )
 
-    @waits
+    @maybe_async
     async def reset(self) -> None:
         """Begin anew, for the next test of a broker that several share: `restart` without anything that is kept. Faults are
         removed; messages, connections and errors of hooks forgotten. Hooks and recordings stay.
@@ -171,12 +209,12 @@ class Face(Seeing[R]):
             ListenError: somebody else has taken the port.
         """
         self.faults.clear()
-        await self._reach.run(self._inside.reset)
+        await self._portal.run(self._running.reset)
 
-    @waits
+    @maybe_async
     async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
-        """Wait until a plain function says yes. It is asked where the caller is, again whenever something has happened in
-        the broker, and now and then in any case; for `timeout` seconds of the broker's clock, and once more then.
+        """Wait until a plain function returns something true. It is called where the caller is: again whenever something
+        has happened in the broker, now and then in any case, for `timeout` seconds of the broker's clock, and once more then.
 
         Raises:
             TimeoutError: it did not come true. The message has what there was instead.
@@ -185,7 +223,7 @@ class Face(Seeing[R]):
         __tracebackhide__ = True
         await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {condition}")
 
-    @waits
+    @maybe_async
     async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> ClientRow:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a client is connected: this one, or any.
 
@@ -200,7 +238,7 @@ class Face(Seeing[R]):
 
         return (await self._until(found, timeout, f"{who} within {timeout:g} s"))[0]
 
-    @waits
+    @maybe_async
     async def wait_for_subscription(
         self,
         topic_filter: str | None = None,
@@ -225,23 +263,33 @@ class Face(Seeing[R]):
     async def _until(self, condition: Callable[[], T], timeout: float, failure: str) -> T:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a condition is true, and return its answer."""
         __tracebackhide__ = True
-        happenings = self._reach.call(self._inside.happenings, timeout)
+        activity = self._portal.call(Activity, self._running, timeout)
         try:
-            while not (answer := asked(condition)):
-                if not await self._reach.run(happenings.next):
-                    raise TimeoutError(f"{failure}\n{self._reach.call(self._inside.instead)}")
+            while not (answer := call_plain(condition)):
+                if not await self._portal.run(activity.next):
+                    raise TimeoutError(f"{failure}\n{self._instead()}")
             return answer
         finally:
-            happenings.close()
+            activity.close()
+
+    @in_broker
+    def _instead(self) -> str:
+        """The lines of a failure that say what there was instead."""
+        over = [f"  {row}" for row in self.connections if not row.open][-_MAX_SHOWN:]
+        lines = [
+            f"clients: {', '.join(row.client_id for row in self.clients) or 'none'}",
+            f"subscriptions: {', '.join(f'{row.client_id} to {row.filter}' for row in self.subscriptions) or 'none'}",
+        ]
+        return "\n".join([*lines, *(["the last connections that are over:"] if over else []), *over])
 
 
-class Broker(Face[Awaiting]):
+class Broker(BrokerProxy[AsyncPortal]):
     """A running broker, for code that awaits."""
 
     @property
     def node(self) -> Node:
         """The node itself, with all that it is made of. Only for code in the trio run in which the broker lives."""
-        return self._inside.node
+        return self._running.node
 
     def connect(self) -> trio.abc.Stream:
         """The client's end of a new connection, without a socket.
@@ -249,19 +297,19 @@ class Broker(Face[Awaiting]):
         Raises:
             RuntimeError: the broker lives in another trio run.
         """
-        if type(self._reach) is not Here:
+        if type(self._portal) is not LocalPortal:
             raise RuntimeError("this broker lives in a thread of its own: connect to `host` and `port`")
-        return self._inside.node.connect()
+        return self._running.node.connect()
 
 
-class Plugins(Reaching[R]):
+class Plugins(Proxy[P]):
     """The plugins of a running broker."""
 
-    def __init__(self, inside: Inside, reach: R) -> None:
-        super().__init__(reach)
-        self._inside = inside
+    def __init__(self, running: RunningBroker, portal: P) -> None:
+        super().__init__(portal)
+        self._running = running
 
-    @waits
+    @maybe_async
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
     ) -> None:
@@ -271,27 +319,28 @@ class Plugins(Reaching[R]):
         Raises:
             PluginError: it runs already, is not installed, or cannot start.
         """
-        await self._reach.run(lambda: self._inside.node.plugins.enable(name, settings, factory))
+        await self._portal.run(lambda: self._running.node.plugins.enable(name, settings, factory))
 
-    @waits
+    @maybe_async
     async def disable(self, name: str) -> None:
         """Stop a plugin.
 
         Raises:
             PluginError: none of this name was started.
         """
-        await self._reach.run(lambda: self._inside.node.plugins.disable(name))
+        await self._portal.run(lambda: self._running.node.plugins.disable(name))
 
-    @waits
+    @maybe_async
     async def reload(self, name: str, settings: Settings | None = None) -> None:
         """Stop a plugin, import its module anew and start it.
 
         Raises:
             PluginError: none of this name was started, or it cannot start again.
         """
-        await self._reach.run(lambda: self._inside.node.plugins.reload(name, settings))
+        await self._portal.run(lambda: self._running.node.plugins.reload(name, settings))
 
-    def call(self, name: str, command: str, **arguments: object) -> object:
+    @in_broker
+    def call(self, name: str, command: str, /, **arguments: object) -> object:
         """Run a command that a plugin offers.
 
         Raises:
@@ -299,8 +348,9 @@ class Plugins(Reaching[R]):
             LookupError: it has no such command, or the command finds nothing.
             ValueError: the arguments are wrong.
         """
-        return self._reach.call(lambda: self._inside.node.plugins.call(name, command, arguments))
+        return self._running.node.plugins.call(name, command, arguments)
 
+    @in_broker
     def rows(self) -> list[PluginRow]:
         """All that are installed or were started, by name."""
-        return self._reach.call(lambda: self._inside.node.plugins.rows())
+        return self._running.node.plugins.rows()

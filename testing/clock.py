@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from trunkline.testing.reach import Reach, Reaching, waits
+from trunkline.testing.portal import Portal, Proxy, maybe_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-R = TypeVar("R", bound=Reach)
+R = TypeVar("R", bound=Portal)
 
 #: Turns of a trio run in which what is due at one moment, and what comes of it, is done. A will that is published when its
 #: client falls silent takes about ten.
@@ -39,10 +39,10 @@ class AdvancingClock(trio.abc.Clock):
         self._ahead += seconds
 
 
-class Clock(Reaching[R]):
+class Clock(Proxy[R]):
     """The broker's time."""
 
-    @waits
+    @maybe_async
     async def advance(self, seconds: float) -> None:
         """Move the broker's time on. All that becomes due by then has been done when this returns, each thing at its own
         time, and so has what came of it: a client that falls silent is disconnected, its will is published when its
@@ -55,7 +55,7 @@ class Clock(Reaching[R]):
             RuntimeError: the trio run has a real clock.
             ValueError: time does not go backwards.
         """
-        await self._reach.run(advance, seconds)
+        await self._portal.run(advance, seconds)
 
 
 async def advance(seconds: float) -> None:

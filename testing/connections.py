@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Connack
 
 #: Connections that are kept, the last ones.
-KEPT: Final = 1000
+MAX_ROWS: Final = 1000
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class ConnectionRow:
     """One that has got as far as a CONNACK."""
 
     client_id: str
@@ -43,16 +43,16 @@ class Connection:
         return f"{self.client_id}: {state}"
 
 
-class Connections:
+class ConnectionLog:
     """Learns from hooks what becomes of connections."""
 
     def __init__(self, hooks: Hooks, wall: Callable[[], float]) -> None:
         """`wall` is the broker's time in seconds since the epoch."""
         self._hooks = hooks
         self._wall = wall
-        self._rows: deque[Connection] = deque(maxlen=KEPT)
+        self._rows: deque[ConnectionRow] = deque(maxlen=MAX_ROWS)
         #: Those that have not ended.
-        self._open: dict[ClientInfo, Connection] = {}
+        self._open: dict[ClientInfo, ConnectionRow] = {}
         for point, callback in self._callbacks():
             hooks.add(point, callback, priority=maxsize)
 
@@ -63,7 +63,7 @@ class Connections:
     def _callbacks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
         return ("client.connack", self._answered), ("client.disconnected", self._gone)
 
-    def rows(self) -> list[Connection]:
+    def rows(self) -> list[ConnectionRow]:
         """In the order in which they were answered."""
         return list(self._rows)
 
@@ -72,7 +72,7 @@ class Connections:
         self._open.clear()
 
     def _answered(self, client: ClientInfo, packet: Connack) -> None:
-        row = Connection(client.client_id, client.address, self._wall())
+        row = ConnectionRow(client.client_id, client.address, self._wall())
         self._rows.append(row)
         if packet.reason:
             row.refused = _word(packet.reason)

@@ -38,11 +38,11 @@ class Anything:
 ANY: Final = Anything()
 
 
-def asked(function: Callable[..., T], *args: object) -> T:
-    """What a function of the test says.
+def call_plain(function: Callable[..., T], *args: object) -> T:
+    """What a function of the test returns.
 
     Raises:
-        TypeError: it is async. What it returns is true, whatever it would say.
+        TypeError: it is async: a coroutine would always be true.
     """
     __tracebackhide__ = True
     answer = function(*args)
@@ -105,7 +105,7 @@ class Expected:
             found.append(f"from {message.publisher!r}, not {self.publisher!r}")
         if self.to is not None and self.to not in message.delivered_to:
             found.append(f"for {self.to!r}: {message.outcome(self.to)}")
-        if not found and self.predicate is not None and not asked(self.predicate, message):
+        if not found and self.predicate is not None and not call_plain(self.predicate, message):
             found.append(f"{_name(self.predicate)} is false")
         return found
 
@@ -113,7 +113,7 @@ class Expected:
 def payload_difference(wanted: Any, payload: bytes) -> str:
     """How a payload is not what was wanted; empty if it is."""
     if callable(wanted):
-        return "" if asked(wanted, payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
+        return "" if call_plain(wanted, payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
     if isinstance(wanted, str):
         wanted = wanted.encode()
     if isinstance(wanted, bytes | bytearray):
@@ -179,7 +179,7 @@ def nearest(expected: Expected, messages: Sequence[Published]) -> list[Published
     return sorted(messages, key=rank)
 
 
-def came_instead(expected: Expected, messages: Sequence[Published]) -> str:
+def describe_instead(expected: Expected, messages: Sequence[Published]) -> str:
     """The lines of a failure that say what was published instead."""
     if not messages:
         return "nothing was published"
@@ -190,7 +190,7 @@ def came_instead(expected: Expected, messages: Sequence[Published]) -> str:
     return _list(f"{nearest_of} published instead:", lines, len(messages))
 
 
-def came(messages: Sequence[Published]) -> str:
+def describe_found(messages: Sequence[Published]) -> str:
     """The lines of a failure that say which were found."""
     return _list("these were:", [str(message) for message in messages[:SHOWN]], len(messages))
 
@@ -198,6 +198,11 @@ def came(messages: Sequence[Published]) -> str:
 def _list(head: str, lines: Sequence[str], total: int) -> str:
     more = [f"  … and {total - len(lines)} more"] if total > len(lines) else []
     return "\n".join([head, *[f"  {line}" for line in lines], *more])
+
+
+def counted(number: int, name: str) -> str:
+    """`1 message`, `2 messages`"""
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
 def _wanted(payload: Any) -> str:

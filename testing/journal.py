@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from trunkline.management.journal_file import Entry
     from trunkline.mqtt.properties import Properties
-    from trunkline.testing.links import Link, Links
+    from trunkline.testing.fault_layer import FaultLayer, Network
     from trunkline.testing.packets import Packet
-    from trunkline.testing.reach import Reach
+    from trunkline.testing.portal import Portal
 
 _logger = logging.getLogger("trunkline.testing")
 
@@ -37,14 +37,14 @@ class Recording:
     """A journal that is written, from its making until `stop`, or to the end of its block. Each entry is in the file as
     soon as it has happened, so that a crash leaves all that came before it."""
 
-    def __init__(self, path: Path | str, links: Links, wall: float, reach: Reach) -> None:
+    def __init__(self, path: Path | str, network: Network, wall: float, portal: Portal) -> None:
         """To be made where the broker lives. `wall` is its time in seconds since the epoch.
 
         Raises:
             OSError: the file cannot be written.
         """
-        self._reach = reach
-        self._links = links
+        self._portal = portal
+        self._network = network
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
         try:
             file.write(pack_header(Header(wall, __version__)))
@@ -54,9 +54,9 @@ class Recording:
         self._file: FileIO | None = file
         self._began = trio.current_time()
         self._error: OSError | None = None
-        for link in links:
-            self._write(Opened(0.0, link.number, link.client_id, link.version or 0, link.peer, whole=False))
-        links.recorders.append(self)
+        for layer in network:
+            self._write(Opened(0.0, layer.number, layer.client_id, layer.version or 0, layer.peer, whole=False))
+        network.recorders.append(self)
 
     def __enter__(self) -> Self:
         return self
@@ -72,30 +72,30 @@ class Recording:
         Raises:
             OSError: the file took no more at some time, and what came then is not in it.
         """
-        self._reach.call(self.end)
+        self._portal.call(self.end)
         if self._error is not None:
             raise self._error
 
     def end(self) -> None:
         """As `stop`, where the broker lives, and without the error."""
         if self._file is not None:
-            self._links.recorders.remove(self)
+            self._network.recorders.remove(self)
             self._file.close()
             self._file = None
 
-    # What links tell
+    # What layers report
 
-    def opened(self, link: Link) -> None:
-        self._write(Opened(self._now, link.number, "", 0, link.peer, whole=True))
+    def opened(self, layer: FaultLayer) -> None:
+        self._write(Opened(self._now, layer.number, "", 0, layer.peer, whole=True))
 
-    def passed(self, link: Link, packet: Packet) -> None:
+    def passed(self, layer: FaultLayer, packet: Packet) -> None:
         data = packet.data
         if packet.direction == FROM and packet.type in (PacketType.CONNECT, PacketType.AUTH):
             data = without_secrets(packet)
-        self._write(Passed(self._now, link.number, packet.direction == FROM, data, data != packet.data))
+        self._write(Passed(self._now, layer.number, packet.direction == FROM, data, data != packet.data))
 
-    def closed(self, link: Link, by: str, error: str) -> None:
-        self._write(Closed(self._now, link.number, by, error))
+    def closed(self, layer: FaultLayer, by: str, error: str) -> None:
+        self._write(Closed(self._now, layer.number, by, error))
 
     def ending(self, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None:
         self._write(Ending(self._now, graceful, keeps_sessions, keeps_retained))

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import trio
 
-from trunkline.testing.expecting import ANY, Expected, came, came_instead
+from trunkline.testing.expecting import Expected, counted, describe_found, describe_instead
 from trunkline.testing.history import MAX_BYTES
+from trunkline.testing.portal import Portal, Proxy, in_broker, maybe_async
 from trunkline.testing.published import Published
-from trunkline.testing.reach import Reach, Reaching, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from trunkline.testing.history import History, Mark
-    from trunkline.testing.inside import Inside
+    from trunkline.testing.running import RunningBroker
 
-R = TypeVar("R", bound=Reach)
+P = TypeVar("P", bound=Portal)
 
 
-class Watch(Reaching[R]):
+class Like(TypedDict, total=False):
+    """What messages a test means; what is left out does not matter."""
+
+    #: Bytes, text, a value that is compared as JSON (None is null), or a callable that judges bytes.
+    payload: Any
+    qos: int
+    retain: bool
+    #: A client id; empty for the broker's own messages.
+    publisher: str
+
+
+class Watch(Proxy[P]):
     """Messages that are as expected, one after the other: each is returned once."""
 
-    def __init__(self, reach: R, history: History, expected: Expected, after: int) -> None:
-        super().__init__(reach)
+    def __init__(self, portal: P, history: History, expected: Expected, after: int) -> None:
+        super().__init__(portal)
         self._history = history
         self._expected = expected
         self._after = after
-        self._changes = reach.call(history.changes)
-        self._candidates = reach.call(history.messages)
+        self._changes = portal.call(history.changes)
+        self._candidates = portal.call(history.messages)
         #: Numbers of those that were returned.
         self._returned: set[int] = set()
 
@@ -47,7 +58,7 @@ class Watch(Reaching[R]):
         """Watch no more."""
         self._changes.close()
 
-    @waits
+    @maybe_async
     async def next(self, timeout: float = 5.0) -> Published:  # noqa: ASYNC109 - as elsewhere here
         """The next message that is as expected, for `timeout` seconds of the broker's clock.
 
@@ -60,51 +71,36 @@ class Watch(Reaching[R]):
     async def forward(self, timeout: float) -> Published:  # noqa: ASYNC109 - as elsewhere here
         """As `next`, within a method that waits."""
         __tracebackhide__ = True
-        until = self._reach.call(trio.current_time) + timeout
+        until = self._portal.call(trio.current_time) + timeout
         while True:
             for message in self._candidates:
                 number = message.number
                 if number > self._after and number not in self._returned and self._expected.met_by(message):
                     self._returned.add(number)
                     return message
-            self._candidates = await self._reach.run(self._changes.next, until)
-            if not self._candidates and self._reach.call(trio.current_time) >= until:
+            self._candidates = await self._portal.run(self._changes.next, until)
+            if not self._candidates and self._portal.call(trio.current_time) >= until:
                 break
-        before = f" after {_count(len(self._returned))} like it" if self._returned else ""
+        before = f" after {counted(len(self._returned), 'message')} like it" if self._returned else ""
         raise TimeoutError(
-            missing(self._reach, self._history, self._expected, self._after, f" within {timeout:g} s{before}")
+            _missing(self._portal, self._history, self._expected, self._after, f" within {timeout:g} s{before}")
         )
 
 
-def missing(reach: Reach, history: History, expected: Expected, after: int, when: str = "") -> str:
-    """What a failure says if a message did not come."""
-    messages = [message for message in reach.call(history.messages) if message.number > after]
-    instead = came_instead(expected, messages) + (" since" if after and not messages else "")
-    lines = [f"no message{expected} {_verb(expected, 1)}{when}", instead]
-    if expected.to is not None:
-        lines.append(f"{expected.to!r} {reach.call(history.standing, expected.to)}")
-    return "\n".join([*lines, *lost(history, after)])
-
-
-def lost(history: History, after: int) -> list[str]:
-    """That messages were forgotten, if any were that a test asks for."""
-    if history.forgotten <= after:
-        return []
-    most = f"the last {history.limit}, and {MAX_BYTES >> 20} MiB"
-    return [f"messages up to number {history.forgotten} are forgotten: kept are {most}; see `history` and `after`"]
-
-
-class Seeing(Reaching[R]):
+class Messages(Proxy[P]):
     """What a test sees of the messages in its broker, and expects of them."""
 
-    _inside: Inside
+    def __init__(self, running: RunningBroker, portal: P) -> None:
+        super().__init__(portal)
+        self._running = running
 
     @property
     def history(self) -> int:
         """How many messages are kept."""
-        return self._inside.history.limit
+        return self._running.history.limit
 
     @property
+    @in_broker
     def messages(self) -> list[Published]:
         """What was published, in order, of more than `history` the last ones. What became of each is told as things stand
         when it is asked. Messages that the broker did not take are there too: they say why.
@@ -112,93 +108,79 @@ class Seeing(Reaching[R]):
         Raises:
             RuntimeError: the broker was opened with `history=0`.
         """
-        return self._reach.call(self._inside.history.messages)
+        return self._running.history.messages()
 
+    @in_broker
     def mark(self) -> Mark:
         """This moment: with `after=` it, only messages that are published from now on count."""
-        return self._reach.call(self._inside.history.mark)
+        return self._running.history.mark()
 
     def assert_published(
         self,
         topic_filter: str = "#",
         *,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
         times: int | None = None,
         after: Published | Mark | None = None,
+        **like: Unpack[Like],
     ) -> list[Published]:
         """Fail if no message like this was published, or not as many `times`. Returns those that were.
 
-        `payload` is bytes, text, a value that is compared as JSON (None is null), or a callable that judges bytes. A
-        message counts if the broker took it, whether or not anybody had subscribed; with `after` only if it was published
-        behind that message or mark.
+        `payload` is bytes, text, a value that is compared as JSON (None is null), or a callable that judges bytes; `qos`,
+        `retain` and `publisher` (a client id) can be given, too. A message counts if the broker took it, whether or not
+        anybody had subscribed; with `after` only if it was published behind that message or mark.
 
         Raises:
             AssertionError: with what was published instead.
-            ValueError: the topic filter is none.
+            ValueError: the topic filter is invalid.
         """
         __tracebackhide__ = True
-        expected = Expected(topic_filter, payload, qos, retain, publisher)
-        return self._assert(expected, times, after)
+        return self._assert(Expected(topic_filter, **like), times, after)
 
     def assert_not_published(
-        self,
-        topic_filter: str = "#",
-        *,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
-        after: Published | Mark | None = None,
+        self, topic_filter: str = "#", *, after: Published | Mark | None = None, **like: Unpack[Like]
     ) -> None:
         """Fail if a message like this was published. It is for the end of a test: it looks back, and does not wait.
 
         Raises:
             AssertionError: with the messages that were.
-            ValueError: the topic filter is none.
+            ValueError: the topic filter is invalid.
         """
         __tracebackhide__ = True
-        expected = Expected(topic_filter, payload, qos, retain, publisher)
-        self._assert(expected, 0, after)
+        self._assert(Expected(topic_filter, **like), 0, after)
 
     def assert_delivered(
         self,
         topic_filter: str = "#",
         *,
         to: str,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
         times: int | None = None,
         after: Published | Mark | None = None,
+        **like: Unpack[Like],
     ) -> list[Published]:
         """As `assert_published`, of messages that were written to the connection of the client `to`. All the rest is as
         the message was published: its QoS, for one, may be higher than that of the subscription.
 
         Raises:
             AssertionError: with what was published instead, and what became of it for this client.
-            ValueError: the topic filter is none.
+            ValueError: the topic filter is invalid.
         """
         __tracebackhide__ = True
-        expected = Expected(topic_filter, payload, qos, retain, publisher, to)
-        return self._assert(expected, times, after)
+        return self._assert(Expected(topic_filter, to=to, **like), times, after)
 
     def _assert(self, expected: Expected, times: int | None, after: Published | Mark | None) -> list[Published]:
         __tracebackhide__ = True
-        number, history = _number(after), self._inside.history
-        found = [message for message in self.messages if message.number > number and expected.met_by(message)]
-        if times is None and not found or times is not None and 0 == len(found) < times:
-            raise AssertionError(missing(self._reach, history, expected, number))
+        number, history = _number(after), self._running.history
+        messages = [message for message in self.messages if message.number > number]
+        found = [message for message in messages if expected.met_by(message)]
+        if not found and times != 0:
+            raise AssertionError(_missing(self._portal, history, expected, number))
         if times is not None and len(found) != times:
-            head = f"{_count(len(found))}{expected} {_verb(expected, len(found))}, not {times}"
-            numbers = {message.number for message in found}
-            others = [message for message in self.messages if message.number > number and message.number not in numbers]
-            lines = [came_instead(expected, others)] if len(found) < times and others else []
-            raise AssertionError("\n".join([head, *lines, came(found), *lost(history, number)]))
-        if times is not None and (forgotten := lost(history, number)):
+            lines = [f"{counted(len(found), 'message')}{expected} {_verb(expected, len(found))}, not {times}"]
+            others = [message for message in messages if message not in found]
+            if len(found) < times and others:
+                lines.append(describe_instead(expected, others))
+            raise AssertionError("\n".join([*lines, describe_found(found), *_forgotten(history, number)]))
+        if times is not None and (forgotten := _forgotten(history, number)):
             raise AssertionError("\n".join([f"how many messages{expected} were published is not known", *forgotten]))
         return found
 
@@ -207,66 +189,74 @@ class Seeing(Reaching[R]):
         topic_filter: str = "#",
         predicate: Callable[[Published], object] | None = None,
         *,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
         to: str | None = None,
         after: Published | Mark | None = None,
-    ) -> Watch[R]:
+        **like: Unpack[Like],
+    ) -> Watch[P]:
         """All messages like this, one after the other, by `next`; those that were published already come first. Best as
-        a context manager: it is at its end when the block is.
+        a context manager: it ends with the block.
 
         Raises:
-            ValueError: the topic filter is none.
+            ValueError: the topic filter is invalid.
         """
-        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
-        return Watch(self._reach, self._inside.history, expected, _number(after))
+        expected = Expected(topic_filter, to=to, predicate=predicate, **like)
+        return Watch(self._portal, self._running.history, expected, _number(after))
 
-    @waits
+    @maybe_async
     async def wait_for(
         self,
         topic_filter: str = "#",
         predicate: Callable[[Published], object] | None = None,
         timeout: float = 5.0,  # noqa: ASYNC109 - as elsewhere here
         *,
-        payload: Any = ANY,
-        qos: int | None = None,
-        retain: bool | None = None,
-        publisher: str | None = None,
         to: str | None = None,
         times: int = 1,
         after: Published | Mark | None = None,
+        **like: Unpack[Like],
     ) -> Published:
         """The first message like this: one that was published already, or else the next one that is. So it does not
         matter whether the code under test was quicker; to wait for another one, say `after=` the last. With `times`, the
         one with which there are so many.
 
-        As `assert_published`; `predicate` is asked again whenever something has become of the message, where the caller
+        As `assert_published`; `predicate` is called again whenever something has become of the message, where the caller
         is, and with `to` it must have been delivered to that client. `timeout` in seconds of the broker's clock, for each.
 
         Raises:
             TimeoutError: none came. The message has what came instead.
-            ValueError: the topic filter is none, or `times` is less than 1.
+            ValueError: the topic filter is invalid, or `times` is less than 1.
         """
         __tracebackhide__ = True
         if times < 1:
             raise ValueError(f"times={times}: a message that is waited for comes once at least")
-        expected = Expected(topic_filter, payload, qos, retain, publisher, to, predicate)
-        with Watch(self._reach, self._inside.history, expected, _number(after)) as watch:
+        expected = Expected(topic_filter, to=to, predicate=predicate, **like)
+        with Watch(self._portal, self._running.history, expected, _number(after)) as watch:
             for _ in range(times - 1):
                 await watch.forward(timeout)
             return await watch.forward(timeout)
+
+
+def _missing(portal: Portal, history: History, expected: Expected, after: int, when: str = "") -> str:
+    """What a failure says if a message did not come."""
+    messages = [message for message in portal.call(history.messages) if message.number > after]
+    instead = describe_instead(expected, messages) + (" since" if after and not messages else "")
+    lines = [f"no message{expected} {_verb(expected, 1)}{when}", instead]
+    if expected.to is not None:
+        lines.append(f"{expected.to!r} {portal.call(history.standing, expected.to)}")
+    return "\n".join([*lines, *_forgotten(history, after)])
+
+
+def _forgotten(history: History, after: int) -> list[str]:
+    """That messages were forgotten, if any were that a test asks for."""
+    if history.forgotten <= after:
+        return []
+    kept = f"the last {history.limit}, and {MAX_BYTES >> 20} MiB"
+    return [f"messages up to number {history.forgotten} are forgotten: kept are {kept}; see `history` and `after`"]
 
 
 def _number(after: Published | Mark | None) -> int:
     if after is None:
         return 0
     return after.number if isinstance(after, Published) else after
-
-
-def _count(number: int) -> str:
-    return "1 message" if number == 1 else f"{number} messages"
 
 
 def _verb(expected: Expected, number: int) -> str:

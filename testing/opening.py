@@ -9,25 +9,23 @@ with trunkline.testing.broker() as b:           # without either: in a thread
 
 from __future__ import annotations
 
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from trunkline.testing.broker import Broker
 from trunkline.testing.history import HISTORY
-from trunkline.testing.inside import opened
-from trunkline.testing.reach import Here, in_trio
-from trunkline.testing.telling import known
+from trunkline.testing.portal import LocalPortal, in_trio
+from trunkline.testing.report import listed
+from trunkline.testing.running import Options, opened
 from trunkline.testing.threads import in_asyncio, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from pathlib import Path
     from types import TracebackType
 
     from trunkline.hooks.chain import Hooks
-    from trunkline.testing.broker import Face
 from trunkline.testing.threads import ThreadBroker
 
 
@@ -55,19 +53,14 @@ def broker(
         PluginError: a plugin among the settings cannot start.
         OSError: the journal cannot be written.
     """
-    return Opening(hooks, history, record, settings)
+    return Opening(Options(settings, hooks, history, record))
 
 
 class Opening:
     """A broker that runs for the length of a block: what `broker` gives."""
 
-    def __init__(
-        self, hooks: Hooks | None, history: int, record: Path | str | None, settings: Mapping[str, Any]
-    ) -> None:
-        self._hooks = hooks
-        self._history = history
-        self._record = record
-        self._settings = settings
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._block: AbstractContextManager[ThreadBroker] | None = None
         self._async_block: AbstractAsyncContextManager[Broker] | None = None
 
@@ -79,14 +72,8 @@ class Opening:
         """
         if in_trio():
             raise RuntimeError("in trio, a broker is opened by `async with`")
-        self._block = in_thread(self._settings, self._hooks, self._history)
-        opened = self._block.__enter__()
-        try:
-            self._record_from_the_start(opened)
-        except BaseException:
-            self._block.__exit__(*sys.exc_info())
-            raise
-        return opened
+        self._block = in_thread(self._options)
+        return self._block.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -94,21 +81,10 @@ class Opening:
         assert self._block is not None
         return self._block.__exit__(kind, error, trace)
 
-    def _record_from_the_start(self, opened: Face[Any]) -> None:
-        """Nobody knows the port yet, so nobody has connected."""
-        if self._record is not None:
-            opened.record(self._record)
-
     async def __aenter__(self) -> Broker:
         """In trio, in the caller's own run. In asyncio, in a thread of its own."""
-        self._async_block = (in_this_run if in_trio() else in_asyncio)(self._settings, self._hooks, self._history)
-        opened = await self._async_block.__aenter__()
-        try:
-            self._record_from_the_start(opened)
-        except BaseException:
-            await self._async_block.__aexit__(*sys.exc_info())
-            raise
-        return opened
+        self._async_block = (in_this_run if in_trio() else in_asyncio)(self._options)
+        return await self._async_block.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -118,10 +94,8 @@ class Opening:
 
 
 @asynccontextmanager
-async def in_this_run(
-    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
-) -> AsyncGenerator[Broker, None]:
-    async with opened(settings, hooks, history) as inside:
-        broker = Broker(inside, Here())
-        with known(broker):
+async def in_this_run(options: Options) -> AsyncGenerator[Broker, None]:
+    async with opened(options) as running:
+        broker = Broker(running, LocalPortal())
+        with listed(broker, options):
             yield broker

@@ -1,56 +1,61 @@
-"""Faults that say no to what clients ask for. They are callbacks at hooks, asked before all others."""
+"""Faults that refuse what clients ask for. They are callbacks at hooks, called before all others."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.priorities import TEST_REFUSAL
 from trunkline.mqtt.reasons import REASONS, Reason
 from trunkline.mqtt.topics import matches, parse_shared
 from trunkline.testing.fault import Fault, Owner
-from trunkline.testing.selecting import check_filter
+from trunkline.testing.portal import Portal
+from trunkline.testing.selection import check_filter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import PacketType, SubscriptionRequest
     from trunkline.mqtt.properties import Properties
-    from trunkline.testing.links import Links
+    from trunkline.testing.fault_layer import Network
+
+P = TypeVar("P", bound=Portal)
 
 
-class Refusal(Fault):
-    """A callback that says no."""
-
-    #: Hook points, and the method that is registered there.
-    points: tuple[tuple[str, str], ...] = ()
-
+class Refusal(Fault[P]):
     def __init__(
         self,
+        owner: Owner[P],
         text: str,
-        owner: Owner,
         reason: Reason,
         client: str | None,
-        filter: str | None,
+        filter: str | None = None,
         times: int | None = None,
         after: int = 0,
     ) -> None:
-        super().__init__(text, owner, times, after)
+        super().__init__(owner, f"{text}: {reason.name}", times, after)
         self._deny = Deny(reason, "refused by a fault of the test")
         self._client = client
         self._filter = filter
         if filter is not None:
             check_filter(filter)
 
-    def begin(self, links: Links, hooks: Hooks) -> None:
-        for point, method in self.points:
-            hooks.add(point, getattr(self, method), priority=TEST_REFUSAL)
+    def callbacks(self) -> Mapping[str, Callable[..., Deny | None]]:
+        """By hook point."""
+        raise NotImplementedError
 
-    def end(self, links: Links, hooks: Hooks) -> None:
-        for point, method in self.points:
-            hooks.remove(point, getattr(self, method))
+    def begin(self, network: Network, hooks: Hooks) -> None:
+        self._network = network
+        for point, callback in self.callbacks().items():
+            hooks.add(point, callback, priority=TEST_REFUSAL)
+
+    def end(self, network: Network, hooks: Hooks) -> None:
+        for point, callback in self.callbacks().items():
+            hooks.remove(point, callback)
 
     def refuse(self, client: ClientInfo, topic: str = "") -> Deny | None:
         if self._client not in (None, client.client_id):
@@ -60,35 +65,34 @@ class Refusal(Fault):
         return self._deny if self.happens() else None
 
 
-class RefuseConnect(Refusal):
-    points = (("client.authenticate", "password"), ("client.enhanced_authenticate", "exchange"))
+class RefuseConnect(Refusal[P]):
+    def callbacks(self) -> Mapping[str, Callable[..., Deny | None]]:
+        return {"client.authenticate": self._password, "client.enhanced_authenticate": self._exchange}
 
-    def password(self, client: ClientInfo, password: bytes | None) -> Deny | None:
+    def _password(self, client: ClientInfo, password: bytes | None) -> Deny | None:
         return self.refuse(client)
 
-    def exchange(self, client: ClientInfo, exchange: Exchange) -> Deny | None:
+    def _exchange(self, client: ClientInfo, exchange: Exchange) -> Deny | None:
         return self.refuse(client) if exchange.first and not exchange.again else None
 
 
-class RefuseSubscribe(Refusal):
-    points = (("client.subscribe", "request"),)
+class RefuseSubscribe(Refusal[P]):
+    def callbacks(self) -> Mapping[str, Callable[..., Deny | None]]:
+        return {"client.subscribe": self._request}
 
-    def request(self, client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> Deny | None:
+    def _request(self, client: ClientInfo, request: SubscriptionRequest, properties: Properties) -> Deny | None:
         shared = parse_shared(request.filter) if self._filter != request.filter else None
         return self.refuse(client, shared[1] if shared is not None else request.filter)
 
 
-class RefusePublish(Refusal):
-    points = (("message.publish", "message"),)
+class RefusePublish(Refusal[P]):
+    def callbacks(self) -> Mapping[str, Callable[..., Deny | None]]:
+        return {"message.publish": self._message}
 
-    def begin(self, links: Links, hooks: Hooks) -> None:
-        super().begin(links, hooks)
-        self._links = links
-
-    def message(self, client: ClientInfo, message: Message) -> Deny | None:
+    def _message(self, client: ClientInfo, message: Message) -> Deny | None:
         refused = self.refuse(client, message.topic)
         if refused is not None:
-            self._links.on_loss(message)
+            self._network.on_loss(message)
         return refused
 
 

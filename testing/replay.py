@@ -17,8 +17,8 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.testing.clock import advance
 from trunkline.testing.opening import broker as open_broker
-from trunkline.testing.packets import Collector
-from trunkline.testing.reach import in_trio
+from trunkline.testing.packets import Splitter
+from trunkline.testing.portal import in_trio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -302,13 +302,13 @@ class _Player:
     # What the broker does
 
     async def _listen(self, side: _Side) -> None:
-        collector = Collector()
+        splitter = Splitter()
         while True:
             try:
                 data = await side.stream.receive_some(_READ)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
-            for packet in collector.feed(bytes(data)):
+            for packet in splitter.feed(bytes(data)):
                 side.now.take(packet, side.number)
             side.now.ended = not data and not side.closed
             self._changed.set()

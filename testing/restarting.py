@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.router import Target
-    from trunkline.testing.links import Links
+    from trunkline.testing.fault_layer import Network
 
 
 class Kept(NamedTuple):
@@ -73,7 +73,7 @@ class Lives:
         config: Config,
         hooks: Hooks | None,
         grace: float,
-        links: Links,
+        network: Network,
         prepare: Callable[[Node], None],
         nursery: trio.Nursery,
     ) -> None:
@@ -82,7 +82,7 @@ class Lives:
         self._config = config
         self._hooks = hooks
         self._grace = grace
-        self._links = links
+        self._network = network
         self._nursery = nursery
         self._lock = trio.Lock()
         #: The one that runs now, and what ends its life.
@@ -100,7 +100,7 @@ class Lives:
 
     async def _live(self, kept: Kept | None, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         def ready(node: Node) -> None:
-            self._links.attach(node)
+            self._network.attach(node)
             self._prepare(node)
             if kept is not None:
                 kept.bring_into(node)
@@ -108,7 +108,7 @@ class Lives:
         over, gone = trio.Event(), trio.Event()
         try:
             async with open_node(
-                self._config, self._hooks, self._grace, self._links.interpose, ready, open_control=_open_control
+                self._config, self._hooks, self._grace, self._network.layer, ready, open_control=_open_control
             ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks
@@ -132,7 +132,7 @@ class Lives:
             node, kept = self.node, list[Kept]()
 
             async def last_act() -> None:
-                self._links.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
+                self._network.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
                 if graceful:
                     await node.stop_accepting()
                 else:
@@ -143,7 +143,7 @@ class Lives:
                 if graceful:
                     await node.say_goodbye()
                 else:
-                    vanish(node, self._links)
+                    vanish(node, self._network)
 
             node.last_act = last_act
             self._over.set()
@@ -152,11 +152,11 @@ class Lives:
             await self.begin(kept[0])
 
 
-def vanish(node: Node, links: Links) -> None:
+def vanish(node: Node, network: Network) -> None:
     """All connections end without a word, and no session hears of it: nothing that a dead process does not do."""
     for actor in node.sessions:
         actor.forget_connection()
-    links.cut()
+    network.cut()
 
 
 def at_same_port(config: Config, node: Node) -> Config:
@@ -177,17 +177,17 @@ def at_same_port(config: Config, node: Node) -> Config:
 
 @asynccontextmanager
 async def living(
-    config: Config, hooks: Hooks | None, grace: float, links: Links, prepare: Callable[[Node], None]
+    config: Config, hooks: Hooks | None, grace: float, network: Network, prepare: Callable[[Node], None]
 ) -> AsyncGenerator[Lives, None]:
     """Run a broker that can be restarted, for the length of a block. See `open_node`; `prepare` is called for each node."""
     try:
         async with trio.open_nursery() as nursery:
-            lives = Lives(config, hooks, grace, links, prepare, nursery)
+            lives = Lives(config, hooks, grace, network, prepare, nursery)
             await lives.begin()
             try:
                 yield lives
             finally:
-                links.end()
+                network.end()
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise innermost(group) from None

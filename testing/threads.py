@@ -1,6 +1,9 @@
 """A broker in a thread of its own, with a trio run of its own: for synchronous code, and for asyncio.
 
-Whatever touches the broker is done in its thread. Plain calls are short and block the caller in any case, in asyncio too.
+All that touches the broker is done in its thread. Plain calls are short and block the caller in any case, in asyncio too.
+
+This is what anyio's portals do, with three guarantees that they lack: the end is bounded in time, an error that ends the
+broker is raised where it was opened and to all that wait for it, and another trio run may be the caller.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ import sys
 import threading
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
 from traceback import format_stack
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
@@ -17,45 +19,42 @@ import trio
 
 from trunkline.actors.system import innermost
 from trunkline.hooks.chain import Hooks
-from trunkline.testing.broker import Broker, Face
+from trunkline.testing.broker import Broker, BrokerProxy
 from trunkline.testing.clock import AdvancingClock
-from trunkline.testing.history import HISTORY
-from trunkline.testing.inside import opened
-from trunkline.testing.reach import Awaiting, Blocking, in_trio
-from trunkline.testing.telling import known
+from trunkline.testing.portal import AsyncPortal, BlockingPortal, Portal, in_trio
+from trunkline.testing.report import listed
+from trunkline.testing.running import opened
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 
     from trunkline.hooks.points import Point
-    from trunkline.hooks.registration import Callback, Registration
-    from trunkline.testing.inside import Inside
+    from trunkline.hooks.registration import Registration
+    from trunkline.testing.running import Options, RunningBroker
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-#: Seconds after which a broker that was told to end is given up. A plugin may take fifteen.
-LONGEST_END: Final = 30.0
-#: Lines of code that are shown of one that does not.
-_FRAMES: Final = 8
+#: Seconds for which the end of a broker is waited for. A plugin may take fifteen.
+MAX_END: Final = 30.0
+#: Frames that are shown of one that does not end.
+_MAX_FRAMES: Final = 8
 
 
 class BrokerThread:
     """The thread, from its start to its end. What it offers may be used from any other thread, and by several."""
 
-    def __init__(self, settings: Mapping[str, Any], hooks: Hooks | None, history: int) -> None:
-        self._settings = settings
-        self._hooks = hooks
-        self._history = history
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
-        #: What the callers wait for.
+        #: Of the callers that wait.
         self._waiting: set[Future[Any]] = set()
         self._entered = threading.Event()
         self._token: trio.lowlevel.TrioToken
         self._scope: trio.CancelScope
         self._nursery: trio.Nursery
-        self.inside: Inside
+        self.running: RunningBroker
         #: Done when clients can connect; has the error if it does not come to that.
         self.started = Future[None]()
         #: Done when nothing is left; has the error that ended the run, if one did.
@@ -73,20 +72,20 @@ class BrokerThread:
         """Wait for its end. The error that ended the run; or one that says what does not let it end, and then it is left
         as it is."""
         try:
-            error = self.finished.exception(LONGEST_END)
+            error = self.finished.exception(MAX_END)
         except TimeoutError:
-            return RuntimeError("\n".join([f"the broker does not end within {LONGEST_END:g} s", *self._at_work()]))
+            return RuntimeError("\n".join([f"the broker does not end within {MAX_END:g} s", *self._at_work()]))
         self._thread.join()
         return error
 
     def _at_work(self) -> Iterator[str]:
-        """What it is at, as lines, asked from another thread."""
+        """What it does, as lines, from another thread."""
         if self.started.done():
-            for name, tasks in self.inside.node.plugins.at_work():
+            for name, tasks in self.running.node.plugins.at_work():
                 yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
         frame = sys._current_frames().get(self._thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
         yield "its thread is at"
-        yield from (line.rstrip() for line in format_stack(frame, -_FRAMES))
+        yield from (line.rstrip() for line in format_stack(frame, -_MAX_FRAMES))
 
     def _live(self) -> None:
         error: BaseException | None = None
@@ -111,7 +110,7 @@ class BrokerThread:
         with trio.CancelScope() as self._scope:
             self._entered.set()
             async with (
-                opened(self._settings, self._hooks, self._history) as self.inside,
+                opened(self._options) as self.running,
                 trio.open_nursery() as self._nursery,
             ):
                 self.started.set_result(None)
@@ -131,11 +130,9 @@ class BrokerThread:
 
         def call() -> None:
             try:
-                result = function(*args)
+                future.set_result(function(*args))
             except BaseException as error:  # noqa: BLE001 - it is the caller's
                 future.set_exception(error)
-            else:
-                future.set_result(result)
 
         self._soon(call, future)
         return future.result()
@@ -154,16 +151,14 @@ class BrokerThread:
             with trio.CancelScope() as scope, suppress(InvalidStateError):  # cancelled in this very moment
                 future.add_done_callback(lambda _: self._cancel(scope))
                 try:
-                    result = await function(*args)
-                except trio.Cancelled:
+                    future.set_result(await function(*args))
+                except (trio.Cancelled, InvalidStateError):
                     raise  # by the caller, who has cancelled the future, or by the broker's end, which sees to it
                 except BaseException as error:  # noqa: BLE001 - it is the caller's
                     future.set_exception(error)
-                else:
-                    future.set_result(result)
 
         def begin() -> None:
-            with suppress(RuntimeError):  # the broker ends in this very moment, and tells all who wait
+            with suppress(RuntimeError):  # the broker ends in this very moment, and notifies all that wait
                 self._nursery.start_soon(run)
 
         self._soon(begin, future)
@@ -175,8 +170,7 @@ class BrokerThread:
         try:
             self._token.run_sync_soon(call)
         except trio.RunFinishedError:
-            error = self.finished.exception()
-            raise _stopped() if error is None else error from None
+            raise self.finished.exception() or _stopped() from None
 
     def _cancel(self, scope: trio.CancelScope) -> None:
         with suppress(trio.RunFinishedError):
@@ -187,15 +181,20 @@ def _stopped() -> RuntimeError:
     return RuntimeError("the broker has been stopped")
 
 
-class FromThread(Blocking):
-    """For code that does not await."""
-
+class _ThreadPortal(Portal):
     def __init__(self, thread: BrokerThread) -> None:
         self.thread = thread
 
     def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         __tracebackhide__ = True
         return self.thread.call(function, *args)
+
+    def hooks(self, hooks: Hooks) -> Hooks:
+        return _ThreadHooks(hooks, self.thread)
+
+
+class ThreadBlockingPortal(_ThreadPortal, BlockingPortal):
+    """For code that does not await."""
 
     async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         __tracebackhide__ = True
@@ -205,19 +204,9 @@ class FromThread(Blocking):
         finally:
             future.cancel()  # of use when this thread was interrupted
 
-    def hooks(self, hooks: Hooks) -> Hooks:
-        return HooksInThread(hooks, self.thread)
 
-
-class FromLoop(Awaiting):
+class ThreadAsyncPortal(_ThreadPortal, AsyncPortal):
     """For code that awaits, in asyncio, or in another trio run."""
-
-    def __init__(self, thread: BrokerThread) -> None:
-        self.thread = thread
-
-    def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        __tracebackhide__ = True
-        return self.thread.call(function, *args)
 
     async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         __tracebackhide__ = True
@@ -228,99 +217,76 @@ class FromLoop(Awaiting):
             future.cancel()  # of use when this task was cancelled
         return future.result()
 
-    def hooks(self, hooks: Hooks) -> Hooks:
-        return HooksInThread(hooks, self.thread)
-
 
 async def done(future: Future[Any]) -> None:
     """Wait for a future of another thread, in asyncio or in trio."""
-    wait, wake = _trio_event() if in_trio() else _asyncio_event()
+    event: Any
+    soon: Callable[[Callable[[], object]], object]
+    if in_trio():
+        event, soon = trio.Event(), trio.lowlevel.current_trio_token().run_sync_soon
+    else:
+        import asyncio  # not there yet where nobody uses it
 
-    def tell(_: Future[Any]) -> None:
-        with suppress(RuntimeError):  # that loop is over, and nobody waits
-            wake()
+        event, soon = asyncio.Event(), asyncio.get_running_loop().call_soon_threadsafe
 
-    future.add_done_callback(tell)
-    await wait()
+    def wake(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # that loop is over, and nothing waits in it
+            soon(event.set)
 
-
-def _trio_event() -> tuple[Callable[[], Awaitable[object]], Callable[[], object]]:
-    event, token = trio.Event(), trio.lowlevel.current_trio_token()
-    return event.wait, partial(token.run_sync_soon, event.set)
-
-
-def _asyncio_event() -> tuple[Callable[[], Awaitable[object]], Callable[[], object]]:
-    import asyncio  # not there yet where nobody uses it
-
-    event, loop = asyncio.Event(), asyncio.get_running_loop()
-    return event.wait, lambda: loop.call_soon_threadsafe(event.set)
+    future.add_done_callback(wake)
+    await event.wait()
 
 
-class ThreadBroker(Face[Blocking]):
+class ThreadBroker(BrokerProxy[BlockingPortal]):
     """A running broker in a thread of its own, for code that does not await."""
 
     def __init__(self, thread: BrokerThread) -> None:
-        super().__init__(thread.inside, FromThread(thread))
+        super().__init__(thread.running, ThreadBlockingPortal(thread))
         #: The same broker for code that awaits.
-        self.awaitable = Broker(thread.inside, FromLoop(thread))
+        self.awaitable = Broker(thread.running, ThreadAsyncPortal(thread))
 
 
-class HooksInThread(Hooks):
+class _ThreadHooks(Hooks):
     """The hooks of a broker in another thread: registered there, and called there."""
 
     def __init__(self, hooks: Hooks, thread: BrokerThread) -> None:
         super().__init__()
-        self._theirs = hooks
+        self._hooks = hooks
         self._thread = thread
 
-    def add(
-        self,
-        point: Point | str,
-        callback: Callback,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-        burst: Callback | None = None,
-    ) -> bool:
-        return self._thread.call(
-            lambda: self._theirs.add(point, callback, priority=priority, filter=filter, args=args, burst=burst)
-        )
+    def add(self, *args: Any, **options: Any) -> bool:
+        return self._thread.call(lambda: self._hooks.add(*args, **options))
 
-    def remove(self, point: Point | str, callback: Callback) -> bool:
-        return self._thread.call(self._theirs.remove, point, callback)
+    def remove(self, *args: Any, **options: Any) -> bool:
+        return self._thread.call(lambda: self._hooks.remove(*args, **options))
 
     def listing(self, point: Point | str | None = None) -> list[Registration]:
-        return self._thread.call(self._theirs.listing, point)
+        return self._thread.call(self._hooks.listing, point)
 
 
 @contextmanager
-def in_thread(
-    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
-) -> Generator[ThreadBroker, None, None]:
+def in_thread(options: Options) -> Generator[ThreadBroker, None, None]:
     """For the length of a block that does not await."""
-    thread = BrokerThread(settings, hooks, history)
+    thread = BrokerThread(options)
     thread.start()
     try:
         thread.started.result()
-        face = ThreadBroker(thread)
-        with known(face):
-            yield face
+        broker = ThreadBroker(thread)
+        with listed(broker, options):
+            yield broker
     finally:
-        if not sys.is_finalizing():  # nobody has left the block, and threads don't run any more
+        if not sys.is_finalizing():  # the block was not left, and threads don't run any more
             thread.stop()
             if (error := thread.outcome()) is not None:
                 raise error
 
 
 @asynccontextmanager
-async def in_asyncio(
-    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
-) -> AsyncGenerator[Broker, None]:
+async def in_asyncio(options: Options) -> AsyncGenerator[Broker, None]:
     """For the length of a block in asyncio. If the broker ends with an error, the block is cancelled and raises it."""
     import asyncio
 
-    thread = BrokerThread(settings, hooks, history)
+    thread = BrokerThread(options)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     cancelled = False
@@ -340,15 +306,15 @@ async def in_asyncio(
         await done(thread.started)
         thread.started.result()
         thread.finished.add_done_callback(tell)
-        face = Broker(thread.inside, FromLoop(thread))
-        with known(face):
-            yield face
+        broker = Broker(thread.running, ThreadAsyncPortal(thread))
+        with listed(broker, options):
+            yield broker
     finally:
         leaving = True
         thread.stop()
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST_END):
+                async with asyncio.timeout(MAX_END):
                     await done(thread.finished)  # here clients in this loop still read their last packet
         finally:
             error = thread.outcome()

@@ -43,12 +43,11 @@ TESTED_IN: dict[str, str] = {
     "router/table.py": "router/test_router.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",
-    "testing/links.py": "testing/test_faults.py",
+    "testing/fault_layer.py": "testing/test_faults.py",
     "testing/published.py": "testing/test_messages.py",
     "testing/refusals.py": "testing/test_faults.py",
-    "testing/rules.py": "testing/test_faults.py",
-    "testing/selecting.py": "testing/test_faults.py",
-    "testing/ways.py": "testing/test_faults.py",
+    "testing/wire_faults.py": "testing/test_faults.py",
+    "testing/selection.py": "testing/test_faults.py",
 }
 PACKAGES = [
     "actors",

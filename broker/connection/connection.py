@@ -23,7 +23,7 @@ from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from trunkline.actors import Timer
-    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.connection.transport import Event, Transport
     from trunkline.broker.session.channel import Channel
     from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
@@ -43,10 +43,7 @@ class CheckKeepAlive:
 CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 
 #: Bytes that came in, or an event.
-Mail: TypeAlias = (
-    "bytes | Ended | OutputBlocked | OutputDrained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive"
-    " | mail.LogPackets"
-)
+Mail: TypeAlias = "Event | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
 
 
 class Connection(Actor[Any]):

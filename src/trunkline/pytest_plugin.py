@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Fixtures that several tests share.
 _SHARED: Final = ("mqtt_broker_module", "mqtt_broker_session")
-#: A test's report has told what its brokers saw.
-_TOLD = pytest.StashKey[bool]()
+#: A test's report has what its brokers saw.
+_REPORTED = pytest.StashKey[bool]()
 #: The brokers of the fixtures that several tests share, by the fixture.
 _SHARED_BROKERS = pytest.StashKey["dict[str, ThreadBroker]"]()
 
@@ -106,8 +106,8 @@ def mqtt_broker_session(request: pytest.FixtureRequest) -> Generator[ThreadBroke
 
 
 def pytest_runtest_logstart() -> None:
-    if (telling := _telling()) is not None:
-        telling.forget()
+    if (reports := _reports()) is not None:
+        reports.forget()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -116,12 +116,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     if _is_async(item):
         arguments.update({name: arguments[name].awaitable for name in _SHARED if name in arguments})
     outcome = yield
-    telling = _telling()
-    if telling is not None and outcome.excinfo is None:
-        from trunkline.testing.inside import check_hooks
+    reports = _reports()
+    if reports is not None and outcome.excinfo is None:
+        from trunkline.testing.running import check_hooks
 
         try:
-            for broker in telling.running():
+            for broker in reports.running():
                 check_hooks(broker.hook_errors)
         except Exception as error:  # noqa: BLE001 - so that the test itself fails, and not what comes after it
             outcome.force_exception(error)
@@ -131,19 +131,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
-    telling = _telling()
-    if report.failed and telling is not None and not item.stash.get(_TOLD, False):
-        item.stash[_TOLD] = True
+    reports = _reports()
+    if report.failed and reports is not None and not item.stash.get(_REPORTED, False):
+        item.stash[_REPORTED] = True
         names: list[str] = getattr(item, "fixturenames", [])
         nothing: dict[str, ThreadBroker] = {}
         shared = item.config.stash.get(_SHARED_BROKERS, nothing)
         others = [broker for name, broker in shared.items() if name not in names]
-        report.sections.extend(("MQTT broker", text) for text in telling.reports(others))
+        report.sections.extend(("MQTT broker", text) for text in reports.reports(others))
 
 
-def _telling() -> ModuleType | None:
-    """What knows of all brokers; None as long as no test has asked for one."""
-    return sys.modules.get("trunkline.testing.telling")
+def _reports() -> ModuleType | None:
+    """The module that knows all brokers; None as long as no test has asked for one."""
+    return sys.modules.get("trunkline.testing.report")
 
 
 def _is_async(item: pytest.Item) -> bool:
@@ -158,15 +158,13 @@ def _is_async(item: pytest.Item) -> bool:
 
 @contextmanager
 def _opened(node: pytest.Item | pytest.Collector, settings: Mapping[str, Any]) -> Generator[ThreadBroker, None, None]:
-    from trunkline.testing.history import HISTORY
+    from trunkline.testing.running import Options
     from trunkline.testing.threads import in_thread
 
-    sections = {**settings}
-    hooks, history = sections.pop("hooks", None), sections.pop("history", HISTORY)
-    record = sections.pop("record", None) or _journal(node)
-    with in_thread(sections, hooks, history) as broker:  # in trio, too, where `broker` would be the test's own
-        if record is not None:
-            broker.record(record)
+    options = {name: settings[name] for name in ("hooks", "history") if name in settings}
+    record = settings.get("record") or _journal(node)
+    sections = {name: value for name, value in settings.items() if name not in ("hooks", "history", "record")}
+    with in_thread(Options(sections, record=record, **options)) as broker:  # in trio, too
         yield broker
 
 

@@ -25,7 +25,7 @@ from trunkline.broker.node import ListenError
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.plugins import Context
 from trunkline.testing import threads as threads_module
-from trunkline.testing.broker import Face
+from trunkline.testing.broker import BrokerProxy
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -75,7 +75,7 @@ class Leftovers:
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
 
-    def dial(self, broker: Face, *packets: bytes, receive_buffer: int = 0) -> socket.socket:
+    def dial(self, broker: BrokerProxy, *packets: bytes, receive_buffer: int = 0) -> socket.socket:
         sock = socket.socket()
         if receive_buffer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -85,7 +85,7 @@ class Leftovers:
         self.sockets.append(sock)
         return sock
 
-    def leave(self, broker: Face) -> None:
+    def leave(self, broker: BrokerProxy) -> None:
         self.dial(broker)  # says nothing
         self.dial(broker, raw.connect("half")[:7])  # is in the middle of its CONNECT
         self.dial(broker, raw.connect("patient", username="waits"))  # waits for a hook that never answers
@@ -174,7 +174,7 @@ def test_in_trio(end: End) -> None:
         before = sorted(tasks())
         with suppress(LookupError):
             async with testing.broker(hooks=hooks()) as b:
-                await trio.to_thread.run_sync(left.leave, Face(b._inside, FromWorker()))
+                await trio.to_thread.run_sync(left.leave, BrokerProxy(b._running, FromWorker()))
                 assert len(list(tasks())) > len(before)
                 end()
         assert sorted(tasks()) == before
@@ -320,7 +320,7 @@ def test_when_the_broker_dies() -> None:
     with nothing_left():
         with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012 - the block is the matter
             left.dial(b, raw.connect("a"))
-            b._reach.thread.call(lambda: b._reach.thread._nursery.start_soon(fail))
+            b._portal.thread.call(lambda: b._portal.thread._nursery.start_soon(fail))
         left.all_closed()
 
 
@@ -402,7 +402,7 @@ WHY = r"does not end within 0.1 s\nthe plugin stubborn still runs: .*Stubborn.ru
 
 
 def test_a_plugin_that_does_not_end_is_no_reason_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_module, "LONGEST_END", 0.1)
+    monkeypatch.setattr(threads_module, "MAX_END", 0.1)
     plugin = Stubborn()
     opening = testing.broker()
     b = opening.__enter__()
@@ -410,11 +410,11 @@ def test_a_plugin_that_does_not_end_is_no_reason_to_hang(monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError, match=re.compile(WHY, re.DOTALL)):
         opening.__exit__(None, None, None)
     plugin.may_end.set()
-    b._reach.thread._thread.join()
+    b._portal.thread._thread.join()
 
 
 def test_nor_is_it_in_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_module, "LONGEST_END", 0.1)
+    monkeypatch.setattr(threads_module, "MAX_END", 0.1)
     plugin = Stubborn()
 
     async def test() -> None:
@@ -426,4 +426,4 @@ def test_nor_is_it_in_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers: list[testing.Broker] = []
     asyncio.run(test())
     plugin.may_end.set()
-    brokers[0]._reach.thread._thread.join()  # type: ignore[attr-defined]
+    brokers[0]._portal.thread._thread.join()  # type: ignore[attr-defined]

@@ -119,7 +119,7 @@ def test_one_step_over_all_of_it_sees_each_at_its_time() -> None:
         properties = Properties(PacketTypes.WILLMESSAGE)
         properties.WillDelayInterval = 30
         with paho(b, "a", keepalive=60, expiry=300, will=("wills/a", b"gone", 1, False, properties)):
-            b._reach.thread.call(lambda: start.append(trio.current_time()))
+            b._portal.thread.call(lambda: start.append(trio.current_time()))
             b.clock.advance(3600)
             assert watcher.messages.get(timeout=120) == ("wills/a", b"gone", False)
             assert happened == [("a lost", 90), ("routed wills/a", 120), ("a expired", 390)]
@@ -249,7 +249,7 @@ def test_time_runs_on_its_own_as_well() -> None:
     with testing.broker() as b:
 
         def seconds() -> float:
-            return b._reach.thread.call(trio.current_time)
+            return b._portal.thread.call(trio.current_time)
 
         before = seconds()
         b.clock.advance(100)

@@ -6,7 +6,15 @@ import pytest
 
 from trunkline.broker.traced_message import TracedMessage
 from trunkline.mqtt.message import Message
-from trunkline.testing.expecting import ANY, SHOWN, Expected, came, came_instead, nearest, payload_difference
+from trunkline.testing.expecting import (
+    ANY,
+    SHOWN,
+    Expected,
+    describe_found,
+    describe_instead,
+    nearest,
+    payload_difference,
+)
 from trunkline.testing.published import Published
 
 
@@ -130,10 +138,10 @@ def test_the_nearest_topic_comes_first_then_what_differs_least() -> None:
 
 def test_lists_are_short() -> None:
     messages = [published("t", b"x", number) for number in range(100)]
-    lines = came_instead(Expected("u"), messages).splitlines()
+    lines = describe_instead(Expected("u"), messages).splitlines()
     assert lines[0] == "the nearest of 100 messages that were published instead:"
     assert lines[1] == "  t b'x' QoS 0 from 'p': another topic"
     assert lines[-1] == f"  … and {100 - SHOWN} more"
     assert len(lines) == SHOWN + 2
-    assert came(messages).splitlines()[-1] == f"  … and {100 - SHOWN} more"
-    assert came_instead(Expected("u"), []) == "nothing was published"
+    assert describe_found(messages).splitlines()[-1] == f"  … and {100 - SHOWN} more"
+    assert describe_instead(Expected("u"), []) == "nothing was published"

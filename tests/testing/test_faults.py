@@ -367,12 +367,12 @@ async def test_connections_are_cut_now_and_their_wills_published(how: str) -> No
 @both_ways
 async def test_what_is_closed_already_is_not_cut(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async with testing.broker() as b, people(how, b) as (one, other):
-        (link,) = [link for link in b._inside.links if link.client_id == "a"]  # pyright: ignore[reportPrivateUsage]
+        (link,) = [link for link in b._running.network if link.client_id == "a"]  # pyright: ignore[reportPrivateUsage]
         await one.abort()
         await b.wait_until(lambda: len(b.clients) == 1)
         link.reset_soon()
         await other.ping()
-        assert not list(b._inside.links)[1:]  # pyright: ignore[reportPrivateUsage]
+        assert not list(b._running.network)[1:]  # pyright: ignore[reportPrivateUsage]
     assert not caplog.records
 
 
@@ -663,7 +663,7 @@ async def test_a_client_gets_what_the_broker_has_not_sent() -> None:
         await old.connect("old")
         fault = b.faults.inject(Puback(7), client="a")
         assert (await wire.expect_type(raw.PUBACK)).packet_id == 7
-        assert repr(fault) == "<inject PUBACK to 'a', 1 hits>"
+        assert repr(fault) == "<inject PUBACK to 'a', 1 hit>"
         b.faults.inject(Publish("unasked", b"x"))
         await wire.expect_publish("unasked", b"x")
         await old.expect_publish("unasked", b"x")

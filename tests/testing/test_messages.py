@@ -392,7 +392,7 @@ async def test_a_watch_gives_each_message_once(autojump_clock: MockClock) -> Non
             assert (await watch.next()).topic == "t/3"
         with b.watch("t/+", after=b.mark()) as watch, pytest.raises(TimeoutError, match="no message on"):
             await watch.next(timeout=2)
-        assert b._inside.history._trace._listeners == []
+        assert b._running.history._trace._listeners == []
 
 
 async def test_as_many_as_are_waited_for(autojump_clock: MockClock) -> None:

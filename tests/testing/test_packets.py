@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.conformance import raw
 from trunkline.mqtt.packets import Connect, PacketType, Publish
 from trunkline.mqtt.versions import Version
-from trunkline.testing.packets import FROM, PACKETS, TO, Collector, Framer, Packet, decode
+from trunkline.testing.packets import FROM, PACKETS, TO, Packet, Splitter, decode
 
 SAMPLES = [
     raw.PINGREQ,
@@ -28,51 +28,36 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @given(st.lists(st.sampled_from(SAMPLES), min_size=1, max_size=6), st.lists(st.integers(0, 100_000), max_size=8))
 def test_packets_are_found_in_whatever_pieces_they_come(packets: list[bytes], cuts: list[int]) -> None:
-    collector, found = Collector(), list[bytes]()
+    splitter, found = Splitter(), list[bytes]()
     for piece in pieces(b"".join(packets), cuts):
-        found += collector.feed(piece)
+        found += splitter.feed(piece)
     assert found == packets
 
 
-@given(st.lists(st.sampled_from(SAMPLES), min_size=1, max_size=6), st.lists(st.integers(0, 100_000), max_size=8))
-def test_the_place_is_kept_while_nobody_looks(packets: list[bytes], cuts: list[int]) -> None:
-    data, collector = b"".join(packets), Collector()
-    parts = pieces(data, cuts)
-    for piece in parts[:-1]:
-        collector.skip(piece)
-    found = collector.feed(parts[-1])
-    assert data.endswith(b"".join(found))
-    assert found == packets[len(packets) - len(found) :]
-    assert found
-
-
 def test_packets_are_found_byte_by_byte() -> None:
-    collector, found = Collector(), list[bytes]()
+    splitter, found = Splitter(), list[bytes]()
     for byte in b"".join(SAMPLES[:3]):
-        found += collector.feed(bytes([byte]))
+        found += splitter.feed(bytes([byte]))
     assert found == SAMPLES[:3]
 
 
 @pytest.mark.parametrize("noise", [b"\x30\xff\xff\xff\xff\x01", b"\x10\xff\xff\xff\xff"])
 def test_what_is_no_packet_ends_the_search(noise: bytes) -> None:
-    framer = Framer()
-    assert framer.cut(raw.PINGREQ + noise) == [2]
-    assert framer.broken
-    assert framer.cut(raw.PINGREQ) == []
-    collector = Collector()
-    assert collector.feed(raw.PINGREQ + noise + raw.PINGREQ) == [raw.PINGREQ]
-    assert collector.feed(raw.PINGREQ) == []
-    collector.skip(raw.PINGREQ)
-    assert collector.feed(raw.PINGREQ) == []
+    splitter = Splitter()
+    assert splitter.feed(raw.PINGREQ + noise + raw.PINGREQ) == [raw.PINGREQ]
+    assert splitter.broken
+    assert splitter.rest == noise + raw.PINGREQ
+    assert splitter.feed(raw.PINGREQ) == []
+    assert splitter.rest == raw.PINGREQ
 
 
 def test_a_packet_that_claims_more_than_the_limit_is_not_waited_for() -> None:
-    framer = Framer(limit=100)
+    splitter = Splitter(limit=100)
     exact = raw.publish("t", b"x" * 94)
     assert len(exact) == 100
-    assert framer.cut(exact) == [100]
-    assert framer.cut(raw.publish("t", b"x" * 95)) == []
-    assert framer.broken
+    assert splitter.feed(exact) == [exact]
+    assert splitter.feed(raw.publish("t", b"x" * 95)[:2]) == []
+    assert splitter.broken
 
 
 def test_a_packet_is_decoded_when_somebody_looks() -> None:

@@ -49,7 +49,7 @@ def test_a_factory_makes_several(mqtt_broker_factory):
     one, two = mqtt_broker_factory(), mqtt_broker_factory(mqtt={"max_qos": 1}, history=0)
     assert one.port != two.port
     assert (one.history > 0, two.history) == (True, 0)
-    assert two._inside.node.config.mqtt.max_qos == 1
+    assert two._running.node.config.mqtt.max_qos == 1
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_for_all(mqtt_broker_session, number):
@@ -211,7 +211,7 @@ import pytest
 pytestmark = pytest.mark.mqtt_broker(session={"max_inflight": 3, "max_queue_length": 30})
 
 def config(broker):
-    return broker._inside.node.config
+    return broker._running.node.config
 
 def test_of_all(mqtt_broker_factory, mqtt_broker_session):
     for broker in (mqtt_broker_factory(), mqtt_broker_session):
@@ -293,7 +293,7 @@ def test_a_test_that_fails_shows_what_its_broker_saw(run: Run) -> None:
     assert shown.count("- MQTT broker -") == 3
     assert "  watcher: connected by 3.1.1" in shown
     assert "  watcher to sensors/# at QoS 1" in shown
-    assert "101 retained messages, the last 20" in shown
+    assert "101 retained message, the last 20" in shown
     assert "  sensors/098: b'x'" in shown
     assert "  sensors/070: b'x'" not in shown
     assert f"  sensors/kitchen: b'{'x' * 100}" in shown
@@ -338,7 +338,7 @@ async def test_fails(mqtt_broker):
 """
     result = run(code, plugins=("trio",), ini="trio_mode = true")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*- MQTT broker -*", "mqtt://127.0.0.1:*", "1 retained messages", "  seen: b'x'"])
+    result.stdout.fnmatch_lines(["*- MQTT broker -*", "mqtt://127.0.0.1:*", "1 retained message", "  seen: b'x'"])
 
 
 OWN = """
@@ -402,7 +402,7 @@ pytestmark = pytest.mark.mqtt_broker(mqtt={"max_qos": 1})
 ports = set()
 
 def test_one(mqtt_broker_module, mqtt_broker_session):
-    assert mqtt_broker_module._inside.node.config.mqtt.max_qos == 1
+    assert mqtt_broker_module._running.node.config.mqtt.max_qos == 1
     mqtt_broker_module.publish("t", "x", retain=True)
     ports.add(mqtt_broker_module.port)
     assert mqtt_broker_session.port not in ports

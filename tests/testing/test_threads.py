@@ -209,13 +209,13 @@ def crash(thread: BrokerThread) -> None:
 
 def test_when_the_broker_dies_the_block_gets_the_error() -> None:
     with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012 - the block is the matter
-        crash(b._reach.thread)
-        b._reach.thread.finished.exception(5)
+        crash(b._portal.thread)
+        b._portal.thread.finished.exception(5)
     with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012
-        crash(b._reach.thread)
+        crash(b._portal.thread)
         b.wait_until(lambda: False, timeout=60)
     with pytest.raises(LookupError, match="a bug"), testing.broker() as b:  # noqa: PT012
-        crash(b._reach.thread)
+        crash(b._portal.thread)
         raise ValueError("what the test made of it")
 
 
@@ -265,7 +265,7 @@ def test_waiting_can_be_cancelled() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             await b.clock.advance(0)  # all is done that there was to do
-            thread: BrokerThread = b._reach.thread  # type: ignore[attr-defined]
+            thread: BrokerThread = b._portal.thread  # type: ignore[attr-defined]
             assert not thread.call(lambda: thread._nursery.child_tasks)
 
     asyncio.run(test())
@@ -274,13 +274,13 @@ def test_waiting_can_be_cancelled() -> None:
 def test_when_the_broker_dies_the_block_is_cancelled_and_raises_the_error() -> None:
     async def waits() -> None:
         async with testing.broker() as b:
-            crash(b._reach.thread)  # type: ignore[attr-defined]
+            crash(b._portal.thread)  # type: ignore[attr-defined]
             await asyncio.sleep(60)
 
     async def returns() -> None:
         async with testing.broker() as b:
-            crash(b._reach.thread)  # type: ignore[attr-defined]
-            b._reach.thread.finished.exception(5)  # type: ignore[attr-defined]
+            crash(b._portal.thread)  # type: ignore[attr-defined]
+            b._portal.thread.finished.exception(5)  # type: ignore[attr-defined]
 
     async def goes_on() -> None:
         for block in (waits, returns):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from trunkline.testing.reach import Here, in_trio
+from trunkline.testing.portal import LocalPortal, in_trio
 
 
 async def test_here_is_called_and_run_at_once() -> None:
@@ -14,8 +14,8 @@ async def test_here_is_called_and_run_at_once() -> None:
         await trio.lowlevel.checkpoint()
         return 2 * number
 
-    assert Here().call(abs, -1) == 1
-    assert await Here().run(double, 2) == 4
+    assert LocalPortal().call(abs, -1) == 1
+    assert await LocalPortal().run(double, 2) == 4
 
 
 def test_trio_is_told_from_everything_else() -> None:

@@ -1,4 +1,4 @@
-"""What brokers have seen, in a few lines: for the report of a test that failed."""
+"""What brokers have seen, in a few lines, for the report of a failed test."""
 
 from __future__ import annotations
 
@@ -8,39 +8,44 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.testing.expecting import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
-    from trunkline.testing.broker import Face
+    from trunkline.testing.broker import BrokerProxy
     from trunkline.testing.published import Published
+    from trunkline.testing.running import Options
 
 #: Lines of each kind, the last ones; and characters of each.
 LINES: Final = 20
 WIDTH: Final = 160
 #: Characters of a message, with what became of it.
-_MOST: Final = 1600
+_MAX_MESSAGE: Final = 1600
 
 
 #: Those that run in this process.
-_running: dict[Face[Any], None] = {}
+_running: dict[BrokerProxy[Any], None] = {}
 #: What others had seen when they ended, in the test that is under way.
 _ended: deque[str] = deque(maxlen=8)
 
 
 @contextmanager
-def known(broker: Face[Any]) -> Generator[None, None, None]:
-    """For as long as a broker runs."""
+def listed(broker: BrokerProxy[Any], options: Options) -> Generator[None, None, None]:
+    """For as long as a broker runs, which has no clients yet."""
+    if options.record is not None:
+        broker.record(options.record)
     _running[broker] = None
     try:
         yield
     finally:
         del _running[broker]
         if "PYTEST_CURRENT_TEST" in os.environ and not sys.is_finalizing():  # nobody else asks
-            _ended.append(told(broker))
+            _ended.append(report(broker))
 
 
-def running() -> list[Face[Any]]:
+def running() -> list[BrokerProxy[Any]]:
     return list(_running)
 
 
@@ -49,23 +54,23 @@ def forget() -> None:
     _ended.clear()
 
 
-def reports(others: Iterable[Face[Any]] = ()) -> list[str]:
+def reports(others: Iterable[BrokerProxy[Any]] = ()) -> list[str]:
     """What brokers have seen in this test, but for `others`."""
-    return [*_ended, *(told(broker) for broker in _running if broker not in others)]
+    return [*_ended, *(report(broker) for broker in _running if broker not in others)]
 
 
-def told(broker: Face[Any]) -> str:
+def report(broker: BrokerProxy[Any]) -> str:
     """Never raises: if the broker is gone, that is what there is to tell."""
     try:
         parts = [
             ", ".join(address.url for address in broker.listeners.values()) or "no listeners",
-            _list("sessions", broker.sessions, _session),
-            _list("subscriptions", broker.subscriptions, _subscription),
-            _list("retained messages", broker.retained, _retained),
-            _list("alarms", broker.alarms, lambda alarm: f"{alarm.name}: {alarm.text}"),
-            _list("connections that are over", [row for row in broker.connections if not row.open]),
-            _list("faults", list(broker.faults), lambda fault: repr(fault)[1:-1]),
-            _list("messages", broker.messages, _message, _MOST) if broker.history else "",
+            _list("session", broker.sessions, _session),
+            _list("subscription", broker.subscriptions, _subscription),
+            _list("retained message", broker.retained, _retained),
+            _list("alarm", broker.alarms, lambda alarm: f"{alarm.name}: {alarm.text}"),
+            _list("closed connection", [row for row in broker.connections if not row.open]),
+            _list("fault", list(broker.faults), lambda fault: repr(fault)[1:-1]),
+            _list("message", broker.messages, _message, _MAX_MESSAGE) if broker.history else "",
         ]
     except Exception as error:  # noqa: BLE001 - the test's own failure matters more
         return f"the broker is gone: {error!r}"
@@ -74,11 +79,12 @@ def told(broker: Face[Any]) -> str:
 
 def _list(name: str, rows: Sequence[Any], line: Callable[[Any], str] = str, width: int = WIDTH) -> str:
     left_out = f", the last {LINES}" if len(rows) > LINES else ""
-    return "\n".join([f"{len(rows)} {name}{left_out}", *(_short(f"  {line(row)}", width) for row in rows[-LINES:])])
+    head = counted(len(rows), name) + left_out
+    return "\n".join([head, *(_short(f"  {line(row)}", width) for row in rows[-LINES:])])
 
 
 def _message(message: Published) -> str:
-    """What became of it is told in any case."""
+    """What became of it is not cut off."""
     return f"{_short(str(message))}; {message.ends}"
 
 
@@ -87,7 +93,7 @@ def _short(text: str, width: int = WIDTH) -> str:
 
 
 def _session(row: ClientRow) -> str:
-    waiting = f", {row.queued} messages queued" if row.queued else ""
+    waiting = f", {counted(row.queued, 'message')} queued" if row.queued else ""
     unacknowledged = f", {row.inflight} not acknowledged" if row.inflight else ""
     state = f"connected by {row.version}" if row.connected else "away"
     return f"{row.client_id}: {state}{waiting}{unacknowledged}"

@@ -10,7 +10,7 @@ from tests.wire import Wire
 from trunkline import testing
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
-from trunkline.testing.inside import configuration
+from trunkline.testing.running import configuration
 
 
 async def test_lists_are_whole_however_long_they_are() -> None:

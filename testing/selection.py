@@ -1,4 +1,4 @@
-"""Which packets a fault is for, and what is said when there can be none."""
+"""Which packets a fault is for. What cannot be selected is refused with a text that says what can."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import PacketType, Publish
 from trunkline.mqtt.topics import matches, validate_filter
-from trunkline.testing.expecting import asked
+from trunkline.testing.expecting import call_plain
 from trunkline.testing.packets import FROM, PACKETS, TO, Direction, Packet
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Which(TypedDict, total=False):
     direction: Direction
     #: A topic filter: only PUBLISH packets whose topic it takes.
     topic: str
-    #: Called with the packet as `trunkline.mqtt` decodes it; only packets for which it says yes.
+    #: Called with the packet as `trunkline.mqtt` decodes it: only packets for which it returns something true.
     where: Callable[[Any], object]
     #: Hits after which the fault is over.
     times: int
@@ -44,14 +44,18 @@ class Selection:
         direction: Direction | None = None,
         topic: str | None = None,
         where: Callable[[Any], object] | None = None,
+        times: int | None = None,
+        after: int = 0,
     ) -> None:
         """
         Raises:
-            ValueError: there are no such packets. The message says what there is.
+            ValueError: there are no such packets. The message names those that there are.
         """
         self.type = None if packet == ANY else packet_type(packet)
         self.client = client
         self.directions = directions(direction)
+        self.times = times
+        self.after = after
         self._topic = topic
         self._where = where
         if self.type is not None and not any(self.type in PACKETS[each] for each in self.directions):
@@ -73,9 +77,6 @@ class Selection:
             words.append(f"on {self._topic}")
         return " ".join(words)
 
-    def concerns(self, client_id: str) -> bool:
-        return self.client is None or self.client == client_id
-
     def takes(self, packet: Packet) -> bool:
         if packet.direction not in self.directions or (self.type is not None and packet.type is not self.type):
             return False
@@ -83,7 +84,7 @@ class Selection:
             publish = packet.decoded
             if not isinstance(publish, Publish) or not publish.topic or not matches(self._topic, publish.topic):
                 return False
-        return self._where is None or (packet.decoded is not None and bool(asked(self._where, packet.decoded)))
+        return self._where is None or (packet.decoded is not None and bool(call_plain(self._where, packet.decoded)))
 
 
 def packet_type(name: str | PacketType) -> PacketType:
@@ -105,7 +106,7 @@ def packet_type(name: str | PacketType) -> PacketType:
 def directions(direction: Direction | None) -> tuple[Direction, ...]:
     """
     Raises:
-        ValueError: this is none.
+        ValueError: this is no direction.
     """
     if direction is None:
         return (FROM, TO)

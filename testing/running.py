@@ -1,8 +1,9 @@
-"""What lives in the broker's own trio run. Its faces (`Broker`, `ThreadBroker`) reach it from wherever the test runs."""
+"""What lives in the broker's own trio run. Its faces (`Broker`, `ThreadBroker`) portal it from wherever the test runs."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
@@ -10,10 +11,10 @@ import trio
 from trunkline.config.config import Config
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import settings_model
-from trunkline.testing.connections import Connections
+from trunkline.testing.connections import ConnectionLog
 from trunkline.testing.credentials import written
+from trunkline.testing.fault_layer import Network
 from trunkline.testing.history import HISTORY, History
-from trunkline.testing.links import Links
 from trunkline.testing.restarting import living
 
 if TYPE_CHECKING:
@@ -22,26 +23,18 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref
     from trunkline.broker.node import Node
-    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
     from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.properties import Properties
-    from trunkline.testing.journal import Recording
-    from trunkline.testing.published import Published
-    from trunkline.testing.reach import Reach
+    from trunkline.testing.fault import Fault
     from trunkline.testing.restarting import Lives
 
 #: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets, and
 #: in this process nothing is gained by waiting until they have read it.
 GRACE: Final = 0.0
 #: Errors of hooks that are kept.
-_MOST_HOOK_ERRORS: Final = 100
-#: Connections that a failure shows.
-_SHOWN: Final = 8
-#: Rows that are asked for at a time.
-_PAGE: Final = 1000
+MAX_HOOK_ERRORS: Final = 100
 #: Seconds after which a condition is asked for again although nothing has happened in the broker.
-_FIRST_PAUSE: Final = 0.001
-_LONGEST_PAUSE: Final = 0.25
+_MIN_PAUSE: Final = 0.001
+_MAX_PAUSE: Final = 0.25
 
 
 class Address(NamedTuple):
@@ -56,84 +49,47 @@ class Address(NamedTuple):
         return f"mqtt://[{self.host}]:{self.port}" if ":" in self.host else f"mqtt://{self.host}:{self.port}"
 
 
-class Inside:
-    def __init__(self, node: Node, links: Links, history: int) -> None:
-        """Of messages as many are kept as `history` says."""
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a broker is opened."""
+
+    #: Sections of the configuration, and `users` and `rules`.
+    settings: Mapping[str, Any]
+    hooks: Hooks | None = None
+    #: Messages that are kept.
+    history: int = HISTORY
+    #: Path of a journal.
+    record: Path | str | None = None
+
+
+class RunningBroker:
+    """A test's broker in its own trio run, with all that is kept for the test."""
+
+    def __init__(self, node: Node, network: Network, history: int) -> None:
+        """`history` is how many messages are kept."""
         #: The one that runs now.
         self.node = node
-        self.links = links
+        self.network = network
         #: Set when it runs.
         self.lives: Lives
+        #: The faults that are not removed.
+        self.faults: list[Fault[Any]] = []
         #: What hooks have raised, and the test has not taken out.
         self.hook_errors: list[BaseException] = []
         node.hooks.on_crash = self._hook_failed
         self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
-        links.on_loss = self.history.lost
-        self.connections = Connections(node.hooks, lambda: self.node.host.wall)
+        network.on_loss = self.history.lost
+        self.connections = ConnectionLog(node.hooks, lambda: self.node.host.wall)
 
     def _hook_failed(self, error: BaseException) -> None:
-        if len(self.hook_errors) < _MOST_HOOK_ERRORS:
+        if len(self.hook_errors) < MAX_HOOK_ERRORS:
             self.hook_errors.append(error)
 
-    def record(self, path: Path | str, reach: Reach) -> Recording:
-        """
-        Raises:
-            OSError: the file cannot be written.
-        """
-        from trunkline.testing.journal import Recording  # few tests record
-
-        return Recording(path, self.links, self.node.host.wall, reach)
-
-    def publish(self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties) -> Published:
-        """
-        Raises:
-            ProtocolError: this is no topic name.
-        """
-        message = self.node.host.message(topic, payload, qos, retain, properties, "")
-        self.node.host.publish(message)
-        return self.history.of(message)
-
-    async def restart(self, keep_sessions: bool, keep_retained: bool, graceful: bool) -> None:
-        await self.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
-
     async def reset(self) -> None:
-        await self.restart(keep_sessions=False, keep_retained=False, graceful=False)
+        await self.lives.restart(keep_sessions=False, keep_retained=False)
         self.history.clear()
         self.connections.clear()
         self.hook_errors.clear()
-
-    def listeners(self) -> dict[str, Address]:
-        return {listener.settings.label: Address(*listener.address) for listener in self.node.listeners}
-
-    # How they are listed is imported when somebody asks
-
-    def sessions(self) -> list[ClientRow]:
-        from trunkline.broker.views import client_row
-
-        return [client_row(actor) for actor in self.node.sessions.page(limit=len(self.node.sessions))]
-
-    def clients(self) -> list[ClientRow]:
-        return [row for row in self.sessions() if row.connected]
-
-    def subscriptions(self) -> list[SubscriptionRow]:
-        from trunkline.broker.views import subscription_rows
-
-        rows: list[SubscriptionRow] = []
-        page = subscription_rows(self.node.router, limit=_PAGE)
-        while page:
-            rows += page
-            page = subscription_rows(self.node.router, (page[-1].filter, page[-1].client_id), _PAGE)
-        return rows
-
-    def retained(self) -> list[RetainedRow]:
-        from trunkline.broker.views import retained_rows
-
-        rows: list[RetainedRow] = []
-        after: str | None = ""
-        while after is not None:
-            page, after = retained_rows(self.node.retained, trio.current_time(), after, _PAGE)
-            rows += page
-        return rows
 
     def standing(self, client_id: str) -> str:
         """How a client stands, as a sentence goes on behind its id."""
@@ -146,26 +102,14 @@ class Inside:
             f"and has subscribed to {', '.join(filters) or 'nothing'}"
         )
 
-    def happenings(self, timeout: float) -> Happenings:
-        return Happenings(self, timeout)
 
-    def instead(self) -> str:
-        """The lines of a failure that say what there was instead."""
-        over = [f"  {row}" for row in self.connections.rows() if not row.open][-_SHOWN:]
-        lines = [
-            f"clients: {', '.join(row.client_id for row in self.clients()) or 'none'}",
-            f"subscriptions: {', '.join(f'{row.client_id} to {row.filter}' for row in self.subscriptions()) or 'none'}",
-        ]
-        return "\n".join([*lines, *(["the last connections that are over:"] if over else []), *over])
-
-
-class Happenings:
+class Activity:
     """Waits for something to happen in the broker, or for a short while, again and again, until time is over."""
 
-    def __init__(self, inside: Inside, timeout: float) -> None:
-        self._inside = inside
+    def __init__(self, running: RunningBroker, timeout: float) -> None:
+        self._running = running
         self._until = trio.current_time() + timeout
-        self._pause = _FIRST_PAUSE
+        self._pause = _MIN_PAUSE
         self._happened = trio.Event()
         self._on = True
         #: It is no actor's.
@@ -173,7 +117,7 @@ class Happenings:
         self._listen()
 
     def _listen(self) -> None:
-        self._inside.node.scheduler.at_end(self)
+        self._running.node.scheduler.at_end(self)
 
     def end_turn(self) -> None:
         self._happened.set()
@@ -187,7 +131,7 @@ class Happenings:
             return False
         with trio.move_on_at(min(self._until, now + self._pause)):
             await self._happened.wait()
-        self._happened, self._pause = trio.Event(), min(2 * self._pause, _LONGEST_PAUSE)
+        self._happened, self._pause = trio.Event(), min(2 * self._pause, _MAX_PAUSE)
         return True
 
     def close(self) -> None:
@@ -206,10 +150,8 @@ def configuration(settings: Mapping[str, Any]) -> Config:
 
 
 @asynccontextmanager
-async def opened(
-    settings: Mapping[str, Any], hooks: Hooks | None, history: int = HISTORY
-) -> AsyncGenerator[Inside, None]:
-    """Run a broker in this trio run for the length of a block. Of messages as many are kept as `history` says.
+async def opened(options: Options) -> AsyncGenerator[RunningBroker, None]:
+    """Run a broker in this trio run for the length of a block.
 
     Raises:
         ConfigError: the settings are wrong.
@@ -219,19 +161,19 @@ async def opened(
         Exception: a hook has raised it, or a group of what several have, unless the test has taken it out of
             `hook_errors`.
     """
-    found: list[Inside] = []
-    links = Links()
+    found: list[RunningBroker] = []
+    network = Network()
     interrupted = False
 
     def prepare(node: Node) -> None:
         if found:
             found[0].node = node  # another one, after a restart
         else:
-            found.append(Inside(node, links, history))
+            found.append(RunningBroker(node, network, options.history))
 
     try:
-        with written(settings) as sections:
-            async with living(configuration(sections), hooks, GRACE, links, prepare) as lives:
+        with written(options.settings) as sections:
+            async with living(configuration(sections), options.hooks, GRACE, network, prepare) as lives:
                 found[0].lives = lives
                 _check_plugins(lives.node)
                 yield found[0]
@@ -239,14 +181,15 @@ async def opened(
         interrupted = isinstance(error, KeyboardInterrupt | GeneratorExit)
         raise
     finally:
-        for recorder in list(links.recorders):
+        for recorder in list(network.recorders):
             recorder.end()
-        for inside in found:
-            inside.history.close()
-            inside.connections.close()
-            inside.node.hooks.on_crash = None
+        for running in found:
+            running.faults.clear()
+            running.history.close()
+            running.connections.close()
+            running.node.hooks.on_crash = None
             if not interrupted:
-                check_hooks(inside.hook_errors)
+                check_hooks(running.hook_errors)
 
 
 def check_hooks(errors: list[BaseException]) -> None:

@@ -1,0 +1,512 @@
+"""The layer of each connection in which packets are watched, recorded, and delayed, changed or lost by faults.
+
+As long as no fault concerns a client, all its bytes go on at once, in the pieces that they came in. Where a fault chooses
+packets, bytes are held until a packet is complete.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from trunkline.broker.connection.transport import (
+    BLOCKED,
+    DRAINED,
+    STREAM_BUFFER,
+    Ended,
+    Layer,
+    SocketTransport,
+)
+from trunkline.mqtt.decoder import MAX_PACKET_SIZE
+from trunkline.mqtt.packets import Connack, Connect, PacketType
+from trunkline.testing.packets import FROM, TO, Direction, Packet, Splitter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from trunkline.actors import Actor, Timer
+    from trunkline.broker.connection.transport import Event, Receiver, Transport
+    from trunkline.broker.node import Node
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.versions import Version
+
+#: Bytes from a client that may wait here before nothing more is read from it.
+MAX_HELD: Final = 1_048_576
+#: Seconds until the next look at whether a single byte has left.
+_RETRY: Final = 0.001
+
+
+class Disturbance:
+    """What a layer asks of a fault of the wire. As it stands, it does nothing."""
+
+    #: It judges packets, which are held until they are complete.
+    judges: bool = False
+    #: Directions in which nothing goes on.
+    stops: frozenset[Direction] = frozenset()
+    #: Directions in which single bytes go on, with so many seconds in between.
+    drips: Mapping[Direction, float] = {}
+    #: Neither side hears that the other has closed.
+    hides_end: bool = False
+
+    def concerns(self, layer: FaultLayer) -> bool:
+        raise NotImplementedError
+
+    def began(self, layer: FaultLayer) -> None:
+        """From now on it concerns this connection."""
+
+    def judge(self, packet: Packet, queue: PacketQueue) -> bool:
+        """Deal with the packet; False leaves it to the next fault. A packet that is not put into the queue is lost."""
+        return False
+
+    def allows(self, layer: FaultLayer, direction: Direction, size: int) -> int | None:
+        """How many of the next `size` bytes may pass before the connection is reset; None: it is not."""
+        return None
+
+
+class Recorder(Protocol):
+    """Notes what clients send, and what reaches them."""
+
+    def opened(self, layer: FaultLayer) -> None: ...
+    def passed(self, layer: FaultLayer, packet: Packet) -> None: ...
+    def closed(self, layer: FaultLayer, by: str, error: str) -> None: ...
+    def ending(self, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None: ...
+    def end(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class Network:
+    """All connections of a broker, with the faults that disturb them. It outlives a restart of the broker."""
+
+    def __init__(self) -> None:
+        #: Called with each packet that a fault loses, and with each message that a fault refuses.
+        self.on_loss: Callable[[Packet | Message], None] = lambda _: None
+        self.faults: list[Disturbance] = []
+        self.recorders: list[Recorder] = []
+        self._layers: dict[int, FaultLayer] = {}
+        self._count = 0
+        self.node: Node
+
+    def __iter__(self) -> Iterator[FaultLayer]:
+        return iter(list(self._layers.values()))
+
+    def attach(self, node: Node) -> None:
+        """From now on, connections are this node's."""
+        self.node = node
+
+    def layer(self, transport: Transport) -> Transport:
+        """A layer on top of a new connection's transport."""
+        self._count += 1
+        layer = self._layers[self._count] = FaultLayer(transport, self._count, self)
+        return layer
+
+    def topic(self, layer: FaultLayer, direction: Direction, alias: int) -> str:
+        """The topic that an alias stands for by now; empty if it is not known."""
+        actor = self.node.sessions.get(layer.client_id)
+        if actor is None or actor.channel is None:
+            return ""
+        if direction == FROM:
+            return actor.channel.aliases_in[alias]
+        return actor.channel.aliases_out.topic(alias)
+
+    def forget(self, layer: FaultLayer) -> None:
+        self._layers.pop(layer.number, None)
+
+    def update(self) -> None:
+        """The faults have changed."""
+        for layer in self:
+            layer.update()
+
+    def freeze(self, *, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None:
+        """The broker is about to end, and is to come back. Nothing more is read of what clients send."""
+        for recorder in self.recorders:
+            recorder.ending(graceful, keeps_sessions, keeps_retained)
+        for layer in self:
+            layer.incoming.stopped = True
+
+    def cut(self) -> None:
+        """Reset all connections."""
+        for layer in self:
+            layer.reset("broker")
+
+    def end(self) -> None:
+        """The broker is about to end for good. What faults hold back goes on."""
+        for recorder in self.recorders:
+            recorder.ending(True, False, False)
+        self.faults.clear()
+        self.update()
+
+
+class FaultLayer(Layer):
+    __slots__ = (
+        "_blocked",
+        "_concerned",
+        "_end_recorded",
+        "_ended",
+        "_greeted",
+        "_kept_open",
+        "_reads",
+        "_sent",
+        "client_id",
+        "incoming",
+        "network",
+        "number",
+        "outgoing",
+        "over",
+        "owner",
+        "paused",
+        "version",
+    )
+
+    owner: Actor[Any]
+
+    def __init__(self, below: Transport, number: int, network: Network) -> None:
+        super().__init__(below)
+        self.network = network
+        #: From 1, in the order in which connections came.
+        self.number = number
+        #: Empty as long as it is not known, or if the client has none and is not told which one it gets.
+        self.client_id = ""
+        #: None as long as there was no CONNECT.
+        self.version: Version | None = None
+        #: There was a CONNACK.
+        self._greeted = False
+        #: The connection wants nothing to be read.
+        self.paused = False
+        #: The transport below reads.
+        self._reads = True
+        #: The transport below has ended.
+        self._ended = False
+        #: It was reset or closed: nothing goes on any more.
+        self.over = False
+        self.incoming = PacketQueue(self, FROM, network.node.config.mqtt.max_packet_size)
+        self.outgoing = PacketQueue(self, TO, MAX_PACKET_SIZE)
+        #: What has left for the client, to be recorded as packets.
+        self._sent = Splitter()
+        self._blocked = False
+        #: Faults that concern the client.
+        self._concerned: list[Disturbance] = []
+        #: The broker has closed it, and the client is not to hear of that.
+        self._kept_open = False
+        self._end_recorded = False
+
+    @property
+    def watched(self) -> bool:
+        """Are its packets looked at, whether or not a fault judges them?"""
+        return not self._greeted or bool(self.network.recorders)
+
+    # To the connection
+
+    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
+        self.owner = owner
+        for recorder in self.network.recorders:
+            recorder.opened(self)
+        super().start(receiver, owner)
+        self.update()
+
+    def send(self, data: bytes) -> None:
+        if not self.over:
+            self.outgoing.feed(data)
+
+    @property
+    def pending(self) -> int:
+        return self.below.pending + self.outgoing.size
+
+    def pause(self) -> None:
+        self.paused = True
+        self._read_or_not()
+
+    def resume(self) -> None:
+        self.paused = False
+        self._read_or_not()
+        self.incoming.release_soon()
+
+    def read_now(self) -> None:
+        if self._reads:
+            self.below.read_now()
+
+    def finish(self) -> None:
+        self.outgoing.put(None)
+        self.outgoing.release()
+
+    def reset(self, by: str = "fault") -> None:
+        if self._kept_open:
+            self._let_go()
+        elif not self.over:
+            self._record_end(by, "reset")
+            self.over = True
+            self.below.reset()
+
+    def reset_soon(self) -> None:
+        """As `reset`, from wherever it is called."""
+        self.network.node.scheduler.call_at(trio.current_time(), self.reset)
+
+    def close(self) -> None:
+        self._record_end("broker", "")
+        self.incoming.close()
+        self.outgoing.close()
+        if self._hides_end and not self._ended and isinstance(self.below, SocketTransport):
+            self._kept_open = True
+            self.below.resume()  # to hear of it when the client closes
+        else:
+            self.over = True
+            self._let_go()
+
+    # From below
+
+    def receive(self, event: Event) -> None:
+        self._ended = self._ended or isinstance(event, Ended)
+        if self._kept_open:
+            if self._ended:
+                self._let_go()
+        elif self.over:
+            if isinstance(event, Ended):
+                self.above(event)
+        elif isinstance(event, bytes):
+            self.incoming.feed(event)
+        elif isinstance(event, Ended):
+            self.incoming.put(event)
+            self.incoming.release()
+        elif not self._blocked:
+            self.above(event)
+
+    # From the queues
+
+    def see(self, data: bytes, direction: Direction, aliases: dict[int, str]) -> Packet:
+        """A whole packet came by."""
+        packet = Packet(data, direction, self.client_id, self.version)
+        if packet.type is PacketType.CONNECT and self.version is None:
+            if isinstance(connect := packet.decoded, Connect):
+                self.version = connect.version
+                self._identify(connect.client_id)
+        elif packet.type is PacketType.CONNACK:
+            self._greeted = True
+            if not self.client_id and isinstance(packet.decoded, Connack):
+                self._identify(packet.decoded.properties.get("assigned_client_identifier", ""))
+        packet.client = self.client_id
+        packet.resolve(aliases, lambda alias: self.network.topic(self, direction, alias))
+        if direction == FROM:
+            self._record(packet)
+        return packet
+
+    def _identify(self, client_id: str) -> None:
+        self.client_id = client_id
+        if self.network.faults:
+            self.update()
+
+    def pass_on(self, item: bytes | Ended | None, direction: Direction) -> None:
+        """What has got through, in its direction."""
+        if isinstance(item, Ended):
+            self._record_end("client", item.error)
+            self.above(item)
+        elif item is None:  # the broker has nothing more to say, and all of it has left
+            self._record_end("broker", "")
+            self.below.finish()
+        elif item and not self.over:
+            for fault in self.network.faults:
+                if fault.concerns(self) and (allowed := fault.allows(self, direction, len(item))) is not None:
+                    if allowed:
+                        self._deliver(item[:allowed], direction)
+                    self.reset()
+                    return
+            self._deliver(item, direction)
+
+    def _deliver(self, data: bytes, direction: Direction) -> None:
+        if direction == FROM:
+            self.above(data)
+            return
+        self.below.send(data)
+        for packet in self._sent.feed(data):
+            if self.network.recorders:
+                self._record(Packet(packet, TO, self.client_id, self.version))
+
+    def queue_changed(self, queue: PacketQueue) -> None:
+        """More waits in it, or less."""
+        if queue is self.incoming:
+            self._read_or_not()
+        elif queue.size > STREAM_BUFFER:
+            self._blocked = True
+            self.above(BLOCKED)
+        elif self._blocked and not queue.size:
+            self._blocked = False
+            if not self.below.pending:
+                self.above(DRAINED)
+
+    # Faults
+
+    @property
+    def _hides_end(self) -> bool:
+        return any(fault.hides_end for fault in self._concerned)
+
+    def update(self) -> None:
+        """Find the faults that concern it now."""
+        before, self._concerned = self._concerned, [each for each in self.network.faults if each.concerns(self)]
+        for fault in self._concerned:
+            if fault not in before:
+                fault.began(self)
+        if self._kept_open:
+            if not self._hides_end:
+                self._let_go()
+            return
+        for queue in (self.incoming, self.outgoing):
+            queue.stopped = any(queue.direction in fault.stops for fault in self._concerned)
+            queue.drip = max((fault.drips.get(queue.direction, -1.0) for fault in self._concerned), default=-1.0)
+            if not queue.stopped and queue.waiting:
+                queue.release_soon()
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        reads = not (self.paused or self.incoming.stopped or self.incoming.size > MAX_HELD)
+        if reads != self._reads and not self._ended:
+            self._reads = reads
+            if reads:
+                self.below.resume()
+            else:
+                self.below.pause()
+
+    def _let_go(self) -> None:
+        self.below.close()
+        self.network.forget(self)
+
+    # Recorders
+
+    def _record(self, packet: Packet) -> None:
+        for recorder in self.network.recorders:
+            recorder.passed(self, packet)
+
+    def _record_end(self, by: str, error: str) -> None:
+        if not self._end_recorded:
+            self._end_recorded = True
+            for recorder in self.network.recorders:
+                recorder.closed(self, by, error)
+
+
+class PacketQueue:
+    """One direction of a connection: its packets are cut, judged, and wait here until they go on."""
+
+    __slots__ = (
+        "_aliases",
+        "_gone",
+        "_items",
+        "_next_at",
+        "_packets",
+        "_timer",
+        "direction",
+        "drip",
+        "layer",
+        "size",
+        "stopped",
+    )
+
+    def __init__(self, layer: FaultLayer, direction: Direction, limit: int) -> None:
+        self.layer = layer
+        self.direction: Direction = direction
+        #: Nothing goes on.
+        self.stopped = False
+        #: Seconds between single bytes; negative: bytes go on as they come.
+        self.drip = -1.0
+        #: Bytes that wait.
+        self.size = 0
+        self._packets = Splitter(limit)
+        #: How much of the packet that is not complete has gone on already.
+        self._gone = 0
+        self._aliases: dict[int, str] = {}
+        #: When each goes on: bytes, the end of what comes in, or None for the end of what is sent. None overtakes another.
+        self._items: deque[tuple[float, bytes | Ended | None]] = deque()
+        #: A single byte goes no sooner.
+        self._next_at = -inf
+        self._timer: Timer | None = None
+
+    def feed(self, data: bytes) -> None:
+        layer, packets = self.layer, self._packets
+        faults = [
+            each for each in layer.network.faults if each.judges and (layer.version is None or each.concerns(layer))
+        ]
+        untouched = not (faults or self.waiting or self.drip >= 0 or self._gone < len(packets.rest))
+        for whole in packets.feed(data):
+            if not untouched or layer.watched:
+                packet = layer.see(whole, self.direction, self._aliases)
+                if not untouched and self._gone:
+                    self.put(whole[self._gone :])  # its beginning is gone already
+                elif not untouched:
+                    self._judge(packet, faults)
+            self._gone = 0
+        if untouched:
+            layer.pass_on(data, self.direction)
+        elif not faults or packets.broken:
+            self.put(bytes(packets.rest[self._gone :]))
+        if packets.broken:
+            packets.rest.clear()
+        if untouched or not faults or packets.broken:
+            self._gone = len(packets.rest)
+        if not untouched:
+            self.release()
+
+    def _judge(self, packet: Packet, faults: Sequence[Disturbance]) -> None:
+        for fault in faults:
+            if fault.concerns(self.layer) and fault.judge(packet, self):
+                return
+        self.put(packet.data)
+
+    def put(self, item: bytes | Ended | None, delay: float = 0.0) -> None:
+        """Behind all that is there, to go on when `delay` seconds are over. `release` has to follow."""
+        if item != b"" and not self.layer.over:
+            self._items.append((trio.current_time() + delay if delay else -inf, item))
+            self.size += len(item) if isinstance(item, bytes) else 0
+
+    def cut(self) -> None:
+        """Reset the connection, behind what may go on now."""
+        self.release()
+        self.layer.reset()
+
+    @property
+    def waiting(self) -> bool:
+        return self.stopped or bool(self._items)
+
+    def release(self) -> None:
+        """Let go on what may."""
+        items, layer = self._items, self.layer
+        now = trio.current_time()
+        while items and not self.stopped and not layer.over and not (self.direction == FROM and layer.paused):
+            due, item = items[0]
+            if self.drip >= 0:
+                due = max(due, self._next_at)
+                if self.direction == TO and layer.below.pending:  # the last byte has not left yet
+                    due = max(due, now + max(self.drip, _RETRY))
+            if due > now:
+                self._release_at(due)
+                break
+            items.popleft()
+            if isinstance(item, bytes) and self.drip >= 0:
+                self._next_at = now + self.drip
+                if len(item) > 1:
+                    items.appendleft((due, item[1:]))
+                item = item[:1]
+            elif isinstance(item, bytes):
+                pieces = [item]
+                while items and items[0][0] <= now and isinstance(more := items[0][1], bytes):
+                    pieces.append(more)
+                    items.popleft()
+                item = b"".join(pieces)
+            self.size -= len(item) if isinstance(item, bytes) else 0
+            layer.pass_on(item, self.direction)
+        layer.queue_changed(self)
+
+    def release_soon(self) -> None:
+        """As `release`, from wherever it is called."""
+        self._release_at(trio.current_time())
+
+    def _release_at(self, when: float) -> None:
+        if self._timer is None:
+            self._timer = self.layer.owner.call_at(inf, self.release)
+        if when < self._timer.deadline:
+            self._timer.restart_at(when)
+
+    def close(self) -> None:
+        self._items.clear()
+        self.size = 0
+        if self._timer is not None:
+            self._timer.cancel()
