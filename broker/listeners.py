@@ -13,23 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
-from trunkline.broker.connection.connection import Connection
-from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.connection.poller import READ
-from trunkline.broker.connection.transport import SocketTransport, StreamTransport
 from trunkline.broker.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trunkline.actors import Scheduler, Supervisor
+    from trunkline.actors import Scheduler
+    from trunkline.broker.connection.acceptor import Acceptor
     from trunkline.broker.connection.poller import Poller
-    from trunkline.broker.connection.transport import Transport
     from trunkline.broker.log_throttle import Occurrences
-    from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
     from trunkline.config.settings import Listener as Settings
-    from trunkline.mqtt.versions import Version
 
 #: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
 ACCEPTED_AT_ONCE: Final = 64
@@ -38,63 +33,6 @@ PAUSE: Final = 0.5
 _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
 
 _logger = logging.getLogger("trunkline.listeners")
-
-
-class Acceptor:
-    """What a listener's connections have in common, and how many there are."""
-
-    __slots__ = ("_interpose", "_listener", "_scheduler", "_supervisor", "connections", "name")
-
-    def __init__(
-        self,
-        name: str,
-        allow_anonymous: bool,
-        versions: frozenset[Version],
-        services: Services,
-        directory: Directory,
-        supervisor: Supervisor,
-        scheduler: Scheduler,
-        interpose: Callable[[Transport], Transport] | None = None,
-    ) -> None:
-        """`interpose` may put something between each connection and its transport, to watch or to disturb it."""
-        self.name = name
-        self._interpose = interpose
-        self.connections: set[Connection] = set()
-        self._supervisor = supervisor
-        self._scheduler = scheduler
-        self._listener = MqttListener(name, allow_anonymous, versions, services, directory, self.connections.discard)
-
-    def accept(self, transport: Transport) -> None:
-        """
-        Raises:
-            Exception: it cannot be served, and nothing is left of it but what the transport wraps.
-        """
-        if self._interpose is not None:
-            transport = self._interpose(transport)
-        connection = Connection(transport, self._listener)
-        self.connections.add(connection)
-        self._listener.services.metrics.connections_accepted += 1
-        try:
-            self._supervisor.start(connection, name="connection")
-        except Exception:
-            self.connections.discard(connection)
-            transport.close()
-            raise
-
-    def close_handshakes(self) -> None:
-        """Close the connections that have not been admitted yet."""
-        for connection in list(self.connections):
-            if connection.in_handshake:
-                connection.ref.stop()
-
-    async def empty(self) -> None:
-        """Wait until the last connection is gone."""
-        while self.connections:
-            await next(iter(self.connections)).ref.join()
-
-    def accept_stream(self, stream: trio.abc.Stream, peer: tuple[str, int] | None = None) -> None:
-        """Let a trio stream in, from wherever it comes."""
-        self.accept(StreamTransport(stream, peer, self._scheduler))
 
 
 class Listener:
@@ -137,22 +75,22 @@ class Listener:
 
     def close(self) -> None:
         self._refused.flush()
-        for door in self._listening:
-            door.close()
+        for each in self._listening:
+            each.close()
         self._listening.clear()
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
-    def accept(self, sock: socket.socket, peer: Any, transport: Callable[[], Transport]) -> None:
-        """Admit an accepted connection, or close it. What fails for this one is nothing to the others.
+    def accept(self, sock: socket.socket, peer: Any, serve: Callable[[], None]) -> None:
+        """Serve an accepted connection, or close it. An error costs this connection alone.
 
         Raises:
             OSError: the system has no room for more.
         """
         try:
             if self._allows(peer):
-                self.acceptor.accept(transport())
+                serve()
             else:
                 sock.close()
         except Exception as error:
@@ -178,7 +116,8 @@ class Listener:
             try:
                 sock, peer = await listening.accept()
                 self.has_resources()
-                self.accept(sock, peer, partial(self._stream_transport, sock, peer))  # type: ignore[arg-type]
+                stream = trio.SocketStream(sock)
+                self.accept(sock, peer, partial(self.acceptor.accept_stream, stream, peer[:2]))  # type: ignore[arg-type]
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self.out_of_resources(error)
@@ -187,9 +126,6 @@ class Listener:
                     return  # closed
             except trio.ClosedResourceError:
                 return
-
-    def _stream_transport(self, sock: trio.socket.SocketType, peer: Any) -> StreamTransport:
-        return StreamTransport(trio.SocketStream(sock), peer[:2], self._scheduler)
 
     def _allows(self, peer: Any) -> bool:
         settings, refusal = self.settings, ""
@@ -237,7 +173,7 @@ class _ListeningSocket:
             try:
                 sock, peer = self._sock.accept()
                 self._listener.has_resources()
-                self._listener.accept(sock, peer, partial(SocketTransport, sock, peer[:2], self._poller))
+                self._listener.accept(sock, peer, partial(self._listener.acceptor.accept_socket, sock, peer[:2]))
             except BlockingIOError:
                 return
             except OSError as error:

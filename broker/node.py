@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,10 +18,13 @@ from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
+from trunkline.broker.connection.acceptor import Acceptor
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.drop_log import say_dropped, say_refused
 from trunkline.broker.guid import Guids
 from trunkline.broker.host import NodeHost
-from trunkline.broker.listeners import Acceptor, Listener
+from trunkline.broker.listeners import Listener
 from trunkline.broker.log_throttle import LogThrottle
 from trunkline.broker.message_trace import MessageTrace
 from trunkline.broker.metrics import Metrics, Rates
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from trunkline.broker.connection.connection import Connection
+    from trunkline.broker.connection.acceptor import ProtocolActor
     from trunkline.broker.connection.transport import Transport
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.client import ClientInfo
@@ -92,7 +96,8 @@ class Node:
         self.config = config
         #: Reads the configuration anew; None where the broker is part of somebody else's process.
         self.read = read
-        self._interpose = interpose
+        #: What is put on the transport of each connection.
+        self._layers = () if interpose is None else (interpose,)
         self._prepare = prepare
         #: What `run` does last, while everything still works.
         self.last_act: Callable[[], Awaitable[None]] = self.say_goodbye
@@ -180,22 +185,16 @@ class Node:
         self.sessions.open(channel)
 
     def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Acceptor:
+        mqtt = MqttListener(name, allow_anonymous, versions, self._services, self.sessions)
         acceptor = Acceptor(
-            name,
-            allow_anonymous,
-            versions,
-            self._services,
-            self.sessions,
-            self._connections,
-            self.scheduler,
-            self._interpose,
+            partial(Connection, mqtt), self._layers, self._connections, self.scheduler, self._poller, self.metrics
         )
         self._acceptors.append(acceptor)
         return acceptor
 
     @property
-    def connections(self) -> Iterator[Connection]:
-        """All that are open, admitted or not."""
+    def connections(self) -> Iterator[ProtocolActor[Any]]:
+        """All that are open, in the handshake or behind it."""
         return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
 
     @property
@@ -389,7 +388,7 @@ class Node:
         await self.quiet()
         with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
             for acceptor in self._acceptors:
-                await acceptor.empty()
+                await acceptor.wait_empty()
         self._services.drops.flush()
         self._services.refusals.flush()
 

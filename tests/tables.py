@@ -3,10 +3,10 @@
 from pathlib import Path
 
 
-def transitions_in(page: Path) -> dict[tuple[str, str], str]:
-    """The table whose first column is headed "State", and the others by events."""
+def transitions_in(page: Path, heading: str) -> dict[tuple[str, str], str]:
+    """The first table with this heading over its first column. Events are the others' headings."""
     lines = iter(page.read_text().splitlines())
-    head = next(line for line in lines if line.startswith("| State |"))
+    head = next(line for line in lines if line.startswith(f"| {heading} |"))
     events = _cells(head)[1:]
     next(lines)
     found: dict[tuple[str, str], str] = {}

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import trio
 
-from trunkline.actors import Actor
+from trunkline.broker.connection.acceptor import ProtocolActor
 from trunkline.broker.connection.handshake import Handshake, MqttListener
+from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
 from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained
 from trunkline.broker.session import mail
+from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trunkline.actors import Timer
     from trunkline.broker.connection.transport import Event, Transport
     from trunkline.broker.session.channel import Channel
@@ -46,7 +50,7 @@ CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 Mail: TypeAlias = "Event | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
 
 
-class Connection(Actor[Any]):
+class Connection(ProtocolActor["Mail"]):
     __slots__ = (
         "_channel",
         "_decoder",
@@ -55,16 +59,19 @@ class Connection(Actor[Any]):
         "_last_read",
         "_listener",
         "_max_silence",
+        "_on_closed",
         "_timer",
         "_transport",
-        "closing",
-        "peer",
+        "state",
     )
 
-    def __init__(self, transport: Transport, listener: MqttListener) -> None:
-        self._transport = transport
+    def __init__(
+        self, listener: MqttListener, transport: Transport, on_closed: Callable[[ProtocolActor[Any]], None]
+    ) -> None:
         self._listener = listener
-        self.peer = transport.peer
+        self._transport = transport
+        self._on_closed = on_closed
+        self.state = ConnectionState.AWAITING_CONNECT
         mqtt = listener.services.config.mqtt
         self._decoder: Decoder | LoggedDecoder = Decoder(
             max_packet_size=mqtt.max_packet_size,
@@ -74,18 +81,28 @@ class Connection(Actor[Any]):
             strict_utf8=mqtt.strict_utf8,
             gathers=True,
         )
-        #: Sees the CONNECT through; None when that is done.
+        #: None when it is over.
         self._handshake: Handshake | None = Handshake(self, listener)
         self._channel: Channel | None = None
-        #: Who wants nothing to be read.
+        #: Those on whose behalf nothing is read. None while reading.
         self._holders: set[object] | None = None
-        #: The last packet was sent; what still comes in is thrown away.
-        self.closing = False
         #: When the last bytes came, and how long there may be none, in node time.
         self._last_read = 0.0
         self._max_silence = mqtt.connect_timeout
         if logs_all():
             self.log_packets(ClientInfo("", peer=self.peer, listener=listener.name), logging.DEBUG)
+
+    def follow(self, event: ConnectionEvent) -> None:
+        """
+        Raises:
+            ImpossibleTransition: an error in the broker.
+        """
+        self.state = follow(TRANSITIONS, self.state, event)
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Address and port of the client. A layer may know them only when the first bytes have come."""
+        return self._transport.peer
 
     def init(self) -> None:
         self._last_read = trio.current_time()  # a start may be outside of the scheduler's turns
@@ -122,22 +139,20 @@ class Connection(Actor[Any]):
     def _received(self, data: bytes) -> None:
         self._last_read = self.scheduler.now
         self._listener.services.metrics.bytes_received += len(data)
-        if self.closing:
-            return
-        decoder = self._decoder
-        packets = decoder.feed(data)
-        if not packets and decoder.error is None:
-            return
-        channel = self._channel
+        channel, decoder = self._channel, self._decoder
         if channel is not None:
-            channel.session(mail.Received(channel, packets, decoder.error))
+            packets = decoder.feed(data)
+            if packets or decoder.error is not None:
+                channel.session(mail.Received(channel, packets, decoder.error))
         elif self._handshake is not None:
-            self._handshake.received(packets, decoder.error, decoder.version, data)
+            packets = decoder.feed(data)
+            if packets or decoder.error is not None:
+                self._handshake.received(packets, decoder.error, decoder.version, data)
 
     def send(self, pieces: list[bytes]) -> None:
-        """Put wire bytes on their way. The session calls this at the end of its turn: a message to the connection would
+        """Send what the session has written. The session calls this at the end of its turn: a message to the connection would
         only have the same done later. So an error must end the connection here, and not the session."""
-        if self.closing:
+        if self._channel is None:
             return
         try:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -146,9 +161,14 @@ class Connection(Actor[Any]):
         except Exception as error:  # noqa: BLE001 - the connection's end is the handling
             self.ref.crash(error)
 
+    def write(self, data: bytes) -> None:
+        """Send what the connection itself has to say."""
+        self._listener.services.metrics.bytes_sent += len(data)
+        self._transport.send(data)
+
     def pause(self, holder: object) -> None:
         """Read no more until everyone who asked for that has resumed."""
-        if self.closing:
+        if self.state is ConnectionState.CLOSING:
             return
         if self._holders is None:
             self._holders = set()
@@ -177,18 +197,17 @@ class Connection(Actor[Any]):
 
     @property
     def pending(self) -> int:
-        """Bytes that the client does not take yet."""
         return self._transport.pending
 
     # Its life
 
     @property
     def in_handshake(self) -> bool:
-        """Its client has not got in yet."""
-        return self._handshake is not None
+        return self.state in HANDSHAKE
 
     def open(self, channel: Channel, keep_alive: int, early: list[Decoded], error: ProtocolError | None) -> None:
-        """The client is admitted. What it sent meanwhile is for its session."""
+        """The client is accepted. What it sent meanwhile is for its session."""
+        self.follow(ConnectionEvent.ACCEPT)
         self._handshake = None
         self._channel = channel
         if early or error is not None:
@@ -202,11 +221,11 @@ class Connection(Actor[Any]):
 
     def close(self, farewell: bytes) -> None:
         """Send the last bytes, then let the peer close first, so that it can read them."""
-        if self.closing:
+        if self.state is ConnectionState.CLOSING:
             return
         if farewell:
-            self.send([farewell])
-        self.closing = True
+            self.write(farewell)
+        self.follow(ConnectionEvent.CLOSE)
         self._handshake = self._channel = None
         if self._holders is not None:
             self._holders = None
@@ -232,7 +251,7 @@ class Connection(Actor[Any]):
         """All that had come when the timer fired has been handled."""
         if self._timer.armed or self._max_silence == inf:
             return  # with it came the CONNECT, or the end
-        if self._handshake is not None and self._handshake.waits:
+        if self._handshake is not None and self.state is ConnectionState.AUTHENTICATING:
             self._handshake.give_up()
         elif self._channel is None:
             self.stop()  # its CONNECT did not come in time, or it does not close after our last packet
@@ -250,11 +269,12 @@ class Connection(Actor[Any]):
         self.stop()
 
     def terminate(self, reason: BaseException | None) -> None:
+        self.follow(ConnectionEvent.END)
         self._timer.discard()  # it holds the connection, and the connection it
         self._handshake = None
         if self._channel is not None:
             text = "internal error" if reason is not None else "closed"
             self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))
             self._channel = None
-        self._listener.closed(self)
+        self._on_closed(self)
         self._transport.close()

@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionState
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
 from trunkline.broker.connection.other_protocols import guess
 from trunkline.broker.session.channel import Channel
@@ -51,8 +52,6 @@ class MqttListener:
     versions: frozenset[Version]
     services: Services
     directory: Directory
-    #: Called when a connection is gone.
-    closed: Callable[[Connection], None]
 
 
 class Handshake:
@@ -65,18 +64,16 @@ class Handshake:
         "_exchange",
         "_listener",
         "_terms",
-        "_waiting",
     )
 
     def __init__(self, connection: Connection, listener: MqttListener) -> None:
         self._connection = connection
         self._listener = listener
         #: As far as it is known.
-        self._client = ClientInfo("", peer=connection.peer, listener=listener.name)
-        self._connect: Connect | None = None
+        self._client = ClientInfo("", listener=listener.name)
+        self._connect: Connect
         self._exchange: Exchange | None = None
-        #: Is somebody asked who the client is? Then what comes in has to wait, and nothing more is read.
-        self._waiting = False
+        #: What came behind the CONNECT.
         self._early: list[Decoded] = []
         self._error: ProtocolError | None = None
 
@@ -85,11 +82,11 @@ class Handshake:
     ) -> None:
         """What was decoded of a read, and the read itself."""
         self._error = error
-        if self._waiting:
+        state = self._connection.state
+        if state is not ConnectionState.AWAITING_CONNECT:
             self._early += packets
-        elif self._connect is not None:
-            self._early += packets
-            self._answered()
+            if state is ConnectionState.AWAITING_AUTH:
+                self._answered()
         elif packets:
             first = packets[0]
             assert isinstance(first, Connect)  # [MQTT-3.1.0-1] the decoder takes nothing else first
@@ -111,12 +108,13 @@ class Handshake:
     def _connected(self, connect: Connect) -> None:
         listener, services = self._listener, self._listener.services
         now = self._connection.scheduler.now
+        self._connection.follow(ConnectionEvent.CONNECT)
         self._connect = connect
         services.metrics.received[PacketType.CONNECT] += 1
         self._client = client = ClientInfo(
             connect.client_id,
             connect.username or None,  # an empty one says nothing of who it is
-            self._client.peer,
+            self._connection.peer,
             listener.name,
             connect.version,
             connect.keep_alive,
@@ -173,11 +171,6 @@ class Handshake:
         else:
             self._deny(Deny(text="this listener takes no clients without credentials"))
 
-    @property
-    def waits(self) -> bool:
-        """Has somebody been asked who the client is, and not answered?"""
-        return self._waiting
-
     def give_up(self) -> None:
         """The answer takes too long. Its task ends with the connection."""
         self._deny(Deny(Reason.SERVER_UNAVAILABLE, "nobody decided in time who the client is"))
@@ -209,7 +202,8 @@ class Handshake:
             if decision.data:
                 properties["authentication_data"] = decision.data
             self._listener.services.metrics.sent[PacketType.AUTH] += 1
-            self._connection.send([encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), Version.V5)])
+            self._connection.write(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), Version.V5))
+            self._connection.follow(ConnectionEvent.CHALLENGE)
             self._answered()
         elif isinstance(decision, Success):
             if decision.username is not None:
@@ -245,26 +239,24 @@ class Handshake:
             return
         exchange.data = packet.properties.get("authentication_data", b"")
         exchange.first = False
+        self._connection.follow(ConnectionEvent.AUTH)
         self._ask_exchange()
 
     # The outcome
 
     def _wait(self, question: Callable[[], Awaitable[Any]], decided: Callable[[Any], None]) -> None:
-        self._waiting = True
         self._connection.pause(self)
 
         async def ask() -> None:
             answer = await question()
-            self._waiting = False
             self._connection.resume(self)
-            if not self._connection.closing:
+            if self._connection.state is ConnectionState.AUTHENTICATING:
                 decided(answer)
 
         self._connection.start_task(ask)
 
     def _reject(self, reason: int, text: str) -> None:
         connect, services = self._connect, self._listener.services
-        assert connect is not None
         properties: Properties = {}
         if connect.properties.get("request_problem_information", 1):
             properties = {**reason_string(text)}
@@ -278,6 +270,7 @@ class Handshake:
         self._close(farewell, text, reason)  # [MQTT-3.2.2-7]
 
     def _close(self, farewell: bytes, text: str, reason: int) -> None:
+        self._client.peer = self._connection.peer
         client, name = self._client, Reason(reason).name.lower()
         why = f"{text} ({name})" if text else name
         fields = client.log_fields | {"reason": name, "client": shortened(client.client_id) or None}
@@ -286,7 +279,6 @@ class Handshake:
 
     def _open_session(self) -> None:
         connect, services = self._connect, self._listener.services
-        assert connect is not None
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
         asked = connect.properties
         if connect.version == Version.V5:

@@ -18,7 +18,7 @@ import pytest
 import trio
 
 import trunkline
-from trunkline.actors import Actor, Ref, Scheduler
+from trunkline.actors import Actor, Later, Ref, Scheduler
 from trunkline.broker.connection.poller import Poller
 from trunkline.broker.node import Node
 
@@ -34,6 +34,7 @@ FOLDERS = ("broker", "management", "plugins")
 CALLS = {
     "call_at": "",
     "send_after": "",
+    "after": "later",
     "at_end": "",
     "register": "poller",
     "start_task": "",
@@ -177,10 +178,11 @@ class Crash:
         crash = self
         call_at, at_end, register = Scheduler.call_at, Scheduler.at_end, Poller.register
         start_task, start_detached = Actor.start_task, Node._start_task  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType, reportUnknownMemberType]
+        start_later = Later.start_task
         start_soon, start = trio.Nursery.start_soon, trio.Nursery.start
 
         def crashing_call_at(self: Any, deadline: float, callback: Any, *args: Any, owner: Any = None) -> Any:
-            if crash._is_here("call_at") or crash._is_here("send_after"):
+            if any(map(crash._is_here, ("call_at", "send_after", "after"))):
                 callback = crash._function(callback, owner)
             return call_at(self, deadline, callback, *args, owner=owner)
 
@@ -202,6 +204,11 @@ class Crash:
                 async_fn = crash._task(async_fn, self.ref)
             return start_task(self, async_fn, *args)
 
+        def crashing_start_later(self: Any, async_fn: Any, *args: Any) -> Any:
+            if crash._is_here("start_task"):
+                async_fn = crash._task(async_fn, self._ref)
+            return start_later(self, async_fn, *args)
+
         def crashing_detached(self: Any, async_fn: Any, *args: Any) -> None:
             start_detached(self, crash._task(async_fn, None) if crash._is_here("start_task") else async_fn, *args)
 
@@ -219,6 +226,7 @@ class Crash:
         patch.setattr(Scheduler, "at_end", crashing_at_end)
         patch.setattr(Poller, "register", crashing_register)
         patch.setattr(Actor, "start_task", crashing_start_task)
+        patch.setattr(Later, "start_task", crashing_start_later)
         patch.setattr(Node, "_start_task", crashing_detached)
         patch.setattr(trio.Nursery, "start_soon", crashing_start_soon)
         patch.setattr(trio.Nursery, "start", crashing_start)

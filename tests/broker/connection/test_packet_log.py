@@ -5,6 +5,8 @@ import pytest
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.management.asking import ask
+from trunkline.broker.connection.connection import Connection
+from trunkline.broker.connection.lifecycle import ConnectionState
 from trunkline.broker.connection.packet_log import LoggedDecoder
 
 
@@ -15,8 +17,8 @@ def packets(caplog: pytest.LogCaptureFixture, client_id: str) -> list[str]:
 
 def logged(here: Room) -> list[bool]:
     """Of each connection that is open."""
-    connections = [each for each in here.node._inside.connections if not each.closing]  # pyright: ignore[reportPrivateUsage]
-    return [isinstance(each._decoder, LoggedDecoder) for each in connections]  # pyright: ignore[reportPrivateUsage]
+    connections = [each for each in here.node.connections if isinstance(each, Connection)]
+    return [isinstance(each._decoder, LoggedDecoder) for each in connections if each.state is ConnectionState.OPEN]  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_at_debug_all_packets_are_logged_without_what_they_carry(caplog: pytest.LogCaptureFixture) -> None:

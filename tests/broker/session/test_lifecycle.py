@@ -17,7 +17,7 @@ IMPOSSIBLE = [step for step in product(SessionState, SessionEvent) if step not i
 
 
 def test_the_table_is_the_documented_one() -> None:
-    assert transitions_in(PAGE) == {
+    assert transitions_in(PAGE, "Session") == {
         (state.value, event.value): after.value for (state, event), after in TRANSITIONS.items()
     }
 

@@ -1,0 +1,111 @@
+"""From an accepted socket or stream to a connection: a transport, layers on top of it, and a protocol that is spoken there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from trunkline.actors import Actor
+from trunkline.broker.connection.transport import SocketTransport, StreamTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from socket import socket
+
+    import trio
+
+    from trunkline.actors import Scheduler, Supervisor
+    from trunkline.broker.connection.poller import Poller
+    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.metrics import Metrics
+
+M = TypeVar("M")
+
+
+class ProtocolActor(Actor[M]):
+    """Speaks a protocol with the other side of a transport."""
+
+    __slots__ = ()
+
+    @property
+    def in_handshake(self) -> bool:
+        """The client is yet to be accepted."""
+        raise NotImplementedError
+
+    @property
+    def pending(self) -> int:
+        """Bytes that the client does not take yet."""
+        raise NotImplementedError
+
+
+#: Puts a layer on top of a transport, or nothing.
+LayerFactory: TypeAlias = "Callable[[Transport], Transport]"
+#: Makes what speaks the protocol on a transport. It calls back when it is gone.
+ProtocolFactory: TypeAlias = "Callable[[Transport, Callable[[ProtocolActor[Any]], None]], ProtocolActor[Any]]"
+
+
+class Acceptor:
+    """The connections of one listener."""
+
+    __slots__ = ("_layers", "_metrics", "_poller", "_protocol", "_scheduler", "_supervisor", "connections")
+
+    def __init__(
+        self,
+        protocol: ProtocolFactory,
+        layers: Sequence[LayerFactory],
+        supervisor: Supervisor,
+        scheduler: Scheduler,
+        poller: Poller | None,
+        metrics: Metrics,
+    ) -> None:
+        """`layers` are put on each transport, the first one at the bottom. Sockets need a `poller`."""
+        self._protocol = protocol
+        self._layers = layers
+        self._supervisor = supervisor
+        self._scheduler = scheduler
+        self._poller = poller
+        self._metrics = metrics
+        self.connections: set[ProtocolActor[Any]] = set()
+
+    def accept_socket(self, sock: socket, peer: tuple[str, int] | None) -> None:
+        """
+        Raises:
+            Exception: it cannot be served. The socket stays the caller's.
+        """
+        assert self._poller is not None
+        self.accept(SocketTransport(sock, peer, self._poller))
+
+    def accept_stream(self, stream: trio.abc.Stream, peer: tuple[str, int] | None = None) -> None:
+        """Take a trio stream, from wherever it comes.
+
+        Raises:
+            Exception: it cannot be served. The stream stays the caller's.
+        """
+        self.accept(StreamTransport(stream, peer, self._scheduler))
+
+    def accept(self, transport: Transport) -> None:
+        """
+        Raises:
+            Exception: it cannot be served, and nothing is left of it but what the transport wraps.
+        """
+        for layer in self._layers:
+            transport = layer(transport)
+        connection = self._protocol(transport, self.connections.discard)
+        self.connections.add(connection)
+        self._metrics.connections_accepted += 1
+        try:
+            self._supervisor.start(connection, name="connection")
+        except Exception:
+            self.connections.discard(connection)
+            transport.close()
+            raise
+
+    def close_handshakes(self) -> None:
+        """Close the connections whose client was not accepted yet."""
+        for connection in list(self.connections):
+            if connection.in_handshake:
+                connection.ref.stop()
+
+    async def wait_empty(self) -> None:
+        """Wait until the last connection is gone."""
+        while self.connections:
+            await next(iter(self.connections)).ref.join()
