@@ -1,4 +1,7 @@
-"""Actors on trio: mailboxes, calls, monitors, links, supervisors, timers and a run queue. See docs/actors.md."""
+"""Actors on trio: mailboxes, calls, monitors, links, supervisors, timers and a run queue. See docs/actors.md.
+
+Modules that know each other: actor, bonds, calls, child, exits, ref, registry, scheduler, supervisor, timers.
+"""
 
 from trunkline.actors.actor import Actor
 from trunkline.actors.bonds import Monitor

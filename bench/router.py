@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from trunkline.mqtt.message import Message
-from trunkline.router import Options, RetainedStore, Router, Strategy
+from trunkline.router import Options, RetainedStore, Router, ShareStrategy
 
 
 class Client:
@@ -192,11 +192,11 @@ def fanning(count: int) -> None:
 
 
 def groups(count: int) -> None:
-    for strategy in Strategy:
+    for strategy in ShareStrategy:
         picks(strategy, count)
 
 
-def picks(strategy: Strategy, count: int) -> None:
+def picks(strategy: ShareStrategy, count: int) -> None:
     router: Router[Client] = Router(strategy=strategy, seed=1)
     clients = [Client(f"client{number}") for number in range(count)]
     for client in clients:

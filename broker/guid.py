@@ -1,7 +1,7 @@
 """The broker's own message ids: 128 bits that sort by time.
 
     64 bits  microseconds since the epoch
-    16 bits  node
+    16 bits  node, from its name and that of its machine
     32 bits  process or actor that made it
     16 bits  sequence
 
@@ -11,8 +11,10 @@ until that has caught up. A node draws its 32 bits at random when it starts, so 
 between two runs repeats an id.
 """
 
+import platform
 import re
 from typing import Final, NamedTuple
+from zlib import crc32
 
 _TEXT: Final = re.compile("[0-9a-f]{32}")
 _SEQUENCE: Final = 0xFFFF
@@ -51,6 +53,11 @@ class Guids:
             first = ((first >> 64) + 1) << 64 | self._low
         self._last = first + count - 1
         return first
+
+
+def node_number(name: str) -> int:
+    """The same 16 bits whenever the node of this name starts on this machine."""
+    return crc32(f"{name}@{platform.node()}".encode()) & 0xFFFF
 
 
 class GuidParts(NamedTuple):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.pubsub import BurstTo, Subscriber
+from trunkline.broker.pubsub import BurstTo
+from trunkline.broker.routes import Subscriber
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import TAKEN
 from trunkline.mqtt.frames import check_writable

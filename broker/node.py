@@ -14,7 +14,6 @@ import trio
 
 from trunkline.actors import Child, Restart, Scheduler, Strategy, Supervisor, TaskActor, TooManyRestarts
 from trunkline.actors.system import innermost
-from trunkline.broker.access import Access
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
 from trunkline.broker.connection import poller as polling
@@ -22,20 +21,20 @@ from trunkline.broker.connection.acceptor import Acceptor
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.handshake import MqttListener
 from trunkline.broker.drop_log import say_dropped, say_refused
-from trunkline.broker.guid import Guids
+from trunkline.broker.guid import Guids, node_number
 from trunkline.broker.host import NodeHost
 from trunkline.broker.listeners import Listener
 from trunkline.broker.log_throttle import LogThrottle
 from trunkline.broker.message_trace import MessageTrace
-from trunkline.broker.metrics import Metrics, Rates
+from trunkline.broker.metrics import Metrics
 from trunkline.broker.password_check import GuessReport
-from trunkline.broker.pubsub import PubSub, Subscriber
+from trunkline.broker.pubsub import PubSub
 from trunkline.broker.security import Security
 from trunkline.broker.session import mail
+from trunkline.broker.session.access import Access
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
-from trunkline.broker.sys_topics import RATED
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.config.settings import IN_PROCESS
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.connection.acceptor import ProtocolActor
     from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.client import ClientInfo
 
@@ -113,7 +113,7 @@ class Node:
         )
         self.router: Router[Subscriber] = Router(strategy=config.shared.strategy, strategies=config.shared.strategies)
         self.listeners: list[Listener] = []
-        self.alarms = Alarms(self.hooks, lambda: trio.current_time() + self._services.epoch)
+        self.alarms = Alarms(self.hooks, self._wall)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
         #: Whose children all actors are.
         self.supervisor = Supervisor(
@@ -149,7 +149,7 @@ class Node:
                 config.retained,
                 config.limits.max_subscriptions,
             ),
-            guids=Guids(random.getrandbits(16), random.getrandbits(32)),
+            guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),
             open_session=self._open_session,
             hold_publisher=self._hold_publisher,
@@ -161,15 +161,26 @@ class Node:
         self._acceptors: list[Acceptor] = []
         self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
         self.started_at = trio.current_time()
-        self.rates = Rates(RATED, self.started_at)
         self.control: ControlSocket | None = None
         self._control_opener = open_control
         #: Where messages went, while somebody wants to know.
-        self.trace = MessageTrace(self.hooks, lambda: trio.current_time() + self._services.epoch, config.trace)
+        self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self._services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host)
-        self._statistics = Statistics(self)
+        self._statistics = Statistics(
+            self._services, self.sessions, self.scheduler, lambda: self.connections, self.plugins.figures
+        )
+        self.rates = self._statistics.rates
+        #: Is everything up, and not yet down?
+        self._serving = False
+
+    def _wall(self) -> float:
+        """The time in seconds since the epoch."""
+        return trio.current_time() + self._services.epoch
+
+    def _publish_figure(self, topic: str, payload: bytes) -> None:
+        self.publish(topic, payload, retain=True)
 
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
@@ -252,7 +263,7 @@ class Node:
                     task_status.started()
                     await trio.sleep_forever()
                 finally:
-                    if serving.shield:
+                    if self._serving:
                         with trio.CancelScope(shield=True):
                             await self.last_act()
                     serving.cancel()
@@ -281,10 +292,10 @@ class Node:
                         await self._open_listeners()
                         await self._start_watchdog()
                         if self.config.sys.interval:
-                            await self.start_background("sys", self._statistics.publish)
+                            await self.start_background("sys", lambda: self._statistics.publish(self._publish_figure))
                         task_status.started()
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
-                        scope.shield = True
+                        scope.shield = self._serving = True
                 finally:
                     for listener in self.listeners:
                         listener.close()
@@ -294,7 +305,7 @@ class Node:
                         self.control.close()
                     self.trace.stop()
                     stepping.cancel()
-                    scope.shield = False  # if it failed, there is nothing left to say goodbye with
+                    scope.shield = self._serving = False  # if it failed, there is nothing left to say goodbye with
 
     def _start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
         self._tasks.start(TaskActor(async_fn, *args), name=async_fn.__qualname__)

@@ -21,7 +21,7 @@ from trunkline.broker.alarms import RETAINED_FULL
 from trunkline.broker.routes import MakeRoutes, RemoveRoutes, Request, RouteWriter
 from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.mqtt.reasons import Reason
-from trunkline.router import Outcome
+from trunkline.router import RetainResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.metrics import Metrics
-    from trunkline.broker.routes import Grant
+    from trunkline.broker.routes import Grant, Subscriber
     from trunkline.config.settings import RetainedSettings
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.batch import PublishBatch
@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     from trunkline.router.shared import Group
 
 _receivers = attrgetter("targets", "groups")
-
-
-class Subscriber:
-    """A session as routes and publishers see it. It may live elsewhere: nothing is asked of it but `cast`."""
-
-    __slots__ = ("cast", "client_id", "online")
-
-    def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
-        self.client_id = client_id
-        #: Mail for the session: `(message, target)`, a `BurstTo` or an answer.
-        self.cast = cast
-        #: Is a client there to be sent something? Shared groups prefer those.
-        self.online = False
 
 
 class Own(Protocol):
@@ -247,10 +234,10 @@ class PubSub:
             outcome = self.retained.store(message.bare(), now)
             if outcome.refused:
                 self._metrics.messages_retained_refused += 1
-                if outcome is Outcome.FULL:
+                if outcome is RetainResult.FULL:
                     kept = f"{self.retained.limited} retained messages of {self.retained.byte_size} bytes"
                     self._alarms.activate(RETAINED_FULL, f"{kept}: no more are kept")
-            elif outcome is Outcome.DELETED:
+            elif outcome is RetainResult.DELETED:
                 self._alarms.deactivate(RETAINED_FULL)
             elif message.payload:
                 self._metrics.messages_retained += 1

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Reply
-    from trunkline.broker.pubsub import Subscriber
     from trunkline.router import Options, RetainedStore, Router
 
 W = TypeVar("W")
@@ -29,6 +28,19 @@ R = TypeVar("R")
 FILTERS_AT_ONCE: Final = 100
 
 _logger = logging.getLogger("trunkline.routes")
+
+
+class Subscriber:
+    """A session as routes and publishers see it. It may live elsewhere: nothing is asked of it but `cast`."""
+
+    __slots__ = ("cast", "client_id", "online")
+
+    def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
+        self.client_id = client_id
+        #: Mail for the session: `(message, target)`, a `BurstTo` or an answer.
+        self.cast = cast
+        #: Is a client there to be sent something? Shared groups prefer those.
+        self.online = False
 
 
 @dataclass(slots=True, eq=False)

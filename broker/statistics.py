@@ -7,20 +7,39 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline import __version__
-from trunkline.broker.metrics import Gauges
+from trunkline.broker.metrics import Gauges, Rates
 from trunkline.broker.process_memory import memory
-from trunkline.broker.sys_topics import changed, sys_topics
+from trunkline.broker.sys_topics import RATED, changed, sys_topics
 
 if TYPE_CHECKING:
-    from trunkline.broker.node import Node
+    from collections.abc import Callable, Iterable
+
+    from trunkline.actors import Scheduler
+    from trunkline.broker.connection.connection import Connection
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
 
 #: Sessions that are looked at without giving others their turn.
 SESSIONS_AT_ONCE: Final = 500
 
 
 class Statistics:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        services: Services,
+        sessions: Directory,
+        scheduler: Scheduler,
+        connections: Callable[[], Iterable[Connection]],
+        plugins: Callable[[], Iterable[tuple[str, int]]],
+    ) -> None:
+        """`plugins` has the figures of plugins."""
+        self._services = services
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._connections = connections
+        self._plugins = plugins
+        self._started_at = trio.current_time()
+        self.rates = Rates(RATED, self._started_at)
         self._gauges = Gauges()
         #: Gauges are added up by one task at a time.
         self._counting = trio.Lock()
@@ -31,11 +50,12 @@ class Statistics:
             return await self._count()
 
     async def _count(self) -> dict[str, int]:
-        node, gauges = self._node, self._gauges
-        gauges.sessions_count = len(node.sessions)
+        gauges, pubsub, metrics = self._gauges, self._services.pubsub, self._services.metrics
+        router, retained = pubsub.router, pubsub.retained
+        gauges.sessions_count = len(self._sessions)
         gauges.connections_count = gauges.queue_count = gauges.queue_bytes = 0
         gauges.inflight_count = gauges.awaiting_rel_count = 0
-        for number, session in enumerate(node.sessions, 1):
+        for number, session in enumerate(self._sessions, 1):
             state = session.session
             gauges.connections_count += session.channel is not None
             gauges.queue_count += state.queue.length
@@ -44,25 +64,25 @@ class Statistics:
             gauges.awaiting_rel_count += len(state.awaiting_rel)
             if number % SESSIONS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-        gauges.output_bytes = sum(connection.pending for connection in node.connections)
+        gauges.output_bytes = sum(connection.pending for connection in self._connections())
         gauges.process_memory, gauges.process_memory_max = memory()
-        gauges.subscriptions_count = node.router.subscriptions
-        gauges.subscriptions_shared_count = node.router.shared_subscriptions
-        gauges.topics_count = node.router.filters
-        gauges.retained_count = len(node.retained)
-        gauges.retained_bytes = node.retained.byte_size
+        gauges.subscriptions_count = router.subscriptions
+        gauges.subscriptions_shared_count = router.shared_subscriptions
+        gauges.topics_count = router.filters
+        gauges.retained_count = len(retained)
+        gauges.retained_bytes = retained.byte_size
         gauges.note_maxima()
-        node.metrics.callbacks_crashed = node.scheduler.crashes.total()
-        return node.metrics.snapshot() | gauges.snapshot() | dict(node.plugins.figures())
+        metrics.callbacks_crashed = self._scheduler.crashes.total()
+        return metrics.snapshot() | gauges.snapshot() | dict(self._plugins())
 
-    async def publish(self) -> None:
-        """Publish the figures again and again."""
-        node, published = self._node, dict[str, bytes]()
+    async def publish(self, publish: Callable[[str, bytes], object]) -> None:
+        """Publish the figures again and again, each as a retained message."""
+        published = dict[str, bytes]()
         while True:
             figures = await self.take()
             now = trio.current_time()
-            node.rates.update(figures, now)
-            topics = sys_topics(__version__, now - node.started_at, figures, node.rates)
+            self.rates.update(figures, now)
+            topics = sys_topics(__version__, now - self._started_at, figures, self.rates)
             for topic, payload in changed(topics, published):
-                node.publish(topic, payload, retain=True)
-            await trio.sleep(node.config.sys.interval)
+                publish(topic, payload)
+            await trio.sleep(self._services.config.sys.interval)

@@ -336,8 +336,8 @@ class SharedSettings(Section):
     strategy: StrategyName = key(
         "round_robin",
         "Which member of a group gets a message: each in turn, any, always the same, by the publisher's client id, "
-        "by the topic, or one on this node first. `round_robin_per_group` and `hash_clientid` are EMQX's names of the "
-        "first and the fourth.",
+        "or by the topic. `round_robin_per_group` and `hash_clientid` are EMQX's names of the first and the fourth; `local` is "
+        "the first as well, on one node.",
     )
     strategies: Mapping[Text, StrategyName] = key({}, "Names of groups to their own strategies.")
 

@@ -1,4 +1,7 @@
-"""Plugins: what they are given, how they are found and run, and those that come with the broker."""
+"""Plugins: what they are given, how they are found and run, and those that come with the broker.
+
+Modules that know each other: context, declaring, running.
+"""
 
 from trunkline.plugins.context import Client, Context, Counter
 from trunkline.plugins.declaring import Settings, Table, hook, setting

@@ -1,9 +1,22 @@
-"""Topic filters to subscribers, shared groups, retained messages. Pure: no tasks, no clock, no I/O."""
+"""Topic filters to subscribers, shared groups, retained messages. Pure: no tasks, no clock, no I/O.
+
+Modules that know each other: shared, target.
+"""
 
 from trunkline.router.options import Options
-from trunkline.router.retained import Outcome, RetainedStore
+from trunkline.router.retained import RetainedStore, RetainResult
 from trunkline.router.router import Router
-from trunkline.router.shared import Group, Strategy
-from trunkline.router.target import Route, Subscriber, Target
+from trunkline.router.shared import Group, ShareStrategy
+from trunkline.router.target import Destination, Route, Target
 
-__all__ = ["Group", "Options", "Outcome", "RetainedStore", "Route", "Router", "Strategy", "Subscriber", "Target"]
+__all__ = [
+    "Destination",
+    "Group",
+    "Options",
+    "RetainResult",
+    "RetainedStore",
+    "Route",
+    "Router",
+    "ShareStrategy",
+    "Target",
+]

@@ -22,7 +22,7 @@ class Leaf(Generic[V]):
         return tail_matches(self.suffix.split("/"), levels[depth:])
 
 
-class Node(Generic[V]):
+class TrieNode(Generic[V]):
     __slots__ = ("children", "plus", "rest", "value")
 
     def __init__(self) -> None:
@@ -55,4 +55,4 @@ class Node(Generic[V]):
         return self.children is None and self.plus is None and self.value is None and self.rest is None
 
 
-Branch: TypeAlias = Node[V] | Leaf[V]
+Branch: TypeAlias = TrieNode[V] | Leaf[V]

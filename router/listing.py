@@ -4,20 +4,17 @@ A cursor is a plain value, the last that was seen. So pages may be asked for wit
 the while comes exactly once, however much else has changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from sortedcontainers import SortedList
 
 from trunkline.mqtt.topics import parse_shared
 from trunkline.router.options import Options
 from trunkline.router.table import has_wildcard
-from trunkline.router.target import S, Subscriber, Target
-
-if TYPE_CHECKING:
-    from trunkline.router.router import Router
+from trunkline.router.target import Destination, S, Target
 
 
 class Subscription(NamedTuple):
@@ -26,14 +23,15 @@ class Subscription(NamedTuple):
     filter: str
     client_id: str
     options: Options
-    subscriber: Subscriber
+    subscriber: Destination
 
 
 class Listing(Generic[S]):
     """The filters of a router in order."""
 
-    def __init__(self, router: "Router[S]") -> None:
-        self._router = router
+    def __init__(self, targets: Callable[[str], list[Target[S]]]) -> None:
+        """`targets` has those of a filter."""
+        self._targets = targets
         self._filters: SortedList[str] = SortedList()
         self.add = self._filters.add
         self.discard = self._filters.discard
@@ -90,7 +88,7 @@ class Listing(Generic[S]):
         return self._filters.irange(after, inclusive=(False, True))
 
     def _rows(self, filter: str, after: str, limit: int, first: bool = False) -> list[Subscription]:
-        targets = self._router.targets(filter)
+        targets = self._targets(filter)
         if not first:
             targets = [target for target in targets if target.subscriber.client_id > after]
         rows: list[Target[S]] = nsmallest(limit, targets, key=lambda target: target.subscriber.client_id)

@@ -12,14 +12,14 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.mqtt.topics import matches
 from trunkline.mqtt.weight import OVERHEAD, weight
-from trunkline.router.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.router.table import has_wildcard
 from trunkline.router.topictree import TopicTree
 
 
-class Outcome(Enum):
+class RetainResult(Enum):
     """What became of a message that was to be retained."""
 
     STORED = "stored"
@@ -36,7 +36,7 @@ class Outcome(Enum):
 
     @property
     def refused(self) -> bool:
-        return self in (Outcome.TOO_LARGE, Outcome.FULL)
+        return self in (RetainResult.TOO_LARGE, RetainResult.FULL)
 
 
 class Retained:
@@ -80,18 +80,18 @@ class RetainedStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def store(self, message: Message, now: float) -> Outcome:
+    def store(self, message: Message, now: float) -> RetainResult:
         """Keep the message for its topic, or delete what is there if its payload is empty."""
         deadline = message.expires_at
         if self.expiry_interval > 0:
             deadline = min(deadline, now + self.expiry_interval)
         return self._store(message, deadline)
 
-    def _store(self, message: Message, deadline: float) -> Outcome:
+    def _store(self, message: Message, deadline: float) -> RetainResult:
         topic = message.topic
         if not message.payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
-            return Outcome.ABSENT if self.delete(topic) is None else Outcome.DELETED
+            return RetainResult.ABSENT if self.delete(topic) is None else RetainResult.DELETED
         weighs = weight(message)
         old = self._kept.get(topic)
         if not _is_own(topic):
@@ -111,15 +111,15 @@ class RetainedStore:
             self._queue.remove((old.deadline, topic))
         if deadline < inf:
             self._queue.add((deadline, topic))
-        return Outcome.STORED if old is None else Outcome.REPLACED
+        return RetainResult.STORED if old is None else RetainResult.REPLACED
 
-    def _refusal(self, weighs: int, old: Retained | None) -> Outcome | None:
+    def _refusal(self, weighs: int, old: Retained | None) -> RetainResult | None:
         if 0 < self.max_message_size < weighs - OVERHEAD:
-            return Outcome.TOO_LARGE
+            return RetainResult.TOO_LARGE
         if old is None and 0 < self.max_messages <= self.limited:
-            return Outcome.FULL
+            return RetainResult.FULL
         if 0 < self.max_bytes < self.byte_size + weighs - (0 if old is None else old.weight):
-            return Outcome.FULL
+            return RetainResult.FULL
         return None
 
     def delete(self, topic: str) -> Message | None:

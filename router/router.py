@@ -16,16 +16,12 @@ from trunkline.router.cache import RouteCache
 from trunkline.router.fanout import Entry, Fanout, Merges
 from trunkline.router.listing import Listing
 from trunkline.router.options import Options
-from trunkline.router.shared import Group, Strategy, flatten, make_group
+from trunkline.router.shared import Group, ShareStrategy, flatten, make_group
 from trunkline.router.table import FilterTable, has_wildcard
-from trunkline.router.target import Route, S, Subscriber, Target, make_target
+from trunkline.router.target import Route, S, Target, make_target
 
 _NOWHERE: Route[Any] = Route()
 _DEFAULT_CACHE = 262_144
-
-
-def _everyone(subscriber: Subscriber) -> bool:
-    return True
 
 
 class Router(Generic[S]):
@@ -34,17 +30,15 @@ class Router(Generic[S]):
     def __init__(
         self,
         *,
-        strategy: Strategy | str = Strategy.ROUND_ROBIN,
-        strategies: Mapping[str, Strategy | str] | None = None,
+        strategy: ShareStrategy | str = ShareStrategy.ROUND_ROBIN,
+        strategies: Mapping[str, ShareStrategy | str] | None = None,
         seed: int | None = None,
-        is_local: Callable[[Subscriber], bool] = _everyone,
         cache_capacity: int = _DEFAULT_CACHE,
     ) -> None:
         #: How shared groups pick a member, and the exceptions by group name. Asked when a group gets its first member.
-        self.strategy = Strategy(strategy)
-        self.strategies = {name: Strategy(other) for name, other in (strategies or {}).items()}
+        self.strategy = ShareStrategy(strategy)
+        self.strategies = {name: ShareStrategy(other) for name, other in (strategies or {}).items()}
         self._random = Random(seed)
-        self._is_local = is_local
         self._plain: FilterTable[Entry[S]] = FilterTable()
         self._shared: FilterTable[Group[S] | dict[str, Group[S]]] = FilterTable()
         self._merges: Merges[S] = Merges()
@@ -54,7 +48,7 @@ class Router(Generic[S]):
         #: Where messages of a topic go. The dict's own lookup, so that a known topic runs no Python code.
         self.match: Callable[[str], Route[S]] = self.cache.__getitem__
         #: For management: what there is, in pages.
-        self.listing: Listing[S] = Listing(self)
+        self.listing: Listing[S] = Listing(self.targets)
         #: Number of subscriptions, shared ones included.
         self.subscriptions = 0
         #: Number of shared subscriptions.
@@ -201,7 +195,7 @@ class Router(Generic[S]):
         group: Group[S] | None = self.group(filter)
         if group is None:
             strategy = self.strategies.get(name, self.strategy)
-            group = make_group(strategy, name, inner, self._random, self._is_local)
+            group = make_group(strategy, name, inner, self._random)
             entry = self._shared.get(inner)
             if entry is None:
                 self._shared.set(inner, group)

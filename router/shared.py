@@ -5,17 +5,17 @@ keeps the message. Whether a member is online is asked when it is picked, so nob
 members are online, a pick looks at one or two of them, however many there are.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from enum import StrEnum
 from random import Random
 from typing import Generic
 from zlib import crc32
 
 from trunkline.router.options import Options, intern_options
-from trunkline.router.target import S, Subscriber, Target
+from trunkline.router.target import Destination, S, Target
 
 
-class Strategy(StrEnum):
+class ShareStrategy(StrEnum):
     """How a group picks the member that gets a message."""
 
     #: Each in turn, in order of subscription.
@@ -27,18 +27,17 @@ class Strategy(StrEnum):
     HASH_CLIENT = "hash_client"
     #: Messages of one topic go to the same member.
     HASH_TOPIC = "hash_topic"
-    #: In turn among the members on this node; others only when none of them is online.
-    LOCAL = "local"
 
     @classmethod
-    def _missing_(cls, value: object) -> "Strategy | None":
+    def _missing_(cls, value: object) -> "ShareStrategy | None":
         return _NAMES_IN_EMQX.get(value)
 
 
-#: The turns of our `round_robin` are the group's, not each publisher's.
-_NAMES_IN_EMQX: dict[object, Strategy] = {
-    "round_robin_per_group": Strategy.ROUND_ROBIN,
-    "hash_clientid": Strategy.HASH_CLIENT,
+#: The turns of our `round_robin` are the group's, not each publisher's, and all members are on this node.
+_NAMES_IN_EMQX: dict[object, ShareStrategy] = {
+    "local": ShareStrategy.ROUND_ROBIN,
+    "round_robin_per_group": ShareStrategy.ROUND_ROBIN,
+    "hash_clientid": ShareStrategy.HASH_CLIENT,
 }
 
 
@@ -63,7 +62,7 @@ class Group(Generic[S]):
 
     __slots__ = ("_gaps", "_positions", "_ring", "filter", "name")
 
-    strategy: Strategy
+    strategy: ShareStrategy
 
     def __init__(self, name: str, filter: str) -> None:
         self.name = name
@@ -144,14 +143,14 @@ class Group(Generic[S]):
     def _replaced(self, old: Member[S] | None, new: Member[S] | None) -> None:
         """A member has left, or has new options."""
 
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
+    def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         """The member that gets a message of this publisher on this topic.
 
         `exclude` names members that had their chance: those that left, or refused the message.
         """
         raise NotImplementedError
 
-    def _left(self, exclude: Container[Subscriber]) -> list[Member[S]]:
+    def _left(self, exclude: Container[Destination]) -> list[Member[S]]:
         """All that can be picked: those online, or else those offline."""
         members = [member for member in self._ring if member is not None and member.subscriber not in exclude]
         return [member for member in members if member.subscriber.online] or members
@@ -160,7 +159,7 @@ class Group(Generic[S]):
 class RoundRobin(Group[S]):
     __slots__ = ("_next",)
 
-    strategy = Strategy.ROUND_ROBIN
+    strategy = ShareStrategy.ROUND_ROBIN
 
     def __init__(self, name: str, filter: str) -> None:
         super().__init__(name, filter)
@@ -170,7 +169,7 @@ class RoundRobin(Group[S]):
         if position < self._next:
             self._next -= 1
 
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
+    def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         offline = None
         offline_at = 0
         ring = self._ring
@@ -192,52 +191,18 @@ class RoundRobin(Group[S]):
         return offline
 
 
-class Local(RoundRobin[S]):
-    __slots__ = ("_is_local",)
-
-    strategy = Strategy.LOCAL
-
-    def __init__(self, name: str, filter: str, is_local: Callable[[Subscriber], bool]) -> None:
-        super().__init__(name, filter)
-        self._is_local = is_local
-
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
-        ring = self._ring
-        # Local and online, elsewhere and online, local and offline, elsewhere and offline.
-        best: list[Member[S] | None] = [None, None, None, None]
-        places = [0, 0, 0, 0]
-        position = self._next
-        for _ in range(len(ring)):
-            if position >= len(ring):
-                position = 0
-            member = ring[position]
-            position += 1
-            if member is None or (exclude and member.subscriber in exclude):
-                continue
-            rank = (0 if member.subscriber.online else 2) + (0 if self._is_local(member.subscriber) else 1)
-            if best[rank] is None:
-                best[rank], places[rank] = member, position
-                if rank == 0:
-                    break
-        for member, place in zip(best, places, strict=True):
-            if member is not None:
-                self._next = place
-                return member
-        return None
-
-
 class Chance(Group[S]):
     """Each with the same probability."""
 
     __slots__ = ("_random",)
 
-    strategy = Strategy.RANDOM
+    strategy = ShareStrategy.RANDOM
 
     def __init__(self, name: str, filter: str, random: Random) -> None:
         super().__init__(name, filter)
         self._random = random
 
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
+    def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         ring = self._ring
         random = self._random.random
         for _ in range(_PROBES if ring else 0):
@@ -253,7 +218,7 @@ class Sticky(Chance[S]):
 
     __slots__ = ("_chosen",)
 
-    strategy = Strategy.STICKY
+    strategy = ShareStrategy.STICKY
 
     def __init__(self, name: str, filter: str, random: Random) -> None:
         super().__init__(name, filter, random)
@@ -263,7 +228,7 @@ class Sticky(Chance[S]):
         if self._chosen is old:
             self._chosen = new
 
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
+    def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         chosen = self._chosen
         excluded = chosen is not None and bool(exclude) and chosen.subscriber in exclude
         if chosen is not None and chosen.subscriber.online and not excluded:
@@ -288,7 +253,7 @@ class Hashed(Group[S]):
 
     __slots__ = ()
 
-    def _pick(self, key: str, exclude: Container[Subscriber]) -> Member[S] | None:
+    def _pick(self, key: str, exclude: Container[Destination]) -> Member[S] | None:
         ring = self._ring
         mask = (1 << len(ring).bit_length()) - 1
         # Not hash(): all processes and nodes must agree.
@@ -307,37 +272,33 @@ class Hashed(Group[S]):
 class HashClient(Hashed[S]):
     __slots__ = ()
 
-    strategy = Strategy.HASH_CLIENT
+    strategy = ShareStrategy.HASH_CLIENT
 
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
+    def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         return self._pick(publisher, exclude)
 
 
 class HashTopic(Hashed[S]):
     __slots__ = ()
 
-    strategy = Strategy.HASH_TOPIC
+    strategy = ShareStrategy.HASH_TOPIC
 
-    def pick(self, publisher: str, topic: str, exclude: Container[Subscriber] = ()) -> Member[S] | None:
+    def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         return self._pick(topic, exclude)
 
 
-def make_group(
-    strategy: Strategy, name: str, filter: str, random: Random, is_local: Callable[[Subscriber], bool]
-) -> Group[S]:
+def make_group(strategy: ShareStrategy, name: str, filter: str, random: Random) -> Group[S]:
     match strategy:
-        case Strategy.ROUND_ROBIN:
+        case ShareStrategy.ROUND_ROBIN:
             return RoundRobin(name, filter)
-        case Strategy.RANDOM:
+        case ShareStrategy.RANDOM:
             return Chance(name, filter, random)
-        case Strategy.STICKY:
+        case ShareStrategy.STICKY:
             return Sticky(name, filter, random)
-        case Strategy.HASH_CLIENT:
+        case ShareStrategy.HASH_CLIENT:
             return HashClient(name, filter)
-        case Strategy.HASH_TOPIC:
+        case ShareStrategy.HASH_TOPIC:
             return HashTopic(name, filter)
-        case Strategy.LOCAL:
-            return Local(name, filter, is_local)
 
 
 def flatten(entries: Sequence["Group[S] | dict[str, Group[S]]"]) -> tuple[Group[S], ...]:

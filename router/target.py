@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trunkline.router.shared import Group
 
 
-class Subscriber(Protocol):
+class Destination(Protocol):
     """Whoever can be delivered to: a session, or a stand-in for one that lives elsewhere. Told apart by identity."""
 
     @property
@@ -20,15 +20,15 @@ class Subscriber(Protocol):
     def online(self) -> bool: ...
 
 
-# Type checkers let a bare `Router` mean `Router[Subscriber]`; the running Python learns that only in 3.13.
+# Type checkers let a bare `Router` mean `Router[Destination]`; the running Python learns that only in 3.13.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    S = TypeVar("S", bound=Subscriber, default=Subscriber)
+    S = TypeVar("S", bound=Destination, default=Destination)
 else:
     from typing import TypeVar
 
-    S = TypeVar("S", bound=Subscriber)
+    S = TypeVar("S", bound=Destination)
 
 
 class Target(Generic[S]):

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from trunkline.router.levels import tail_matches
 
 
-class _Node:
+class _TopicNode:
     __slots__ = ("children", "topic")
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class _Node:
         self.topic: str | None = None
 
 
-_Branch: TypeAlias = _Node | str
+_Branch: TypeAlias = _TopicNode | str
 
 #: In place of a number of levels: the filter's `#` has been reached.
 _ALL = -1
@@ -35,8 +35,8 @@ class TopicTree:
     """A set of topic names."""
 
     def __init__(self) -> None:
-        self._root = _Node()
-        self._reserved = _Node()
+        self._root = _TopicNode()
+        self._reserved = _TopicNode()
         self._size = 0
         #: By position: how many topics have which level there.
         self._levels: list[dict[str, int]] = []
@@ -64,7 +64,7 @@ class TopicTree:
                 if branch is not other:
                     other = branch
                     others = branch.split("/")
-                new = node.children[level] = _Node()
+                new = node.children[level] = _TopicNode()
                 self.nodes += 1
                 if depth < len(others):
                     new.children[others[depth]] = branch
@@ -97,7 +97,7 @@ class TopicTree:
     def discard(self, topic: str) -> None:
         """Take the topic out, with every node that only it needed."""
         node = self._reserved if topic[:1] == "$" else self._root
-        path: list[tuple[_Node, str]] = []
+        path: list[tuple[_TopicNode, str]] = []
         levels = topic.split("/")
         for level in levels:
             branch = node.children.get(level)

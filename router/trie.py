@@ -11,7 +11,7 @@ like `device/17/+/set` are a million leaves. Nothing recurses: a filter may have
 
 from typing import Final, Generic, TypeVar
 
-from trunkline.router.branches import Leaf, Node
+from trunkline.router.branches import Leaf, TrieNode
 from trunkline.router.wide import WideMatches
 
 V = TypeVar("V")
@@ -27,7 +27,7 @@ class FilterTrie(Generic[V]):
     """Values by topic filter; `match` finds those of all filters that match a topic."""
 
     def __init__(self) -> None:
-        self._root: Node[V] = Node()
+        self._root: TrieNode[V] = TrieNode()
         self._common: dict[str, str] = {}
         self._wide: WideMatches[V] = WideMatches()
         #: Number of filters that have a value.
@@ -89,9 +89,9 @@ class FilterTrie(Generic[V]):
             node.value = value
         return node.value
 
-    def _split(self, leaf: Leaf[V]) -> Node[V]:
+    def _split(self, leaf: Leaf[V]) -> TrieNode[V]:
         """A node in place of a leaf, so that another filter can go along the same branch."""
-        node: Node[V] = Node()
+        node: TrieNode[V] = TrieNode()
         if leaf.suffix is None:
             node.value = leaf.value
         elif leaf.suffix == "#":
@@ -113,7 +113,7 @@ class FilterTrie(Generic[V]):
         """Take the filter out, with every node that only it needed."""
         self._wide.forget(self._root, filter)
         node = self._root
-        path: list[tuple[Node[V], str]] = []
+        path: list[tuple[TrieNode[V], str]] = []
         offset = 0
         for level in filter.split("/"):
             if level == "#":
@@ -157,7 +157,7 @@ class FilterTrie(Generic[V]):
         # A wildcard at the first level does not match topics that begin with $ [MQTT-4.7.2-1].
         reserved = topic[:1] == "$"
         for depth, level in enumerate(levels, 1):
-            following: list[Node[V]] = []
+            following: list[TrieNode[V]] = []
             for node in nodes:
                 if node.children is not None and (branch := node.children.get(level)) is not None:
                     if not isinstance(branch, Leaf):

@@ -8,7 +8,7 @@ next state, so that varying the topic does not help. What is remembered is forgo
 
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from trunkline.router.branches import Leaf, Node
+from trunkline.router.branches import Leaf, TrieNode
 
 V = TypeVar("V")
 
@@ -24,7 +24,7 @@ _NAMES: Final = 65_536
 class _State(Generic[V]):
     __slots__ = ("ends", "named", "nodes", "passes", "steps", "tails")
 
-    def __init__(self, nodes: list[Node[V]], tails: list[_Tail[V]]) -> None:
+    def __init__(self, nodes: list[TrieNode[V]], tails: list[_Tail[V]]) -> None:
         self.nodes = nodes
         self.tails = tails
         #: Of the filters that match if the topic ends here, and of those that match if it goes on, however.
@@ -62,7 +62,7 @@ class _State(Generic[V]):
         return len(self.nodes) + len(self.tails) + len(self.named or ())
 
     def follow(self, level: str) -> "_State[V]":
-        nodes: list[Node[V]] = []
+        nodes: list[TrieNode[V]] = []
         tails: list[_Tail[V]] = []
         for node in self.nodes:
             child = node.children.get(level) if node.children is not None else None
@@ -83,13 +83,13 @@ class WideMatches(Generic[V]):
     __slots__ = ("_beginnings", "_nodes", "size")
 
     def __init__(self) -> None:
-        self._beginnings: dict[tuple[Node[V], ...], _State[V]] = {}
+        self._beginnings: dict[tuple[TrieNode[V], ...], _State[V]] = {}
         #: Those whose change makes a state wrong.
-        self._nodes: set[Node[V]] = set()
+        self._nodes: set[TrieNode[V]] = set()
         #: References that the states hold.
         self.size = 0
 
-    def match(self, nodes: list[Node[V]], levels: list[str], depth: int) -> list[V]:
+    def match(self, nodes: list[TrieNode[V]], levels: list[str], depth: int) -> list[V]:
         """The values of all filters that match, from these nodes and the level at `depth` on."""
         beginning = tuple(nodes)
         state = self._beginnings.get(beginning)
@@ -117,13 +117,13 @@ class WideMatches(Generic[V]):
         self.size += state.size + 1
         self._nodes.update(state.nodes)
 
-    def forget(self, root: Node[V], filter: str) -> None:
+    def forget(self, root: TrieNode[V], filter: str) -> None:
         """This filter is about to be changed."""
         if not self._nodes:
             return
-        branch: Node[V] | Leaf[V] | None = root
+        branch: TrieNode[V] | Leaf[V] | None = root
         for level in filter.split("/"):
-            if not isinstance(branch, Node):
+            if not isinstance(branch, TrieNode):
                 return
             if branch in self._nodes:
                 self._clear()

@@ -1,4 +1,7 @@
-"""A broker inside a test: in the test's own trio run, or in a thread of its own for everybody else."""
+"""A broker inside a test: in the test's own trio run, or in a thread of its own for everybody else.
+
+Modules that know each other: expecting, published.
+"""
 
 from trunkline.testing.broker import Broker
 from trunkline.testing.opening import Opening, broker

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from trunkline.broker.node import ControlSocket
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.router import Target

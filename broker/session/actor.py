@@ -10,9 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from trunkline.actors import Actor, Due, Later, Shutdown
-from trunkline.broker.access import Undecided
-from trunkline.broker.pubsub import BurstTo, Subscriber
+from trunkline.broker.pubsub import BurstTo
+from trunkline.broker.routes import Subscriber
 from trunkline.broker.session import mail, reauthentication, will
+from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.attachment import Attachment
 from trunkline.broker.session.ending import Ending, Steps

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trunkline.actors import Later, Ref
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.inbound import Inbound
     from trunkline.broker.session.lifecycle import Life
     from trunkline.broker.session.outbound import Outbound

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trunkline.broker.session.revoked import Revoked
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.packets import Will
-from trunkline.mqtt.versions import Version
-from trunkline.router import Options, Target
-from trunkline.router.plain import (
+from trunkline.mqtt.plain import (
     deadline_from,
     message_from_plain,
     message_to_plain,
@@ -23,11 +21,13 @@ from trunkline.router.plain import (
     properties_to_plain,
     seconds_left,
 )
+from trunkline.mqtt.versions import Version
+from trunkline.router import Options, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.state import Session
 
 #: Of what is exported. A later one will know how to read this.

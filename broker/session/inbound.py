@@ -6,9 +6,9 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.access import Undecided
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
+from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
@@ -28,7 +28,7 @@ from trunkline.mqtt.weight import weight
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services

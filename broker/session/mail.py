@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Due
-    from trunkline.broker.pubsub import BurstTo, Subscriber
-    from trunkline.broker.routes import Grant
+    from trunkline.broker.pubsub import BurstTo
+    from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trunkline.actors import Later
-    from trunkline.broker.pubsub import Subscriber
-    from trunkline.broker.routes import Grant
+    from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.mqueue import Queued
     from trunkline.broker.session.pressure import Pressure

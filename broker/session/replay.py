@@ -11,8 +11,7 @@ from trunkline.router.table import FilterTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trunkline.broker.pubsub import Subscriber
-    from trunkline.broker.routes import Grant
+    from trunkline.broker.routes import Grant, Subscriber
     from trunkline.mqtt.message import Message
     from trunkline.router import RetainedStore, Target
     from trunkline.router.retained import Retained

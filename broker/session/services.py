@@ -13,12 +13,12 @@ from trunkline.mqtt.message import Message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.broker.access import Access
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.guid import Guids
     from trunkline.broker.log_throttle import LogThrottle
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
+    from trunkline.broker.session.access import Access
     from trunkline.broker.session.channel import Channel
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo

@@ -32,8 +32,7 @@ from trunkline.router import Options, Target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trunkline.broker.pubsub import Subscriber
-    from trunkline.broker.routes import Grant
+    from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services

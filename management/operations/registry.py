@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trunkline.broker.listeners import Listener
     from trunkline.broker.message_trace import MessageTrace
     from trunkline.broker.metrics import Rates
-    from trunkline.broker.pubsub import Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.directory import Directory
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks

@@ -12,8 +12,8 @@ from tests.conformance import raw
 from trunkline.actors import system
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.metrics import Metrics
-from trunkline.broker.pubsub import PubSub, Subscriber
-from trunkline.broker.routes import Grant, RouteWriter
+from trunkline.broker.pubsub import PubSub
+from trunkline.broker.routes import Grant, RouteWriter, Subscriber
 from trunkline.config.settings import RetainedSettings
 from trunkline.hooks import Hooks
 from trunkline.mqtt.batch import PublishBatch

@@ -11,7 +11,7 @@ from tests.router.strategies import filters, topics
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
 from trunkline.mqtt.weight import weight
-from trunkline.router import Outcome, RetainedStore
+from trunkline.router import RetainedStore, RetainResult
 from trunkline.router.retained import Retained
 
 
@@ -34,19 +34,19 @@ def found(store: RetainedStore, filter: str, now: float = 0.0) -> list[Message]:
 
 def test_the_last_message_of_a_topic(store: RetainedStore) -> None:
     first, second = message("a", b"12345"), message("a", b"12")
-    assert store.store(first, 0.0) is Outcome.STORED
+    assert store.store(first, 0.0) is RetainResult.STORED
     assert store.get("a", 0.0) is first
     assert store.byte_size == weight(first)
-    assert store.store(second, 0.0) is Outcome.REPLACED
+    assert store.store(second, 0.0) is RetainResult.REPLACED
     assert found(store, "a") == [second]
     assert (len(store), store.byte_size) == (1, weight(second))
 
 
 @pytest.mark.parametrize("topic", ["a", "a/b", "$SYS/x"])
 def test_an_empty_payload_deletes(store: RetainedStore, topic: str) -> None:
-    assert store.store(message(topic, b""), 0.0) is Outcome.ABSENT
+    assert store.store(message(topic, b""), 0.0) is RetainResult.ABSENT
     store.store(message(topic), 0.0)
-    assert store.store(message(topic, b""), 0.0) is Outcome.DELETED
+    assert store.store(message(topic, b""), 0.0) is RetainResult.DELETED
     assert store.get(topic, 0.0) is None
     assert (len(store), store.byte_size) == (0, 0)
     assert not found(store, "#")
@@ -181,39 +181,39 @@ def test_sweep_is_bounded(store: RetainedStore) -> None:
 
 def test_no_more_topics_than_allowed() -> None:
     store = RetainedStore(max_messages=2)
-    assert store.store(message("a"), 0.0) is Outcome.STORED
-    assert store.store(message("b"), 0.0) is Outcome.STORED
-    assert store.store(message("c"), 0.0) is Outcome.FULL
-    assert store.store(message("a", b"new"), 0.0) is Outcome.REPLACED
+    assert store.store(message("a"), 0.0) is RetainResult.STORED
+    assert store.store(message("b"), 0.0) is RetainResult.STORED
+    assert store.store(message("c"), 0.0) is RetainResult.FULL
+    assert store.store(message("a", b"new"), 0.0) is RetainResult.REPLACED
     store.store(message("b", b""), 0.0)
-    assert store.store(message("c"), 0.0) is Outcome.STORED
+    assert store.store(message("c"), 0.0) is RetainResult.STORED
     assert topics_of(store, "#") == ["a", "c"]
 
 
 def test_a_message_above_the_limit_takes_the_old_one_away() -> None:
     store = RetainedStore(max_message_size=4)
-    assert store.store(message("a", b"123"), 0.0) is Outcome.STORED
-    assert store.store(message("a", b"1234"), 0.0) is Outcome.TOO_LARGE
+    assert store.store(message("a", b"123"), 0.0) is RetainResult.STORED
+    assert store.store(message("a", b"1234"), 0.0) is RetainResult.TOO_LARGE
     assert store.get("a", 0.0) is None
-    assert [outcome for outcome in Outcome if outcome.refused] == [Outcome.TOO_LARGE, Outcome.FULL]
+    assert [outcome for outcome in RetainResult if outcome.refused] == [RetainResult.TOO_LARGE, RetainResult.FULL]
 
 
 def test_properties_count() -> None:
     store = RetainedStore(max_message_size=1000)
     heavy = Message("a", b"x", retain=True, properties={"user_property": (("k", "v" * 1000),)})
-    assert store.store(heavy, 0.0) is Outcome.TOO_LARGE
+    assert store.store(heavy, 0.0) is RetainResult.TOO_LARGE
 
 
 def test_no_more_bytes_than_allowed() -> None:
     size = weight(message("a", b"1234"))
     store = RetainedStore(max_bytes=2 * size)
-    assert store.store(message("a", b"1234"), 0.0) is Outcome.STORED
-    assert store.store(message("b", b"1234"), 0.0) is Outcome.STORED
-    assert store.store(message("c", b""), 0.0) is Outcome.ABSENT
-    assert store.store(message("c", b"1"), 0.0) is Outcome.FULL
-    assert store.store(message("a", b"1"), 0.0) is Outcome.REPLACED
-    assert store.store(message("b", b"1234567"), 0.0) is Outcome.REPLACED
-    assert store.store(message("b", b"12345678"), 0.0) is Outcome.FULL
+    assert store.store(message("a", b"1234"), 0.0) is RetainResult.STORED
+    assert store.store(message("b", b"1234"), 0.0) is RetainResult.STORED
+    assert store.store(message("c", b""), 0.0) is RetainResult.ABSENT
+    assert store.store(message("c", b"1"), 0.0) is RetainResult.FULL
+    assert store.store(message("a", b"1"), 0.0) is RetainResult.REPLACED
+    assert store.store(message("b", b"1234567"), 0.0) is RetainResult.REPLACED
+    assert store.store(message("b", b"12345678"), 0.0) is RetainResult.FULL
     assert topics_of(store, "#") == ["a"]  # nobody gets what the topic no longer says
     assert store.byte_size == weight(message("a", b"1"))
 
@@ -221,11 +221,11 @@ def test_no_more_bytes_than_allowed() -> None:
 def test_the_brokers_own_topics_have_no_limit() -> None:
     store = RetainedStore(max_messages=1, max_bytes=weight(message("a")))
     for number in range(10):
-        assert store.store(message(f"$SYS/{number}"), 0.0) is Outcome.STORED
-    assert store.store(message("a"), 0.0) is Outcome.STORED
-    assert store.store(message("b"), 0.0) is Outcome.FULL
+        assert store.store(message(f"$SYS/{number}"), 0.0) is RetainResult.STORED
+    assert store.store(message("a"), 0.0) is RetainResult.STORED
+    assert store.store(message("b"), 0.0) is RetainResult.FULL
     store.delete("$SYS/1")
-    assert store.store(message("b"), 0.0) is Outcome.FULL
+    assert store.store(message("b"), 0.0) is RetainResult.FULL
     assert (len(store), store.limited, store.byte_size) == (10, 1, weight(message("a")))
 
 

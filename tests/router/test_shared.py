@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.router.subscribers import Client
-from trunkline.router import Group, Options, Router, Strategy
+from trunkline.router import Group, Options, Router, ShareStrategy
 from trunkline.router.shared import make_group
 
-every_strategy = pytest.mark.parametrize("strategy", list(Strategy))
+every_strategy = pytest.mark.parametrize("strategy", list(ShareStrategy))
 
 
-def group_of(strategy: Strategy, count: int) -> tuple[Group[Client], list[Client]]:
+def group_of(strategy: ShareStrategy, count: int) -> tuple[Group[Client], list[Client]]:
     group: Group[Client] = make_group(strategy, "g", "a", Random(1), lambda subscriber: True)
     clients = [Client(f"c{number}") for number in range(count)]
     for client in clients:
@@ -33,7 +33,7 @@ def picks(group: Group[Client], count: int, exclude: tuple[Client, ...] = ()) ->
 
 
 def test_round_robin_goes_in_order_of_subscription() -> None:
-    group, clients = group_of(Strategy.ROUND_ROBIN, 3)
+    group, clients = group_of(ShareStrategy.ROUND_ROBIN, 3)
     assert picks(group, 7) == ["c0", "c1", "c2", "c0", "c1", "c2", "c0"]
     clients[1].online = False
     assert picks(group, 3) == ["c2", "c0", "c2"]
@@ -44,7 +44,7 @@ def test_round_robin_goes_in_order_of_subscription() -> None:
 
 @pytest.mark.parametrize("count", [5, 40])
 def test_round_robin_misses_nobody_when_one_leaves(count: int) -> None:
-    group, clients = group_of(Strategy.ROUND_ROBIN, count)
+    group, clients = group_of(ShareStrategy.ROUND_ROBIN, count)
     picks(group, 3)
     # One that was served, and the one whose turn it is.
     group.leave(clients[1])
@@ -54,7 +54,7 @@ def test_round_robin_misses_nobody_when_one_leaves(count: int) -> None:
 
 
 def test_round_robin_keeps_its_place_while_most_leave() -> None:
-    group, clients = group_of(Strategy.ROUND_ROBIN, 100)
+    group, clients = group_of(ShareStrategy.ROUND_ROBIN, 100)
     picks(group, 80)
     for number in range(100):
         if number % 10:
@@ -80,14 +80,14 @@ def test_filters_of_one_group_take_turns_apart() -> None:
 
 
 def test_random_is_even() -> None:
-    group, clients = group_of(Strategy.RANDOM, 10)
+    group, clients = group_of(ShareStrategy.RANDOM, 10)
     counts = Counter(picks(group, 10_000))
     assert all(850 < counts[client.client_id] < 1150 for client in clients)
 
 
 @pytest.mark.parametrize("online", [1, 3, 50])
 def test_random_is_even_among_those_online(online: int) -> None:
-    group, clients = group_of(Strategy.RANDOM, 100)
+    group, clients = group_of(ShareStrategy.RANDOM, 100)
     for client in clients[online:]:
         client.online = False
     counts = Counter(picks(group, 1000 * online))
@@ -106,7 +106,7 @@ def test_random_can_be_repeated() -> None:
 
 
 def test_sticky_stays_while_it_is_online() -> None:
-    group, clients = group_of(Strategy.STICKY, 10)
+    group, clients = group_of(ShareStrategy.STICKY, 10)
     [first] = set(picks(group, 100))
     known = {client.client_id: client for client in clients}
     known[first].online = False
@@ -125,7 +125,7 @@ def test_sticky_stays_while_it_is_online() -> None:
 
 
 def test_sticky_groups_spread() -> None:
-    router: Router[Client] = Router(strategy=Strategy.STICKY, seed=3)
+    router: Router[Client] = Router(strategy=ShareStrategy.STICKY, seed=3)
     clients = [Client(f"c{number}") for number in range(4)]
     for topic in range(200):
         for client in clients:
@@ -135,7 +135,7 @@ def test_sticky_groups_spread() -> None:
 
 
 def test_sticky_keeps_one_offline_session_when_nobody_is_online() -> None:
-    group, clients = group_of(Strategy.STICKY, 10)
+    group, clients = group_of(ShareStrategy.STICKY, 10)
     for client in clients:
         client.online = False
     assert len(set(picks(group, 100))) == 1
@@ -143,8 +143,10 @@ def test_sticky_keeps_one_offline_session_when_nobody_is_online() -> None:
     assert set(picks(group, 100)) == {"c4"}
 
 
-@pytest.mark.parametrize(("strategy", "by_client"), [(Strategy.HASH_CLIENT, True), (Strategy.HASH_TOPIC, False)])
-def test_hash_by_its_key(strategy: Strategy, by_client: bool) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "by_client"), [(ShareStrategy.HASH_CLIENT, True), (ShareStrategy.HASH_TOPIC, False)]
+)
+def test_hash_by_its_key(strategy: ShareStrategy, by_client: bool) -> None:
     group, clients = group_of(strategy, 10)
     for number in range(50):
         found = {
@@ -158,13 +160,13 @@ def test_hash_by_its_key(strategy: Strategy, by_client: bool) -> None:
 
 
 def test_a_hash_is_the_same_in_every_process() -> None:
-    group, _ = group_of(Strategy.HASH_TOPIC, 10)
+    group, _ = group_of(ShareStrategy.HASH_TOPIC, 10)
     assert picks(group, 8) == ["c6", "c8", "c8", "c6", "c0", "c6", "c4", "c3"]
 
 
 @pytest.mark.parametrize("count", [5, 20, 100])
 def test_only_the_keys_of_a_lost_member_move(count: int) -> None:
-    group, clients = group_of(Strategy.HASH_TOPIC, count)
+    group, clients = group_of(ShareStrategy.HASH_TOPIC, count)
     before = picks(group, 2000)
     clients[2].online = False
     offline = picks(group, 2000)
@@ -176,7 +178,7 @@ def test_only_the_keys_of_a_lost_member_move(count: int) -> None:
 
 
 def test_a_new_member_takes_only_its_share() -> None:
-    group, _ = group_of(Strategy.HASH_TOPIC, 20)
+    group, _ = group_of(ShareStrategy.HASH_TOPIC, 20)
     before = picks(group, 2000)
     group.join(Client("new"), Options())
     after = picks(group, 2000)
@@ -184,22 +186,7 @@ def test_a_new_member_takes_only_its_share() -> None:
     assert 60 < after.count("new") < 140
 
 
-def test_local_members_come_first() -> None:
-    local = {"c1", "c3"}
-    group: Group[Client] = make_group(Strategy.LOCAL, "g", "a", Random(), lambda each: each.client_id in local)
-    clients = [Client(f"c{number}") for number in range(5)]
-    for client in clients:
-        group.join(client, Options())
-    assert picks(group, 4) == ["c1", "c3", "c1", "c3"]
-    clients[1].online = clients[3].online = False
-    assert picks(group, 3) == ["c4", "c0", "c2"]
-    for client in clients:
-        client.online = False
-    assert sorted(picks(group, 2)) == ["c1", "c3"]
-    assert sorted(picks(group, 3, (clients[1], clients[3]))) == ["c0", "c2", "c4"]
-
-
-def test_where_everyone_is_local_it_is_round_robin() -> None:
+def test_local_is_round_robin_on_one_node() -> None:
     router: Router[Client] = Router(strategy="local")
     for number in range(3):
         router.subscribe(Client(f"c{number}"), "$share/g/a", Options())
@@ -208,7 +195,7 @@ def test_where_everyone_is_local_it_is_round_robin() -> None:
 
 @every_strategy
 @pytest.mark.parametrize("count", [1, 4, 50])
-def test_an_offline_member_only_when_none_is_online(strategy: Strategy, count: int) -> None:
+def test_an_offline_member_only_when_none_is_online(strategy: ShareStrategy, count: int) -> None:
     group, clients = group_of(strategy, count)
     for client in clients:
         client.online = False
@@ -218,7 +205,7 @@ def test_an_offline_member_only_when_none_is_online(strategy: Strategy, count: i
 
 
 @every_strategy
-def test_a_message_goes_to_another_member(strategy: Strategy) -> None:
+def test_a_message_goes_to_another_member(strategy: ShareStrategy) -> None:
     group, clients = group_of(strategy, 3)
     first = group.pick("p", "t")
     assert first is not None
@@ -232,7 +219,7 @@ def test_a_message_goes_to_another_member(strategy: Strategy) -> None:
 
 
 @every_strategy
-def test_an_empty_group_picks_nobody(strategy: Strategy) -> None:
+def test_an_empty_group_picks_nobody(strategy: ShareStrategy) -> None:
     group, [client] = group_of(strategy, 1)
     group.leave(client)
     assert group.pick("p", "t") is None
@@ -245,7 +232,7 @@ def test_an_empty_group_picks_nobody(strategy: Strategy) -> None:
         st.tuples(st.integers(0, 25), st.sampled_from(["join", "leave", "online", "offline", "pick"])), max_size=150
     )
 )
-def test_members_come_and_go(strategy: Strategy, steps: list[tuple[int, str]]) -> None:
+def test_members_come_and_go(strategy: ShareStrategy, steps: list[tuple[int, str]]) -> None:
     group, _ = group_of(strategy, 0)
     clients = [Client(f"c{number}") for number in range(26)]
     members: dict[Client, int] = {}
@@ -276,8 +263,8 @@ def test_the_strategy_of_a_group_by_its_name() -> None:
     router.subscribe(Client("c"), "$share/orders/a", Options())
     router.subscribe(Client("c"), "$share/other/a", Options())
     assert [(group.name, group.strategy) for group in router.match("a").groups] == [
-        ("orders", Strategy.HASH_CLIENT),
-        ("other", Strategy.RANDOM),
+        ("orders", ShareStrategy.HASH_CLIENT),
+        ("other", ShareStrategy.RANDOM),
     ]
 
 
@@ -287,7 +274,7 @@ def test_an_unknown_strategy_is_refused_at_once() -> None:
 
 
 def test_a_member_knows_its_group() -> None:
-    group, [client] = group_of(Strategy.RANDOM, 1)
+    group, [client] = group_of(ShareStrategy.RANDOM, 1)
     member = group.pick("p", "t")
     assert member is not None
     assert member.group is group
@@ -296,7 +283,7 @@ def test_a_member_knows_its_group() -> None:
 
 
 def test_emqx_names_of_strategies() -> None:
-    assert Strategy("round_robin_per_group") is Strategy.ROUND_ROBIN
-    assert Strategy("hash_clientid") is Strategy.HASH_CLIENT
+    assert ShareStrategy("round_robin_per_group") is ShareStrategy.ROUND_ROBIN
+    assert ShareStrategy("hash_clientid") is ShareStrategy.HASH_CLIENT
     with pytest.raises(ValueError, match="nonsense"):
-        Strategy("nonsense")
+        ShareStrategy("nonsense")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.broker.pubsub import Subscriber
+from trunkline.broker.routes import Subscriber
 from trunkline.broker.session.export import FORMAT, UnknownFormat, export_session, restore_session
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.state import Session

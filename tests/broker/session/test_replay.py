@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.broker.pubsub import Subscriber
-from trunkline.broker.routes import Grant
+from trunkline.broker.routes import Grant, Subscriber
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.message import Message

@@ -1,10 +1,10 @@
-"""`trunkline.router.plain`."""
+"""`trunkline.mqtt.plain`."""
 
 from math import inf
 
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.router.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 
 
 def test_times_are_relative() -> None:

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from trunkline.broker.access import Access
 from trunkline.broker.metrics import Metrics
+from trunkline.broker.session.access import Access
 from trunkline.broker.session.channel import Channel
 from trunkline.config.config import Config
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
