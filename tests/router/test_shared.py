@@ -15,7 +15,7 @@ every_strategy = pytest.mark.parametrize("strategy", list(ShareStrategy))
 
 
 def group_of(strategy: ShareStrategy, count: int) -> tuple[Group[Client], list[Client]]:
-    group: Group[Client] = make_group(strategy, "g", "a", Random(1), lambda subscriber: True)
+    group: Group[Client] = make_group(strategy, "g", "a", Random(1))
     clients = [Client(f"c{number}") for number in range(count)]
     for client in clients:
         assert group.join(client, Options())
