@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trunkline.actors import Scheduler
-    from trunkline.broker.connection.connection import Connection
+    from trunkline.broker.connection.acceptor import ProtocolActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
 
@@ -29,7 +29,7 @@ class Statistics:
         services: Services,
         sessions: Directory,
         scheduler: Scheduler,
-        connections: Callable[[], Iterable[Connection]],
+        connections: Callable[[], Iterable[ProtocolActor[Any]]],
         plugins: Callable[[], Iterable[tuple[str, int]]],
     ) -> None:
         """`plugins` has the figures of plugins."""
