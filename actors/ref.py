@@ -147,13 +147,13 @@ class Ref(Generic[M_contra]):
         """As `cast`, but handled at once when nothing waits before it: for a poller in its turn, which is no handler, so
         that an actor fed by it costs no place in the run queue."""
         scheduler = self._scheduler
-        if self._messages or scheduler._stepping:
+        if self._messages or scheduler._stepping or scheduler._advanced:
             self.cast(message)
             return
         scheduler._stepping = True
         self.handled += 1
         try:
-            self._actor.handle(message)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+            self._actor.handle_many([message])  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
         except Exception as error:  # noqa: BLE001 - the actor's end is the handling
             self._crash(error)
         finally:

@@ -73,6 +73,7 @@ class Scheduler:
     """
 
     __slots__ = (
+        "_advanced",
         "_alarm",
         "_alarm_at",
         "_batch",
@@ -81,6 +82,7 @@ class Scheduler:
         "_deadlines",
         "_ends",
         "_later",
+        "_open",
         "_parked",
         "_ready",
         "_running",
@@ -110,7 +112,11 @@ class Scheduler:
         self._alarm: trio.CancelScope | None = None
         self._alarm_at = inf
         self._running = False
+        #: Is a turn under way, and a handler within it?
+        self._open = False
         self._stepping = False
+        #: Is an actor ready that is to step before all others?
+        self._advanced = False
         self._call: Reply | None = None
         #: Callbacks of no actor that raised, by their name.
         self.crashes: Counter[str] = Counter()
@@ -134,6 +140,7 @@ class Scheduler:
     def advance(self, ref: Ref[Any]) -> None:
         """Let this actor, if it is ready, step before all others that are."""
         ready = self._ready
+        self._advanced = True
         if ready and ready[-1] is ref:  # as it was made ready just now
             ready.rotate()
         elif ref in ready:
@@ -149,7 +156,7 @@ class Scheduler:
         """Have this done once, when the turn that is under way ends: for what is done together for all that it brought.
         It must be short. If it raises, its owner crashes."""
         self._ends.append(task)
-        if not self._stepping:
+        if not self._open:
             self._wake()
 
     @property
@@ -171,7 +178,8 @@ class Scheduler:
         """Run ready actors until none is left or the turn is over; True if some are left."""
         if self._stepping:
             raise RuntimeError("a handler may not step the scheduler that runs it")
-        self._stepping = True
+        self._open = self._stepping = True
+        self._advanced = False
         ready = self._ready
         self.enqueue = ready.append
         self.now = now = trio.current_time()
@@ -219,7 +227,7 @@ class Scheduler:
                     except Exception as error:  # noqa: BLE001 - the owner's end is the handling
                         self.blame(task.owner, task.end_turn, error)
         finally:
-            self._stepping = False
+            self._open = self._stepping = False
             if self._parked is not None:
                 if ready or self._later:
                     self._wake()
@@ -285,6 +293,7 @@ class Scheduler:
             self._alarm.deadline = due
 
     def _open_turn(self) -> None:
+        self._open = True
         self.enqueue = self._ready.append
         self.now = trio.current_time()
 

@@ -131,7 +131,8 @@ class Node:
         self._sessions = Supervisor(name="sessions")
         #: Tasks that outlive the session which began them, and must be over before the node ends.
         self._tasks = Supervisor(name="tasks")
-        self._poller = polling.Poller(self.scheduler) if polling.available() else None
+        patience = 0.0 if read is None else polling.WAIT_ALONE
+        self._poller = polling.Poller(self.scheduler, patience=patience) if polling.available() else None
         self._services = Services(
             config=config,
             hooks=self.hooks,

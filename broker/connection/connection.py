@@ -46,8 +46,9 @@ class CheckKeepAlive:
 
 CHECK_KEEP_ALIVE: Final = CheckKeepAlive()
 
-#: Bytes that came in, or an event.
-Mail: TypeAlias = "Event | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
+Mail: TypeAlias = (
+    "Ended | OutputBlocked | OutputDrained | mail.Close | mail.Pause | mail.Resume | CheckKeepAlive | mail.LogPackets"
+)
 
 
 class Connection(ProtocolActor["Mail"]):
@@ -106,13 +107,11 @@ class Connection(ProtocolActor["Mail"]):
 
     def init(self) -> None:
         self._last_read = trio.current_time()  # a start may be outside of the scheduler's turns
-        self._transport.start(self.ref.hand, self)
+        self._transport.start(self.receive, self)
         self._timer: Timer = self.call_at(self._last_read + self._max_silence, self._on_deadline)
 
     def handle(self, message: Mail) -> None:
-        if type(message) is bytes:
-            self._received(message)
-        elif isinstance(message, Ended):
+        if isinstance(message, Ended):
             self._ended(message.error)
         elif isinstance(message, OutputBlocked):
             if self._channel is not None:
@@ -136,14 +135,18 @@ class Connection(ProtocolActor["Mail"]):
 
     # Bytes
 
-    def _received(self, data: bytes) -> None:
+    def receive(self, data: Event) -> None:
+        """The transport calls this in a poller's turn: bytes take no place in the mailbox."""
+        if not isinstance(data, bytes):
+            self.ref.cast(data)
+            return
         self._last_read = self.scheduler.now
         self._listener.services.metrics.bytes_received += len(data)
         channel, decoder = self._channel, self._decoder
         if channel is not None:
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
-                channel.session(mail.Received(channel, packets, decoder.error))
+                channel.hand(mail.Received(channel, packets, decoder.error))
         elif self._handshake is not None:
             packets = decoder.feed(data)
             if packets or decoder.error is not None:

@@ -1,13 +1,15 @@
 """Readiness of all sockets of a node, in one task.
 
-A socket stays registered in one selector for its whole life, and trio waits for the selector's own descriptor: two
-system calls less a message than waiting for each socket anew. A turn takes what is ready and lets the actors run until
+A socket stays registered in one epoll for its whole life, and trio waits for the epoll's own descriptor: two system
+calls less a message than waiting for each socket anew. A turn takes what is ready and lets the actors run until
 all of it is dealt with, then looks again before it goes back to trio, because under load the next bytes are there.
 """
 
 from __future__ import annotations
 
+import select
 import selectors
+import sys
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -19,23 +21,38 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref, Scheduler
 
-READ: Final = selectors.EVENT_READ
-WRITE: Final = selectors.EVENT_WRITE
+if sys.platform == "linux":
+    READ: Final = select.EPOLLIN
+    WRITE: Final = select.EPOLLOUT
+    Epoll = select.epoll
+else:
+    READ: Final = selectors.EVENT_READ
+    WRITE: Final = selectors.EVENT_WRITE
+
+    class Epoll(selectors.DefaultSelector):
+        """What Linux has, on top of what other systems have."""
+
+        def poll(self, timeout: float) -> list[tuple[int, int]]:
+            return [(key.fd, mask) for key, mask in self.select(timeout)]
+
 
 #: Seconds for which a poller may go on before the other tasks of the process get their turn.
-LONGEST_TURN: Final = 0.005
+MAX_TURN: Final = 0.005
+
+#: Seconds for which the poller of a broker that is alone in its process waits by itself for the next bytes.
+WAIT_ALONE: Final = 0.001
 
 #: Bytes that are read before what they bring is dealt with, at most and at least. More make larger bursts, but keep other
 #: connections waiting for longer.
-MOST: Final = 262_144
-LEAST: Final = 2_048
+MAX_READ: Final = 262_144
+MIN_READ: Final = 2_048
 #: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
-PATIENCE: Final = 0.005
+READ_TIME: Final = 0.005
 
 
 def available() -> bool:
     """Can the selector itself be waited for? On Windows it cannot, and each connection is fed by a task."""
-    return hasattr(selectors.DefaultSelector, "fileno")
+    return hasattr(Epoll, "fileno")
 
 
 class Polled(Protocol):
@@ -43,8 +60,8 @@ class Polled(Protocol):
 
     @property
     def owner(self) -> Ref[Any] | None: ...
-    def ready(self, mask: int, /) -> None:
-        """The socket is ready for that."""
+    def ready(self, events: int, /) -> bytes | None:
+        """The socket is ready for that. Returns what was read, if anybody is to receive it."""
         ...
 
 
@@ -56,84 +73,98 @@ class Reader(Polled, Protocol):
 
 
 class Poller:
-    __slots__ = ("_scheduler", "_selector", "at_end", "read", "read_size", "taken")
+    __slots__ = ("_epoll", "_patience", "_polled", "_scheduler", "at_end", "read_size")
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, *, patience: float = 0.0) -> None:
+        """`patience` is how many seconds it waits for the next bytes by itself before it goes back to trio, which costs as
+        much as several messages. All other tasks wait that long, too: it is for a process that does nothing else."""
         self._scheduler = scheduler
+        self._patience = patience
         #: Bytes that may be read in a turn, and of one socket at a time.
-        self.read_size = LEAST
-        #: Bytes that were read in this turn, and for whom. Whoever reads adds to both.
-        self.taken = 0
-        self.read: list[tuple[Reader, bytes]] = []
+        self.read_size = MIN_READ
         #: For whoever writes: to do that at the end of the turn.
         self.at_end = scheduler.at_end
-        self._selector = selectors.DefaultSelector()
+        self._epoll = Epoll()
+        #: By descriptor.
+        self._polled: dict[int, Polled] = {}
 
     def register(self, sock: socket, events: int, polled: Polled) -> None:
         """
         Raises:
             OSError: the system watches no more sockets.
         """
-        self._selector.register(sock, events, polled)
+        self._epoll.register(sock, events)
+        self._polled[sock.fileno()] = polled
 
     def modify(self, sock: socket, events: int, polled: Polled) -> None:
-        """`events` 0 keeps the socket out of the selector until the next `modify`.
+        """`events` 0 keeps the socket out of the epoll until the next `modify`.
 
         Raises:
             OSError: the system watches no more sockets.
         """
-        known = sock.fileno() in self._selector.get_map()
         if not events:
-            if known:
-                self._selector.unregister(sock)
-        elif known:
-            self._selector.modify(sock, events, polled)
+            self.forget(sock)
+        elif sock.fileno() in self._polled:
+            self._epoll.modify(sock, events)
         else:
-            self._selector.register(sock, events, polled)
+            self.register(sock, events, polled)
 
     def forget(self, sock: socket) -> None:
         """To be called before the socket is closed."""
-        if sock.fileno() >= 0 and sock.fileno() in self._selector.get_map():
-            self._selector.unregister(sock)
+        if self._polled.pop(sock.fileno(), None) is not None:
+            self._epoll.unregister(sock)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        selector, scheduler = self._selector, self._scheduler
-        descriptor = selector.fileno()
+        poll, descriptor = self._epoll.poll, self._epoll.fileno()
         task_status.started()
         while True:
             await trio.lowlevel.wait_readable(descriptor)
-            turn_ends = perf_counter() + LONGEST_TURN
-            while perf_counter() < turn_ends and (events := selector.select(0)):
+            turn_ends = perf_counter() + MAX_TURN
+            began = thread_time()
+            while perf_counter() < turn_ends and (events := poll(self._patience)):
                 while events:
-                    began = thread_time()
-                    self.taken = 0
                     # All is read before any of it is looked at, and all is written at the end of the turn: the kernel
                     # and the interpreter are faster when they don't alternate, by a quarter with one packet a read.
-                    with scheduler.turn:
-                        while events and self.taken < self.read_size:
-                            key, mask = events.pop()
-                            polled: Polled = key.data
-                            try:
-                                polled.ready(mask)
-                            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
-                                scheduler.blame(polled.owner, polled.ready, error)
-                        read, self.read = self.read, []
-                        for reader, data in read:
-                            try:
-                                reader.receiver(data)
-                            except Exception as error:  # noqa: BLE001 - as above
-                                scheduler.blame(reader.owner, reader.receiver, error)
+                    with self._scheduler.turn:
+                        size = self._read(events)
                     # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
                     # these lie in mailboxes would let a client that sends fast enough fill the memory.
-                    if scheduler.ready:
-                        await scheduler.drained()
-                    self._keep_pace(thread_time() - began)
+                    if self._scheduler.ready:
+                        await self._scheduler.drained()
+                    ended = thread_time()
+                    self._keep_pace(size, ended - began)
+                    began = ended
 
-    def _keep_pace(self, seconds: float) -> None:
-        if seconds > PATIENCE:
-            self.read_size = max(self.read_size // 2, LEAST)
-        elif self.taken >= self.read_size and seconds < PATIENCE / 2:
-            self.read_size = min(self.read_size * 2, MOST)
+    def _read(self, events: list[tuple[int, int]]) -> int:
+        """Read from sockets that are ready, and take them out of `events`, until it is enough. Returns how many bytes
+        that were."""
+        find, blame = self._polled.get, self._scheduler.blame
+        size, limit = 0, self.read_size
+        read: list[tuple[Reader, bytes]] = []
+        while events and size < limit:
+            descriptor, mask = events.pop()
+            polled = find(descriptor)
+            if polled is not None:  # or it was closed by another one's turn
+                try:
+                    data = polled.ready(mask)
+                except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                    blame(polled.owner, polled.ready, error)
+                    continue
+                if data is not None:
+                    size += len(data)
+                    read.append((polled, data))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        for reader, data in read:
+            try:
+                reader.receiver(data)
+            except Exception as error:  # noqa: BLE001 - as above
+                blame(reader.owner, reader.receiver, error)
+        return size
+
+    def _keep_pace(self, size: int, seconds: float) -> None:
+        if seconds > READ_TIME:
+            self.read_size = max(self.read_size // 2, MIN_READ)
+        elif size >= self.read_size and seconds < READ_TIME / 2:
+            self.read_size = min(self.read_size * 2, MAX_READ)
 
     def close(self) -> None:
-        self._selector.close()
+        self._epoll.close()

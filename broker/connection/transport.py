@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import trio
 
-from trunkline.broker.connection.poller import MOST, READ, WRITE
+from trunkline.broker.connection.poller import MAX_READ, READ, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,25 +202,24 @@ class SocketTransport:
         self.owner = owner.ref
         self._poller.register(self._sock, READ, self)
 
-    def ready(self, mask: int) -> None:
-        if mask & WRITE and self._pending:
+    def ready(self, events: int) -> bytes | None:
+        if events != READ and self._pending:
             self._flush()
-        if mask & READ and self._reading:
-            size = self._poller.read_size
-            size = min(size, self._usual_size)
-            try:
-                data = self._sock.recv(size)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                self._end(error.strerror or str(error))
-                return
-            if data:
-                self._usual_size = MOST if len(data) == size else SMALL_READ
-                self._poller.taken += len(data)
-                self._poller.read.append((self, data))  # pyright: ignore[reportArgumentType]  # takes the receiver for a method
-            else:
-                self._end("")
+        if not self._reading or events == WRITE:
+            return None
+        size = min(self._poller.read_size, self._usual_size)
+        try:
+            data = self._sock.recv(size)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            self._end(error.strerror or str(error))
+            return None
+        if not data:
+            self._end("")
+            return None
+        self._usual_size = MAX_READ if len(data) == size else SMALL_READ
+        return data
 
     def _end(self, error: str) -> None:
         self.pause()

@@ -342,6 +342,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def attach(self, channel: Channel, present: bool) -> None:
         """Have this connection. `present` says whether the session was there before."""
+        channel.hand = self.ref.hand
         self._attachment.request(channel, present)
 
     def _on_attach(self, message: mail.Attach) -> None:

@@ -62,6 +62,8 @@ class Channel:
     rules: int = 0
     #: Mail for the session that this connection has. Set when it gets one.
     session: Callable[[ToSession], None] = field(init=False)
+    #: The same from a poller's turn: what was read is handled at once where nothing waits before it.
+    hand: Callable[[ToSession], None] = field(init=False)
     #: Did the session exist before? Known when the channel is attached to it.
     resumed: bool = False
     #: True when each PUBLISH to this client may be the shared encoding as it is.

@@ -17,8 +17,9 @@ from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
-from trunkline.broker.connection.connection import Connection
 from trunkline.broker.session import mail
+from trunkline.mqtt.batch import Decoded
+from trunkline.mqtt.decoder import Decoder
 
 
 async def test_reading_stops_until_everyone_who_asked_for_it_has_resumed() -> None:
@@ -73,14 +74,14 @@ async def test_a_connection_that_crashes_is_lost_to_its_session_alone(
         watcher = await here.client("w")
         await watcher.subscribe(("will", 0))
         await here.stay("a", will=Will("will", b"gone"))
-        received, doomed_channel = Connection._received, here.session("a").channel  # pyright: ignore[reportPrivateUsage]
+        feed, crashes = Decoder.feed, [RuntimeError("on purpose")]
 
-        def crash(connection: Connection, data: bytes) -> None:
-            if connection._channel is doomed_channel:  # pyright: ignore[reportPrivateUsage]
-                raise RuntimeError("on purpose")
-            received(connection, data)
+        def crash(decoder: Decoder, data: bytes) -> list[Decoded]:
+            if data == raw.PINGREQ and crashes:
+                raise crashes.pop()
+            return feed(decoder, data)
 
-        monkeypatch.setattr(Connection, "_received", crash)
+        monkeypatch.setattr(Decoder, "feed", crash)
         doomed = here._wires[-1]  # pyright: ignore[reportPrivateUsage]
         await doomed.send(raw.PINGREQ)
         await watcher.expect_publish("will", b"gone")

@@ -1,6 +1,7 @@
 """One task that watches all sockets."""
 
 import socket
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ import trio.testing
 
 from tests.actors.probes import Probe
 from trunkline.actors import Actor, Ref, Scheduler, system
-from trunkline.broker.connection.poller import LEAST, PATIENCE, READ, WRITE, Poller
+from trunkline.broker.connection.poller import MAX_TURN, MIN_READ, READ, READ_TIME, WRITE, Poller
 
 
 class Polled:
@@ -19,11 +20,11 @@ class Polled:
 
     owner: Ref[Any] | None = None
 
-    def __init__(self, ready: Callable[[int], None]) -> None:
+    def __init__(self, ready: Callable[[int], bytes | None]) -> None:
         self.ready = ready
 
     def receiver(self, data: bytes) -> None:
-        raise AssertionError("it reads by itself")
+        """Nothing comes of it."""
 
 
 async def test_each_socket_is_told_what_it_is_ready_for() -> None:
@@ -110,6 +111,47 @@ async def test_others_get_their_turn_while_a_socket_is_always_ready() -> None:
     theirs.close()
 
 
+async def test_a_poller_that_is_alone_waits_for_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = 0.0
+    monkeypatch.setattr("trunkline.broker.connection.poller.perf_counter", lambda: time)
+    poller = Poller(Scheduler(), patience=60)
+    ours, theirs = socket.socketpair()
+    turns = 0
+    read_at: list[int] = []
+
+    def answer() -> None:
+        theirs.recv(1)
+        theirs.send(b"y")
+
+    answering = threading.Thread(target=answer)
+
+    def ready(_events: int) -> bytes:
+        nonlocal time
+        data = ours.recv(1)
+        read_at.append(turns)
+        if data == b"x":
+            answering.start()
+            ours.send(b"?")
+        else:
+            time = MAX_TURN
+        return data
+
+    poller.register(ours, READ, Polled(ready))
+    theirs.send(b"x")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        with trio.fail_after(120):
+            while len(read_at) < 2:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    answering.join()
+    assert read_at[0] == read_at[1], "others had their turn between the two"
+    poller.close()
+    ours.close()
+    theirs.close()
+
+
 class Heap:
     """Sockets that are full, and what they bring: work for an actor that takes some of the poller's time."""
 
@@ -123,10 +165,10 @@ class Heap:
             theirs.send(bytes(100_000))
             poller.register(ours, READ, Polled(partial(self.ready, index)))
 
-    def ready(self, index: int, _mask: int) -> None:
-        size = len(self.pairs[index][0].recv(self.poller.read_size))
-        self.poller.taken += size
-        self.taken.append(size)
+    def ready(self, index: int, _mask: int) -> bytes:
+        data = self.pairs[index][0].recv(self.poller.read_size)
+        self.taken.append(len(data))
+        return data
 
     def close(self) -> None:
         for pair in self.pairs:
@@ -142,8 +184,8 @@ async def test_more_is_read_at_a_time_while_it_is_quickly_dealt_with() -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
         nursery.cancel_scope.cancel()
     assert sum(heap.taken) == 40 * 100_000
-    assert heap.taken[0] == LEAST
-    assert max(heap.taken) > 10 * LEAST
+    assert heap.taken[0] == MIN_READ
+    assert max(heap.taken) > 10 * MIN_READ
     poller.close()
     heap.close()
 
@@ -153,19 +195,19 @@ async def test_less_is_read_at_a_time_when_it_takes_long(monkeypatch: pytest.Mon
 
     def slow() -> float:
         nonlocal time
-        time += 2 * PATIENCE
+        time += 2 * READ_TIME
         return time
 
     monkeypatch.setattr("trunkline.broker.connection.poller.thread_time", slow)
     poller = Poller(Scheduler())
-    poller.read_size = 16 * LEAST
+    poller.read_size = 16 * MIN_READ
     heap = Heap(poller, 3)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poller.run)
         await trio.testing.wait_all_tasks_blocked(0.01)
         nursery.cancel_scope.cancel()
-    assert heap.taken[:5] == [16 * LEAST, 8 * LEAST, 4 * LEAST, 2 * LEAST, LEAST]
-    assert max(heap.taken[5:]) == LEAST
+    assert heap.taken[:5] == [16 * MIN_READ, 8 * MIN_READ, 4 * MIN_READ, 2 * MIN_READ, MIN_READ]
+    assert max(heap.taken[5:]) == MIN_READ
     poller.close()
     heap.close()
 
@@ -244,15 +286,15 @@ async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
     class Reads(Polled):
         """Has the poller pass on what it reads."""
 
-        def __init__(self, poller: Poller, actor: Ref[Any], sock: socket.socket, place: str) -> None:
-            self.poller, self.owner, self.sock, self.place = poller, actor, sock, place
+        def __init__(self, actor: Ref[Any], sock: socket.socket, place: str) -> None:
+            self.owner, self.sock, self.place = actor, sock, place
             super().__init__(self.read)
 
-        def read(self, mask: int) -> None:
+        def read(self, mask: int) -> bytes:
             data = self.sock.recv(10)
             if self.place == "ready":
                 raise ValueError(self.place)
-            self.poller.read.append((self, data))
+            return data
 
         def receiver(self, data: bytes) -> None:
             if self.place == "receiver":
@@ -266,7 +308,7 @@ async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
         pairs = [socket.socketpair() for _ in places]
         probes = [Probe() for _ in places]
         for (ours, theirs), probe, place in zip(pairs, probes, places, strict=True):
-            poller.register(ours, READ, Reads(poller, actors.start(probe), ours, place))
+            poller.register(ours, READ, Reads(actors.start(probe), ours, place))
             theirs.send(b"x")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
