@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from trunkline.analytics.jobs.job import Job, Options
 
 _WIDTH: Final = 100
-_MODES: Final = {
-    "append": "In a stream, each row comes once, when it is final.",
-    "update": "In a stream, a row replaces the one before it with the same key.",
-}
 #: How limits are written, by the names that pydantic gives them.
 _LIMITS: Final = {"gt": "more than {}", "ge": "at least {}", "lt": "less than {}", "le": "at most {}"}
 
@@ -43,7 +39,7 @@ def explained(job: Job[Any], options: Options) -> Iterator[str]:
         yield from _entry(f"{column.name} ({column.type})", column.meaning)
     yield ""
     yield from _wrapped("Key", ", ".join(job.key))
-    yield _MODES[job.mode]
+    yield "In a stream, each row comes once, when it is final."
 
 
 def planned(spark: SparkSession, job: Job[Any], options: Options) -> str:

@@ -70,8 +70,6 @@ class Output:
         if stream:
             if self.overwrite:
                 raise OutputError("--overwrite: a stream goes on with what is there")
-            if self.form == "parquet" and job.mode != "append":
-                raise OutputError(f"job {job.name} changes its results later, which Parquet files cannot; JSON can")
         elif self.form in ("json", "parquet") and self.place and not self.overwrite and Path(self.place).exists():
             raise OutputError(f"{self.place} exists already: give another place, or --overwrite")
         if self.form == "delta" and self.overwrite:
@@ -96,7 +94,7 @@ class Output:
 
     def stream(self, results: "DataFrame", job: "Job[Any]") -> "DataStreamWriter":
         """A query that is not started yet."""
-        writer = results.writeStream.outputMode(job.mode)
+        writer = results.writeStream.outputMode("append")
         match self.form:
             case "table":
                 return writer.foreachBatch(self._print_batch(job))

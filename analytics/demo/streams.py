@@ -113,7 +113,7 @@ def start(spark: SparkSession, broker: Running, checkpoints: Path, plan: Plan) -
                     retain=True,
                     checkpointLocation=str(checkpoints / name),
                 )
-                .outputMode(job.mode)
+                .outputMode("append")
                 .queryName(f"trunkline-demo-{name}")
                 .trigger(processingTime="1 second")
                 .start()

@@ -1,31 +1,35 @@
-"""What begins and ends: the rows that tell of alerts, and what they are told about."""
+"""Alerts begin and end: about more events than a limit within a window that slides, or than is usual for a window."""
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
 
-from trunkline.analytics.jobs.job import Column
-from trunkline.analytics.jobs.machines import Result
+from trunkline.analytics.jobs.job import columns
+from trunkline.analytics.jobs.machines import Machine, Result, Subject
 
-COLUMNS: Final = (
-    Column("time", "timestamp", "When the alert began, or ended."),
-    Column("alert", "string", "Which alert."),
-    Column("state", "string", "`begin` or `end`."),
-    Column("scope", "string", "What `subject` is: `client`, `peer` (an address) or `node`."),
-    Column("subject", "string", "The client, address or node."),
-    Column("node", "string", "Where its latest event was."),
-    Column("client_id", "string", "Of its latest event."),
-    Column("username", "string", "Of its latest event."),
-    Column("peer", "string", "Of its latest event."),
-    Column(
-        "count", "bigint", "Events: at the beginning those within the window, at the end all since the first of them."
-    ),
-    Column("threshold", "double", "At the beginning: `count` is above it."),
-    Column("usual", "double", "At the beginning, where there is a baseline: events that a window usually has."),
-    Column("began", "timestamp", "When the alert began."),
-    Column("duration", "double", "At the end: seconds since the beginning."),
+COLUMNS: Final = columns(
+    """
+    time timestamp When the alert began, or ended.
+    alert string Which alert.
+    state string `begin` or `end`.
+    scope string What `subject` is: `client`, `peer` (an address) or `node`.
+    subject string The client, address or node.
+    node string Where its latest event was.
+    client_id string Of its latest event.
+    username string Of its latest event.
+    peer string Of its latest event.
+    count bigint Events: at the beginning those within the window, at the end all since the first of them.
+    threshold double At the beginning: `count` is above it.
+    usual double At the beginning, of a baseline: events that a window usually has.
+    began timestamp When the alert began.
+    duration double At the end: seconds since the beginning.
+    """
 )
-#: They name a row.
+#: They identify a row.
 KEY: Final = ("alert", "scope", "subject", "state", "time")
 TIMES: Final = ("time", "began")
+#: User names that are remembered of a window at most, if the limit is lower.
+MAX_NAMES: Final = 1000
 
 
 class Occurrence(NamedTuple):
@@ -41,25 +45,201 @@ class Occurrence(NamedTuple):
     peer: str | None
 
 
-class Teller:
-    """Makes the rows about one subject, which know its latest event."""
+class Alerting(Machine[Occurrence]):
+    """Begins and ends alerts about one subject. Times are microseconds."""
 
-    def __init__(self, alert: str, scope: str, subject: str, saved: list[str | None] | None = None) -> None:
-        self._about: Result = {"alert": alert, "scope": scope, "subject": subject}
-        self._latest: list[str | None] = saved or [None] * 4
+    state: ClassVar[tuple[str, ...]] = ("latest", "began", "total", "over_until")
+
+    def __init__(self, alert: str, subject: Subject) -> None:
+        self.about: Final[Result] = {"alert": alert, "scope": subject.scope, "subject": subject.name}
+        #: Node, client, user name and address of its latest event.
+        self.latest: list[str | None] = [None] * 4
+        #: When the alert began; None while there is none.
+        self.began: int | None = None
+        #: Events since the first that belongs to it.
+        self.total = 0
+        #: There are too many until then, at least.
+        self.over_until = 0
 
     def see(self, event: Occurrence) -> None:
-        self._latest = [event.node, event.client_id, event.username, event.peer]
+        self.latest = [event.node, event.client_id, event.username, event.peer]
 
-    def begin(self, at: int, count: int, threshold: float, usual: float | None = None) -> Result:
-        return self._row("begin", at, count) | {"threshold": threshold, "usual": usual, "began": at}
+    def begin(self, at: int, count: int, over_until: int, threshold: float, usual: float | None = None) -> Result:
+        self.began, self.total, self.over_until = at, count, over_until
+        return self._row("begin", at) | {"threshold": threshold, "usual": usual}
 
-    def end(self, at: int, count: int, began: int) -> Result:
-        return self._row("end", at, count) | {"began": began, "duration": (at - began) / 1_000_000}
+    def over(self, at: int) -> Result:
+        row = self._row("end", at) | {"duration": (at - (self.began or 0)) / 1_000_000}
+        self.began = None
+        return row
 
-    def _row(self, state: str, at: int, count: int) -> Result:
-        latest = zip(("node", "client_id", "username", "peer"), self._latest, strict=True)
-        return {**self._about, **dict(latest), "state": state, "time": at, "count": count}
+    def _row(self, state: str, at: int) -> Result:
+        latest = zip(("node", "client_id", "username", "peer"), self.latest, strict=True)
+        about = self.about | dict(latest)
+        return about | {"state": state, "time": at, "count": self.total, "began": self.began}
 
-    def save(self) -> list[str | None]:
-        return self._latest
+
+@dataclass(frozen=True)
+class Limit:
+    """Times are microseconds."""
+
+    most: int
+    window: int
+    #: An alert ends when the limit has not been exceeded for so long.
+    calm: int
+    #: Whether different user names count, and not events.
+    names: bool = False
+
+
+class Burst(Alerting):
+    """Too much within the window that ends now. What is exactly as old as the window is out of it. No more is remembered
+    than the limit needs."""
+
+    state: ClassVar[tuple[str, ...]] = (*Alerting.state, "recent")
+
+    def __init__(self, alert: str, subject: Subject, limit: Limit) -> None:
+        super().__init__(alert, subject)
+        self.limit: Final = limit
+        #: Time, weight and name of the newest events; of names, the latest event of each.
+        self.recent: list[list[int | str]] = []
+
+    def event(self, event: Occurrence) -> Iterator[Result]:
+        self.see(event)
+        new = self._add(event)
+        amount = self._amount()
+        over_until = self._over_until(amount)
+        if self.began is not None:
+            self.total += new
+            self.over_until = over_until or self.over_until
+        elif over_until is not None:
+            yield self.begin(event.at, amount, over_until, float(self.limit.most))
+        self._wait()
+
+    def _add(self, event: Occurrence) -> int:
+        """How much is new."""
+        most = max(self.limit.most - 1, MAX_NAMES - 2) if self.limit.names else self.limit.most
+        while self.recent and self._amount() - int(self.recent[0][1]) > most:  # the others alone are too many
+            del self.recent[0]
+        self._forget(event.at)
+        name, weight, known = event.username or "", event.weight, 0
+        if self.limit.names:
+            others = [one for one in self.recent if one[2] != name]
+            weight, known = 1, len(self.recent) - len(others)
+            self.recent = others
+        self.recent.append([event.at, weight, name if self.limit.names else ""])
+        return weight - known
+
+    def _amount(self) -> int:
+        return sum(int(weight) for _, weight, _ in self.recent)
+
+    def _forget(self, now: int) -> None:
+        self.recent = [one for one in self.recent if int(one[0]) > now - self.limit.window]
+
+    def _over_until(self, amount: int) -> int | None:
+        """When the amount will be above the limit no more; None when it is not above it."""
+        if amount > self.limit.most:
+            for at, weight, _ in self.recent:
+                amount -= int(weight)
+                if amount <= self.limit.most:
+                    return int(at) + self.limit.window
+        return None
+
+    def expire(self) -> Iterator[Result]:
+        assert self.due is not None
+        if self.began is not None:
+            yield self.over(self.due)
+        self._forget(self.due)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self.began is not None:
+            self.due = self.over_until + self.limit.calm
+        else:
+            self.due = int(self.recent[-1][0]) + self.limit.window if self.recent else None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Times are microseconds."""
+
+    #: Windows of this length, aligned to the epoch; an event on a border belongs to the later one.
+    window: int
+    #: So many times what is usual is too much …
+    factor: float
+    #: … if it is more than this.
+    minimum: float
+    #: The share of the newest window in the moving average, 0 to 1.
+    learning: float
+    #: An alert ends when no window has been above its threshold for so long.
+    calm: int
+    #: What was usual is forgotten when nothing happened for so long.
+    forget: int
+    #: What a subject did in its first window is taken for usual, whatever it is; otherwise nothing is usual at first.
+    trusting: bool = False
+
+
+class Surge(Alerting):
+    """More events in a window than its threshold.
+
+    What is usual is an exponentially weighted moving average. A window counts in it with its threshold at most: one flood
+    does not become usual, but a lasting change does in the end.
+    """
+
+    state: ClassVar[tuple[str, ...]] = (*Alerting.state, "start", "count", "usual")
+
+    def __init__(self, alert: str, subject: Subject, baseline: Baseline) -> None:
+        super().__init__(alert, subject)
+        self.baseline: Final = baseline
+        #: Start of the window that is counted, and the count. None before the first event.
+        self.start: int | None = None
+        self.count = 0
+        #: None as long as the first window is believed whatever it is.
+        self.usual: float | None = None if baseline.trusting else 0.0
+
+    def _threshold(self) -> float | None:
+        return None if self.usual is None else max(self.baseline.minimum, self.baseline.factor * self.usual)
+
+    def event(self, event: Occurrence) -> Iterator[Result]:
+        self.see(event)
+        start = event.at - event.at % self.baseline.window
+        if self.start is None:
+            self.start = start
+        elif self.start < start:
+            yield from self._close()
+            if self.usual is not None:
+                self.usual *= (1 - self.baseline.learning) ** ((start - self.start) // self.baseline.window)
+            self.start = start
+        self.count += event.weight
+        threshold = self._threshold()
+        if self.began is not None:
+            self.total += event.weight
+        elif threshold is not None and self.count > threshold:
+            yield self.begin(event.at, self.count, start + self.baseline.window, threshold, self.usual)
+        self._wait()
+
+    def _close(self) -> Iterator[Result]:
+        """The window is over, and the next one begins."""
+        assert self.start is not None
+        end = self.start + self.baseline.window
+        threshold = self._threshold()
+        if threshold is not None and self.count > threshold:
+            self.over_until = end
+        elif self.began is not None and end - self.over_until >= self.baseline.calm:
+            yield self.over(end)
+        if self.usual is None or threshold is None:
+            self.usual = float(self.count)
+        else:
+            self.usual += self.baseline.learning * (min(self.count, threshold) - self.usual)
+        self.start, self.count = end, 0
+
+    def expire(self) -> Iterator[Result]:
+        if self.began is not None:
+            yield from self._close()
+            self._wait()
+        else:
+            self.start = self.due = None
+            self.count, self.usual = 0, None if self.baseline.trusting else 0.0
+
+    def _wait(self) -> None:
+        assert self.start is not None
+        self.due = self.start + self.baseline.window + (self.baseline.forget if self.began is None else 0)

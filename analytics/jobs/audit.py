@@ -1,111 +1,72 @@
 """Is the record whole: what is missing in it, what was lost before it, which nodes are silent, and who lags behind."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import pyarrow as pa
-from pydantic import Field
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from trunkline.analytics.jobs.job import Column, OptionError, Options, Seconds, job
+from trunkline.analytics.jobs.job import OptionError, Options, Positive, columns, job
 from trunkline.analytics.jobs.machines import microseconds
 from trunkline.analytics.jobs.records import Auditor, Finding, Run, runs
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
 
-_SPARK: Final = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
+#: Types in Arrow and in Spark.
+_TYPES: Final[dict[Any, tuple[pa.DataType, str]]] = {
+    str: (pa.string(), "string"),
+    int: (pa.int64(), "bigint"),
+    float: (pa.float64(), "double"),
+    bool: (pa.bool_(), "boolean"),
+}
 
 
-def _schema(**fields: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, type) for name, type in fields.items()])
+def _fields(kind: type[Run | Finding]) -> dict[str, tuple[pa.DataType, str]]:
+    """The types of its fields, without `| None`."""
+    hints = get_type_hints(kind).items()
+    return {
+        name: _TYPES[next(one for one in (hint, *getattr(hint, "__args__", ())) if one in _TYPES)]
+        for name, hint in hints
+    }
 
 
-def _as_spark(schema: pa.Schema) -> str:
-    return ", ".join(f"`{field.name}` {_SPARK[field.type]}" for field in schema)
+def _spark(kind: type[Run | Finding]) -> str:
+    return ", ".join(f"`{name}` {spark}" for name, (_, spark) in _fields(kind).items())
 
 
-#: `Run` and `Finding` as tables. Times are numbers until the end.
-RUNS: Final = _schema(
-    node=pa.string(),
-    incarnation=pa.int64(),
-    first=pa.int64(),
-    end=pa.int64(),
-    began=pa.int64(),
-    newest=pa.int64(),
-    kind=pa.string(),
-    reason=pa.string(),
-    value=pa.float64(),
-)
-FINDINGS: Final = _schema(
-    check=pa.string(),
-    ok=pa.bool_(),
-    node=pa.string(),
-    incarnation=pa.int64(),
-    consumer=pa.string(),
-    seq=pa.int64(),
-    rows=pa.int64(),
-    since=pa.int64(),
-    until=pa.int64(),
-    seconds=pa.float64(),
-    reason=pa.string(),
-)
+def _batches(kind: type[Run | Finding], rows: Iterable[Run | Finding]) -> Iterator[pa.RecordBatch]:
+    """The rows, if there are any. Times are numbers until the end."""
+    if found := [row._asdict() for row in rows]:
+        yield pa.RecordBatch.from_pylist(
+            found, pa.schema([(name, arrow) for name, (arrow, _) in _fields(kind).items()])
+        )
 
 
 class AuditOptions(Options):
-    silence: Seconds = Field(
-        default=10.0, gt=0, description="Seconds without any row, not even `node.tick`, after which a node is silent."
-    )
-    root: str | None = Field(
-        default=None,
-        description="Root of the event log, whose consumers and dead letters are looked at too. Not for streams.",
-    )
-
-
-COLUMNS: Final = (
-    Column(
-        "check",
-        "string",
-        "What was found: `incarnation`, `gap`, `duplicate`, `late`, `dropped`, `corrupt`, `lost`, `silence`, `silent`, "
-        "`dead_letters` or `lag`.",
-    ),
-    Column("ok", "boolean", "Nothing to worry about."),
-    Column("node", "string", "The node."),
-    Column("incarnation", "bigint", "Its incarnation: milliseconds since the epoch."),
-    Column("consumer", "string", "Of `lag`: who reads."),
-    Column("seq", "bigint", "The first row that it is about; of `lag`, the next one to be read."),
-    Column("rows", "bigint", "Rows, or events, that it is about."),
-    Column("since", "timestamp", "When it began; of a gap or a duplicate, the time of the row behind it."),
-    Column("until", "timestamp", "When it ended; null while it goes on."),
-    Column("seconds", "double", "How long it was."),
-    Column("reason", "string", "Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`."),
-)
-
-
-def _batch(rows: Sequence[Run | Finding], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if rows:
-        columns = zip(*rows, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    silence: Positive = 10.0
+    """Seconds without any row, not even `node.tick`, after which a node is silent."""
+    root: str | None = None
+    """Root of the event log, whose consumers and dead letters are audited too. Not for streams."""
 
 
 def in_runs(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """From rows to `RUNS`; `silence` is microseconds."""
+    """From rows to runs; `silence` is microseconds."""
     for batch in batches:
-        yield from _batch(runs(batch, silence), RUNS)
+        yield from _batches(Run, runs(batch, silence))
 
 
 def audited(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """From all runs, sorted, to `FINDINGS`."""
+    """From all runs, sorted, to findings."""
     auditor = Auditor(silence, 0)
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        yield from _batch([finding for row in rows for finding in auditor.add(Run(*row))], FINDINGS)
-    yield from _batch([*auditor.settle(), *auditor.end()], FINDINGS)
+        yield from _batches(Finding, (finding for row in rows for finding in auditor.add(Run(*row))))
+    yield from _batches(Finding, (*auditor.settle(), *auditor.end()))
 
 
 class Processor(StatefulProcessor):
@@ -124,8 +85,7 @@ class Processor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         kept = self._state.get() if self._state.exists() else None
         auditor = Auditor(self._silence, self._lateness, None if kept is None else json.loads(kept[0]))
-        arrived = sorted((Run(*(row[field] for field in Run._fields)) for row in rows), key=lambda run: run[:4])
-        for run in arrived:
+        for run in sorted((Run(*(row[field] for field in Run._fields)) for row in rows), key=lambda run: run[:4]):
             for finding in auditor.add(run):
                 yield Row(**finding._asdict())
         for finding in auditor.settle():
@@ -133,7 +93,7 @@ class Processor(StatefulProcessor):
         self._state.update((json.dumps(auditor.save(), separators=(",", ":")),))
 
 
-def readers(root: str) -> Iterator[Finding]:
+def of_consumers(root: str) -> Iterator[Finding]:
     """How far each consumer of a log is behind, and what could not be written to it, as of now.
 
     Both are only noted beside a log in a directory of this machine.
@@ -164,7 +124,22 @@ def readers(root: str) -> Iterator[Finding]:
     "audit",
     options=AuditOptions,
     kinds=("*",),
-    columns=COLUMNS,
+    columns=columns(
+        """
+        check string What was found: `incarnation`, `gap`, `duplicate`, `late`, `dropped`, `corrupt`, `lost`, `silence`,
+          `silent`, `dead_letters` or `lag`.
+        ok boolean Nothing to worry about.
+        node string The node.
+        incarnation bigint Its incarnation: milliseconds since the epoch.
+        consumer string Of `lag`: the consumer.
+        seq bigint The first row that it is about; of `lag`, the next one to be read.
+        rows bigint Rows, or events, that it is about.
+        since timestamp When it began; of a gap or a duplicate, the time of the row behind it.
+        until timestamp When it ended; null while it goes on.
+        seconds double How long it was.
+        reason string Of `dropped`, why; of `incarnation`: `stopped`, `killed`, `running`, `silent`.
+        """
+    ),
     key=("check", "node", "incarnation", "consumer", "seq", "since"),
     times=("since", "until"),
 )
@@ -172,8 +147,8 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
     """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, who was silent.
 
     It needs all events: with some left out by kind or time, there are gaps. The rows of each incarnation of a node are
-    numbered, so each gap is known. In a stream a gap is told of when rows follow it that are `lateness` seconds newer; rows
-    that fill it afterwards are `late`. An `incarnation` is told of when it ended: recorded ones all, as they stand.
+    numbered, so each gap is known. In a stream a gap is reported when rows follow it that are `lateness` seconds newer; rows
+    that fill it afterwards are `late`. An `incarnation` is reported when it ended: recorded ones all, as they stand.
 
     A node is silent when others have rows that are `silence` seconds newer than its newest. Where the source does not keep
     the nodes of a stream at the same time, one that is behind looks silent for a while.
@@ -187,26 +162,21 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
     silence = microseconds(options.silence)
     found = events.select(
         "node", "incarnation", "seq", F.unix_micros("time").alias("at"), "kind", "reason", "value"
-    ).mapInArrow(partial(in_runs, silence), _as_spark(RUNS))
+    ).mapInArrow(partial(in_runs, silence), _spark(Run))
     if events.isStreaming:
+        processor = Processor(silence, microseconds(options.lateness))
         findings = (
             found.withColumn("all", F.lit(0))
             .groupBy("all")
-            .transformWithState(
-                Processor(silence, microseconds(options.lateness)),
-                _as_spark(FINDINGS),
-                outputMode="append",
-                timeMode="none",
-            )
+            .transformWithState(processor, _spark(Finding), outputMode="append", timeMode="none")
         )
     else:
         findings = (
             found.repartition(1)
             .sortWithinPartitions("node", "incarnation", "first", "end")
-            .mapInArrow(partial(audited, silence), _as_spark(FINDINGS))
+            .mapInArrow(partial(audited, silence), _spark(Finding))
         )
-    if options.root is not None:
-        of_readers = pa.Table.from_batches(_batch([*readers(options.root)], FINDINGS), FINDINGS)
-        findings = findings.unionByName(events.sparkSession.createDataFrame(of_readers, _as_spark(FINDINGS)))
-    times = {name: F.timestamp_micros(name) for name in ("since", "until")}
-    return findings.withColumns(times).select(*(column.name for column in COLUMNS))
+    if options.root is not None and (told := [*_batches(Finding, of_consumers(options.root))]):
+        of_root = events.sparkSession.createDataFrame(pa.Table.from_batches(told), _spark(Finding))
+        findings = findings.unionByName(of_root)
+    return findings.withColumns({name: F.timestamp_micros(name) for name in ("since", "until")})

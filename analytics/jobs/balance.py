@@ -1,14 +1,14 @@
 """How evenly the nodes of a cluster carry the load."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field, field_validator
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import CLOCK, Column, Names, Options, Seconds, job
-from trunkline.analytics.jobs.windows import BOUNDS, heard, window, window_bounds
+from trunkline.analytics.jobs.job import CLOCK, Names, Options, Positive, columns, job
+from trunkline.analytics.jobs.windows import BOUNDS, heard, window
 
 #: What is counted, by the kind of event that counts for it.
 COUNTED: Final = {
@@ -21,63 +21,59 @@ COUNTED: Final = {
 }
 #: Payload bytes, by the kind of event that has them.
 BYTES: Final = {"bytes_in": "message.publish", "bytes_out": "message.delivered"}
-#: What a node reads off itself: the last reading in the window counts.
+#: Metrics of a node: the last reading in the window counts.
 READ: Final = {"connections": "connections.count", "sessions": "sessions.count"}
-LOADS: Final = (*COUNTED, *BYTES, *READ)
+_KINDS: Final = COUNTED | BYTES | dict.fromkeys(READ, "node.stats")
 
 
 class BalanceOptions(Options):
-    window: Seconds = Field(default=60.0, gt=0, description="Seconds over which is counted.")
-    loads: Names = Field(default=LOADS, min_length=1, description=f"What to look at: {', '.join(LOADS)}.")
-    nodes: Names = Field(
-        default=(), description="Nodes that there should be: one without any event in a window counts with 0 there."
-    )
+    window: Positive = 60.0
+    """Seconds of one window."""
+    loads: Annotated[Names, Field(min_length=1)] = tuple(_KINDS)
+    """The loads to compare."""
+    nodes: Names = ()
+    """Nodes that there should be: one without any event in a window counts with 0 there."""
 
     @field_validator("loads")
     @classmethod
     def _known(cls, loads: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := [load for load in loads if load not in LOADS]:
-            raise ValueError(f"there is no load {unknown[0]!r}, only {', '.join(LOADS)}")
+        if unknown := [load for load in loads if load not in _KINDS]:
+            raise ValueError(f"there is no load {unknown[0]!r}, only {', '.join(_KINDS)}")
         return loads
-
-
-COLUMNS: Final = (
-    *BOUNDS,
-    Column("load", "string", "What is measured."),
-    Column("node", "string", "The node."),
-    Column("value", "double", "How much of it the node has: events, bytes, or the last reading."),
-    Column("share", "double", "The node's part of what all have, 0 to 1; null when nobody has any."),
-    Column("nodes", "int", "Nodes that are compared."),
-    Column("mean", "double", "Mean of the nodes."),
-    Column("skew", "double", "The largest value over the mean: 1 is even; null when nobody has any."),
-    Column("variation", "double", "Standard deviation over the mean: 0 is even; null when nobody has any."),
-)
 
 
 def _amount(load: str) -> Expression:
     """How much of a load a node has, over its events."""
-    kind = F.col("kind")
+    of_kind = F.col("kind") == _KINDS[load]
     if load in READ:
-        reading = F.when((kind == "node.stats") & (F.col("name") == READ[load]), F.col("value"))
+        reading = F.when(of_kind & (F.col("name") == READ[load]), F.col("value"))
         return F.max_by(reading, F.when(reading.isNotNull(), F.struct("time", "incarnation", "seq")))
-    if load in BYTES:
-        amount = F.when(kind == BYTES[load], F.col("weight") * F.col("size"))
-    else:
-        amount = F.when(kind == COUNTED[load], F.col("weight"))
-    return F.coalesce(F.sum(amount).cast("double"), F.lit(0.0))
+    amount = F.col("weight") * F.col("size") if load in BYTES else F.col("weight")
+    return F.coalesce(F.sum(F.when(of_kind, amount)).cast("double"), F.lit(0.0))
 
 
 def _kinds(options: BalanceOptions) -> tuple[str, ...]:
     """The clock's too, for it shows that an idle node is there."""
-    known = {**COUNTED, **BYTES, **dict.fromkeys(READ, "node.stats")}
-    return tuple(dict.fromkeys((*(known[load] for load in options.loads), CLOCK)))
+    return tuple(dict.fromkeys((*(_KINDS[load] for load in options.loads), CLOCK)))
 
 
 @job(
     "balance",
     options=BalanceOptions,
     kinds=_kinds,
-    columns=COLUMNS,
+    columns=BOUNDS
+    + columns(
+        """
+        load string What is measured.
+        node string The node.
+        value double How much of it the node has: events, bytes, or the last reading.
+        share double The node's part of what all have, 0 to 1; null when nobody has any.
+        nodes int Nodes that are compared.
+        mean double Mean of the nodes.
+        skew double The largest value over the mean: 1 is even; null when nobody has any.
+        variation double Standard deviation over the mean: 0 is even; null when nobody has any.
+        """
+    ),
     key=("window_start", "load", "node"),
 )
 def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
@@ -98,26 +94,13 @@ def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
         F.var_pop("value").alias("variance"),
         F.max("value").alias("largest"),
     )
-    return (
-        _with_missing(compared, options.nodes)
-        .select(
-            *window_bounds(),
-            "load",
-            F.inline("here"),
-            *(F.col(name) for name in ("nodes", "mean", "largest", "deviation")),
-        )
-        .select(
-            "window_start",
-            "window_end",
-            "load",
-            "node",
-            "value",
-            _over(F.col("value"), F.col("mean") * F.col("nodes")).alias("share"),
-            "nodes",
-            "mean",
-            _over(F.col("largest"), F.col("mean")).alias("skew"),
-            _over(F.col("deviation"), F.col("mean")).alias("variation"),
-        )
+    rows = _with_missing(compared, options.nodes).select("*", F.inline("here"))
+    return rows.withColumns(
+        {
+            "share": _over("value", F.col("mean") * F.col("nodes")),
+            "skew": _over("largest", F.col("mean")),
+            "variation": _over("deviation", F.col("mean")),
+        }
     )
 
 
@@ -125,10 +108,8 @@ def _with_missing(compared: DataFrame, expected: tuple[str, ...]) -> DataFrame:
     """With the nodes that should be there and are not, as zeros; a reading that nobody made is not 0."""
     names = F.transform("here", lambda one: one["node"])
     nobody = F.array().cast("array<string>")
-    counted = ~F.col("load").isin(*READ)
-    missing = (
-        F.when(counted, F.array_except(F.array(*map(F.lit, expected)), names)).otherwise(nobody) if expected else nobody
-    )
+    lacking = F.array_except(F.array(*map(F.lit, expected)), names) if expected else nobody
+    missing = F.when(~F.col("load").isin(*READ), lacking).otherwise(nobody)
     zeros = F.transform("missing", lambda name: F.struct(name.alias("node"), F.lit(0.0).alias("value")))
     count, zero_count, nodes = F.col("count"), F.size("missing"), F.col("nodes")
     # what zeros add to the squares of differences from the mean
@@ -142,5 +123,5 @@ def _with_missing(compared: DataFrame, expected: tuple[str, ...]) -> DataFrame:
     )
 
 
-def _over(part: Expression, whole: Expression) -> Expression:
-    return F.when(whole != 0, part / whole)
+def _over(part: str, whole: Expression) -> Expression:
+    return F.when(whole != 0, F.col(part) / whole)

@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from trunkline.analytics.jobs.machines import Machine, Result
+from trunkline.analytics.jobs.machines import Machine, Result, Subject
 from trunkline.mqtt.reasons import Reason
 
 _SECOND: Final = 1_000_000
-#: How well the beginning that a disconnection tells must fit the one that was recorded: clocks are set now and then.
+#: How well the beginning that a disconnection names must fit the one that was recorded: clocks are set now and then.
 _FIT: Final = 5 * _SECOND
 #: So long after a client has connected again, the end of its former connection may still come.
 _GRACE: Final = 10 * _SECOND
-_HOW: Final[dict[int, str]] = {
+_HOW: Final[dict[int | None, str]] = {
+    None: "unrecorded",
     Reason.SUCCESS: "left",
     Reason.DISCONNECT_WITH_WILL: "left",
     Reason.UNSPECIFIED_ERROR: "lost",
@@ -23,14 +24,14 @@ _HOW: Final[dict[int, str]] = {
 
 
 class Seen(NamedTuple):
-    """What a node tells of a client, or of itself."""
+    """An event of a client, or of the node itself."""
 
     at: int
     node: str
     incarnation: int
     seq: int
     kind: str
-    client_id: str | None
+    client_id: str
     username: str | None
     peer: str | None
     listener: str | None
@@ -49,35 +50,30 @@ class Connection(NamedTuple):
     listener: str | None
     protocol: int | None
     weight: int
-    #: When the same client connected again although this connection had not ended.
-    replaced: int | None = None
+    #: When the same client connected again although this connection had not ended; 0 if it has not.
+    replaced: int = 0
 
 
 class Connections(Machine[Seen]):
     """Connections of a node, from their beginning to their end. Times are microseconds.
 
-    A client that starts afresh leaves its former session behind, which may tell of its end after the new connection has
+    A client that starts afresh leaves its former session behind, whose end may be recorded after the new connection has
     begun. So a client may have several open connections, and a disconnection belongs to the one that began when it says.
     """
 
-    def __init__(self, node: str, timeout: int, tells_open: bool, saved: list[Any] | None = None) -> None:
-        self._node = node
+    def __init__(self, timeout: int, tells_open: bool, subject: Subject) -> None:
+        self._node = subject.name
         self._timeout = timeout
         self._tells_open = tells_open
         self._incarnation = -1
-        #: The latest that it told of itself. What its clients did is no sign of life: a machine sees only some of them.
+        #: The latest event of the node itself. Its clients are no sign of life: a machine sees only some of them.
         self._alive = 0
-        #: Does its heart beat? Did its exporter say that it ends?
+        #: Whether it has heartbeats, and whether its exporter stopped in order.
         self._ticks = self._stopped = False
         #: The newest one of each client.
         self._open: dict[str, Connection] = {}
         #: Those that were replaced, in the order in which they were.
         self._replaced: list[Connection] = []
-        if saved is not None:
-            self._incarnation, self._alive, self._ticks, self._stopped, newest, replaced = saved
-            for fields in newest:
-                self._open[fields[0]] = Connection(*fields)
-            self._replaced = [Connection(*fields) for fields in replaced]
 
     def event(self, event: Seen) -> Iterator[Result]:
         if event.incarnation > self._incarnation:
@@ -85,10 +81,13 @@ class Connections(Machine[Seen]):
                 yield from self._killed()
             self._incarnation = event.incarnation
             self._ticks = self._stopped = False
-        if event.at > self._alive + self._timeout:  # it lives, whatever its heart does
+        if event.at > self._alive + self._timeout:  # it lives without heartbeats
             self._ticks = False
         if event.kind == "client.connected":
-            self._connected(event)
+            former = self._open.pop(event.client_id, None)
+            if former is not None:
+                self._replaced.append(former._replace(replaced=event.at))
+            self._open[event.client_id] = _begun(event, event.at)
         elif event.kind == "client.disconnected":
             yield self._disconnected(event)
         else:
@@ -97,101 +96,76 @@ class Connections(Machine[Seen]):
             self._stopped = event.kind == "exporter.stopped"
         self._wait()
 
-    def _connected(self, event: Seen) -> None:
-        former = self._open.pop(_client(event), None)
-        if former is not None:
-            self._replaced.append(former._replace(replaced=event.at))
-        self._open[_client(event)] = _begun(event, event.at)
-
     def _disconnected(self, event: Seen) -> Result:
-        client = _client(event)
-        candidates = [one for one in self._replaced if one.client_id == client]
-        if client in self._open:
-            candidates.append(self._open[client])
+        candidates = [one for one in self._replaced if one.client_id == event.client_id]
+        if event.client_id in self._open:
+            candidates.append(self._open[event.client_id])
         began = None if event.latency_us is None else event.at - event.latency_us
         if began is not None:
             candidates = [one for one in candidates if abs(one.began - began) <= _FIT]
             candidates.sort(key=lambda one: abs(one.began - began))
-        how = "unrecorded" if event.reason_code is None else _HOW.get(event.reason_code, "error")
+        end = {"how": _HOW.get(event.reason_code, "error"), "reason_code": event.reason_code, "reason": event.reason}
         if not candidates:  # it began before the record did
-            connection = _begun(event, event.at if began is None else began)
-            row = self._row(connection, event.at, how, event.reason_code, event.reason)
+            row = self._row(_begun(event, event.at if began is None else began), event.at, **end)
             return row if began is not None else row | {"began": None, "duration": None}
         connection = candidates[0]
-        if connection.replaced is None:
-            del self._open[client]
-        else:
+        if connection.replaced:
             self._replaced.remove(connection)
-        return self._row(connection, event.at, how, event.reason_code, event.reason)
+        else:
+            del self._open[event.client_id]
+        return self._row(connection, event.at, **end)
+
+    def _all(self) -> list[Connection]:
+        return [*self._replaced, *self._open.values()]
 
     def _killed(self) -> Iterator[Result]:
-        for connection in (*self._replaced, *self._open.values()):
-            yield self._row(connection, max(self._alive, connection.began), "node_killed")
+        for connection in self._all():
+            yield self._row(connection, max(self._alive, connection.began), how="node_killed")
         self._replaced.clear()
         self._open.clear()
 
     def expire(self) -> Iterator[Result]:
         assert self.due is not None
-        if self._mortal() and self._alive + self._timeout <= self.due:
+        if self._is_mortal() and self._alive + self._timeout <= self.due:
             yield from self._killed()
-        while self._replaced and _given_up(self._replaced[0]) <= self.due:
+        while self._replaced and self._replaced[0].replaced + _GRACE <= self.due:
             connection = self._replaced.pop(0)
             # that the client came again is all that is known of the end
-            yield self._row(connection, connection.replaced, "unrecorded")
+            yield self._row(connection, connection.replaced, how="unrecorded")
         self._wait()
 
-    def _mortal(self) -> bool:
-        """Would its heart beat if it lived?"""
+    def _is_mortal(self) -> bool:
+        """Whether missing heartbeats mean that it was killed."""
         return self._ticks and not self._stopped
 
     def _wait(self) -> None:
-        times = [_given_up(self._replaced[0])] if self._replaced else []
-        if self._mortal() and (self._open or self._replaced):
+        times = [one.replaced + _GRACE for one in self._replaced[:1]]
+        if self._is_mortal() and (self._open or self._replaced):
             times.append(self._alive + self._timeout)
         self.due = min(times, default=None)
 
     def end(self, now: int) -> Iterator[Result]:
         if self._tells_open:
-            for connection in (*self._replaced, *self._open.values()):
-                yield self._row(connection, None, "open") | {"duration": _seconds(connection.began, now)}
+            for connection in self._all():
+                yield self._row(connection, now, how="open") | {"ended": None}
 
-    def _row(
-        self, connection: Connection, ended: int | None, how: str, code: int | None = None, reason: str | None = None
-    ) -> Result:
-        return {
-            "client_id": connection.client_id,
-            "began": connection.began,
-            "ended": ended,
-            "duration": _seconds(connection.began, ended),
-            "how": how,
-            "reason_code": code,
-            "reason": reason,
-            "node": self._node,
-            "username": connection.username,
-            "peer": connection.peer,
-            "listener": connection.listener,
-            "protocol": connection.protocol,
-            "weight": connection.weight,
-        }
+    def _row(self, connection: Connection, ended: int, **end: object) -> Result:
+        row = connection._asdict()
+        del row["replaced"]
+        return row | {"node": self._node, "ended": ended, "duration": (ended - connection.began) / _SECOND} | end
+
+    def knows_nothing(self) -> bool:
+        return False
 
     def save(self) -> list[Any]:
         newest = list(self._open.values())
         return [self._incarnation, self._alive, self._ticks, self._stopped, newest, self._replaced]
 
-
-def _client(event: Seen) -> str:
-    assert event.client_id is not None, event
-    return event.client_id
+    def load(self, saved: list[Any]) -> None:
+        self._incarnation, self._alive, self._ticks, self._stopped, newest, replaced = saved
+        self._open = {fields[0]: Connection(*fields) for fields in newest}
+        self._replaced = [Connection(*fields) for fields in replaced]
 
 
 def _begun(event: Seen, began: int) -> Connection:
-    return Connection(_client(event), began, event.username, event.peer, event.listener, event.protocol, event.weight)
-
-
-def _given_up(connection: Connection) -> int:
-    assert connection.replaced is not None
-    return connection.replaced + _GRACE
-
-
-def _seconds(began: int, ended: int | None) -> float | None:
-    return None if ended is None else (ended - began) / 1_000_000
+    return Connection(event.client_id, began, event.username, event.peer, event.listener, event.protocol, event.weight)

@@ -1,24 +1,21 @@
 """Clients and addresses that are denied more than usual, and logins that are guessed."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from functools import partial
+from typing import Final, Literal
 
-from pydantic import Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs import alerts
-from trunkline.analytics.jobs.alerts import Occurrence, Teller
-from trunkline.analytics.jobs.bursts import Burst, Count, Distinct
-from trunkline.analytics.jobs.job import Seconds, job
-from trunkline.analytics.jobs.machines import Machine, Subject, microseconds
+from trunkline.analytics.jobs.alerts import Baseline, Burst, Limit, Occurrence, Surge
+from trunkline.analytics.jobs.job import DAY, Amount, Calm, Factor, Limited, Positive, Share, UpToADay, job
+from trunkline.analytics.jobs.machines import Machine, Machines, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
-from trunkline.analytics.jobs.surges import Surge, SurgeRules
 from trunkline.analytics.jobs.windows import heard
 from trunkline.events.schema import Flag
 from trunkline.mqtt.reasons import Reason
 
-#: CONNACKs that say who the client is not. Others say what the broker cannot do.
+#: CONNACKs that are about who the client is. Others are about what the broker cannot do.
 _LOGINS: Final = (
     Reason.BAD_USER_NAME_OR_PASSWORD,
     Reason.NOT_AUTHORIZED,
@@ -28,86 +25,58 @@ _LOGINS: Final = (
 
 
 class DenialOptions(StatefulOptions):
-    window: Seconds = Field(
-        default=60.0, gt=0, le=86400, description="Seconds of a window in which denied requests are counted."
-    )
-    factor: float = Field(
-        default=4.0, ge=1, description="A client or address is denied too much above this times what is usual for it …"
-    )
-    minimum: float = Field(default=20.0, ge=0, description="… and above this many denied requests a window.")
-    learning: float = Field(
-        default=0.1, gt=0, le=1, description="Share of the newest window in what is usual, a moving average."
-    )
-    calm: Seconds = Field(
-        default=120.0, ge=0, le=86400, description="Seconds without too much after which an alert ends, of any kind."
-    )
-    forget: Seconds = Field(
-        default=86400.0, gt=0, description="Seconds without a denial after which what was usual is forgotten."
-    )
-    login_window: Seconds = Field(
-        default=300.0, gt=0, le=86400, description="Seconds in which failed logins of an address count."
-    )
-    login_limit: int = Field(
-        default=20, ge=1, le=1000, description="More failed logins of an address within `login_window` are too many."
-    )
-    name_limit: int = Field(
-        default=5, ge=1, le=1000, description="More user names that failed from an address in it are too many."
-    )
-    logins: Literal["client.connack", "client.authenticated"] = Field(
-        default="client.connack", description="The kind of events that tells of failed logins."
-    )
+    window: UpToADay = 60.0
+    """Seconds of a window in which denied requests are counted."""
+    factor: Factor = 4.0
+    """A client or address is denied too much above this times what is usual for it …"""
+    minimum: Amount = 20.0
+    """… and above this many denied requests a window."""
+    learning: Share = 0.1
+    """Share of the newest window in what is usual, a moving average."""
+    calm: Calm = 120.0
+    """Seconds without too much after which an alert ends, of any kind."""
+    forget: Positive = DAY
+    """Seconds without a denial after which what was usual is forgotten."""
+    login_window: UpToADay = 300.0
+    """Seconds in which failed logins of an address count."""
+    login_limit: Limited = 20
+    """More failed logins of an address within `login_window` are too many."""
+    name_limit: Limited = 5
+    """More user names that failed from an address in it are too many."""
+    logins: Literal["client.connack", "client.authenticated"] = "client.connack"
+    """The kind of events that records failed logins."""
 
 
 def _kinds(options: DenialOptions) -> tuple[str, ...]:
     return ("message.dropped", "client.acl_decided", options.logins)
 
 
-@dataclass(frozen=True)
-class Denials:
-    """The machines of the job: a baseline of each client and each address, and two limits for failed logins."""
-
-    event: ClassVar[type[Occurrence]] = Occurrence
-    options: DenialOptions
-
-    def machine(self, subject: Subject, saved: list[Any] | None) -> Machine[Occurrence]:
-        scope, name = subject
-        options = self.options
-        seen, *state = saved or (None,)
-        calm = microseconds(options.calm)
-        if scope in ("client", "peer"):
-            rules = SurgeRules(
-                window=microseconds(options.window),
-                factor=options.factor,
-                minimum=options.minimum,
-                learning=options.learning,
-                calm=calm,
-                forget=microseconds(options.forget),
-            )
-            return Surge(Teller("denied", scope, name, seen), rules, *state)
-        memory, alert = state or (None, None)
-        window = microseconds(options.login_window)
-        measure = (
-            Count(options.login_limit, window, memory)
-            if scope == "logins"
-            else Distinct(options.name_limit, window, memory)
+def _machine(options: DenialOptions, subject: Subject) -> Machine[Occurrence]:
+    """A baseline of each client and each address, and two limits for failed logins."""
+    calm = microseconds(options.calm)
+    if subject.scope in ("client", "peer"):
+        baseline = Baseline(
+            window=microseconds(options.window),
+            factor=options.factor,
+            minimum=options.minimum,
+            learning=options.learning,
+            calm=calm,
+            forget=microseconds(options.forget),
         )
-        return Burst(Teller(scope, "peer", name, seen), measure, calm, alert)
+        return Surge("denied", subject, baseline)
+    names = subject.scope == "names"
+    most = options.name_limit if names else options.login_limit
+    limit = Limit(most, microseconds(options.login_window), calm, names)
+    return Burst(subject.scope, Subject("peer", subject.name), limit)
 
 
-@job(
-    "denials",
-    options=DenialOptions,
-    kinds=_kinds,
-    columns=alerts.COLUMNS,
-    key=alerts.KEY,
-    times=alerts.TIMES,
-)
+@job("denials", options=DenialOptions, kinds=_kinds, columns=alerts.COLUMNS, key=alerts.KEY, times=alerts.TIMES)
 def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
-    """Tells when a client or an address begins and ceases to be `denied` much more than usual: messages that it may not
+    """Reports when a client or an address begins and ceases to be `denied` much more than usual: messages that it may not
     publish or get, and subscriptions that it may not make. What is usual is a moving average of its windows before, in
     which a flood counts no more than its threshold, so that a flood does not become usual soon.
 
-    Tells also of guessed passwords: `logins` are many failed logins from one address within the last `login_window`
+    Reports also guessed passwords: `logins` are many failed logins from one address within the last `login_window`
     seconds, `names` are many different user names that failed.
 
     Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
@@ -130,4 +99,4 @@ def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
         F.when(failed, subject("logins", "peer")),
         F.when(failed, subject("names", "peer")),
     )
-    return run(rows, events, Denials(options), alerts.COLUMNS)
+    return run(rows, events, Machines(Occurrence, partial(_machine, options)), alerts.COLUMNS)

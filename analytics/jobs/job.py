@@ -1,9 +1,10 @@
-"""What a job is: a function from events to results, with what a reader of either must know of it."""
+"""A job: a function from events to results, and what its users must know about it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -13,34 +14,40 @@ from trunkline.config.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Lets the time of a stream go on where nothing else happens.
+#: This kind of event lets the time of a stream go on where nothing else happens.
 CLOCK: Final = "node.tick"
+DAY: Final = 86_400.0
 
 
-def _names(value: object) -> object:
+def _split(value: object) -> object:
     if isinstance(value, str):
         return tuple(name.strip() for name in value.split(",") if name.strip())
     return value
 
 
-#: An option that is a time in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`, as everywhere in Trunkline.
-Seconds = Annotated[float, BeforeValidator(parse_duration)]
-#: An option that is several words; as text with commas between them.
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+#: Types of options. A time is in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`, as everywhere in Trunkline.
+Seconds = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
+Positive = Annotated[Seconds, Field(gt=0)]
+UpToADay = Annotated[Positive, Field(le=DAY)]
+Count = Annotated[int, Field(ge=1)]
+Factor = Annotated[float, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Amount = Annotated[float, Field(ge=0)]
+Calm = Annotated[Seconds, Field(le=DAY)]
+#: How many events may be remembered of each subject.
+Limited = Annotated[int, Field(ge=1, le=1000)]
+#: Several words; as text with commas between them.
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class Options(BaseModel):
-    """What every job lets one choose. Each option says its unit in its description."""
+    """The options of every job. The text below an option is what users read about it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
-    lateness: Seconds = Field(
-        default=10.0,
-        ge=0,
-        le=7 * 86400,
-        description="Seconds that an event may come later than the newest one and still count. In a stream a result "
-        "waits for that long; of recorded events all count.",
-    )
+    lateness: Annotated[Seconds, Field(le=7 * DAY)] = 10.0
+    """Seconds that an event may come later than the newest one and still count. A stream waits that long before it emits
+    a result; of recorded events, all count."""
 
 
 class OptionError(ValueError):
@@ -56,62 +63,73 @@ class Column(NamedTuple):
     """A column of a job's result."""
 
     name: str
-    #: As Spark writes it: `DataFrame.schema` of the result says the same.
+    #: As Spark writes it.
     type: str
     #: With its unit.
     meaning: str
 
 
+def columns(table: str) -> tuple[Column, ...]:
+    """Columns from lines of name, type and meaning. An indented line continues the one before."""
+    found: list[Column] = []
+    for line in cleandoc(table).splitlines():
+        if line.startswith(" "):
+            found[-1] = found[-1]._replace(meaning=f"{found[-1].meaning} {line.strip()}")
+        else:
+            found.append(Column(*line.split(maxsplit=2)))
+    return tuple(found)
+
+
 O = TypeVar("O", bound=Options)
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Job(Generic[O]):
-    """A function `(events, options) -> results` over the table of events, recorded or streamed, as `job` declares it."""
+    """See `job`."""
 
-    def __init__(
-        self,
-        name: str,
-        function: "Callable[[DataFrame, O], DataFrame]",
-        options: type[O],
-        kinds: "tuple[str, ...] | Callable[[O], tuple[str, ...]]",
-        columns: tuple[Column, ...],
-        key: tuple[str, ...],
-        times: tuple[str, ...],
-        mode: Literal["append", "update"],
-    ) -> None:
-        self.name = name
-        self.title, self.summary = entry(name)[1:]
-        #: How it works and what is exact, in paragraphs of one line.
-        paragraphs = cleandoc(function.__doc__ or "").partition("\n\nRaises:")[0].split("\n\n")
-        self.description = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
-        self.function = function
-        self.options = options
-        self._kinds = kinds
-        self.columns = columns
-        #: Columns that together name a row of the result: one row for each, or the latest row for each with "update".
-        self.key = key
-        #: Columns that say when.
-        self.times = times
-        #: In a stream: "append" when a row is final once it is out, "update" when later ones replace it.
-        self.mode = mode
-        names = {column.name for column in columns}
-        if unknown := [column for column in (*key, *times) if column not in names]:
-            raise ValueError(f"job {name}: no such columns: {', '.join(unknown)}")
+    name: str
+    function: "Callable[[DataFrame, O], DataFrame]"
+    options: type[O]
+    reads: "tuple[str, ...] | Callable[[O], tuple[str, ...]]"
+    columns: tuple[Column, ...]
+    #: Columns that together identify a row of the result.
+    key: tuple[str, ...]
+    #: Columns that say when.
+    times: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = {column.name for column in self.columns}
+        if unknown := [column for column in (*self.key, *self.times) if column not in names]:
+            raise ValueError(f"job {self.name}: no such columns: {', '.join(unknown)}")
+
+    @property
+    def title(self) -> str:
+        return entry(self.name).title
+
+    @property
+    def summary(self) -> str:
+        return entry(self.name).summary
+
+    @property
+    def description(self) -> str:
+        """How it works and what is exact: paragraphs of one line each."""
+        paragraphs = cleandoc(self.function.__doc__ or "").partition("\n\nRaises:")[0].split("\n\n")
+        return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
     def __call__(self, events: "DataFrame", options: O | None = None) -> "DataFrame":
         """
         Raises:
-            TypeError: when the options are another job's.
+            TypeError: the options are another job's.
         """
         if options is None:
             options = self.options()
         elif type(options) is not self.options:
             raise TypeError(f"job {self.name} takes {self.options.__name__}, not {type(options).__name__}")
-        return self.function(events, options)
+        return _in_columns(self.function(events, options), self.columns)
 
     def kinds(self, options: O | None = None) -> tuple[str, ...]:
         """The kinds of events that it reads; and `node.tick`, without which the windows of a stream would stay open."""
-        kinds = self._kinds(options or self.options()) if callable(self._kinds) else self._kinds
+        kinds = self.reads(options or self.options()) if callable(self.reads) else self.reads
         return tuple(dict.fromkeys((*kinds, CLOCK)))
 
     def __repr__(self) -> str:
@@ -140,6 +158,25 @@ class Job(Generic[O]):
         return f"job {self.name}, option {option}: {message[0].lower()}{message[1:]} (given: {found['input']!r})"
 
 
+def _in_columns(results: "DataFrame", columns: tuple[Column, ...]) -> "DataFrame":
+    """With these columns in order: null where the job has none of a name; the bounds of a `window` by their names."""
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import functions as F
+
+    there = dict.fromkeys(results.columns)
+
+    def values() -> Iterator[Expression]:
+        for name, type, _ in columns:
+            if name in there:
+                yield F.col(name)
+            elif "window" in there and name in ("window_start", "window_end"):
+                yield F.col(f"window.{name.removeprefix('window_')}").alias(name)
+            else:
+                yield F.lit(None).cast(type).alias(name)
+
+    return results.select(*values())
+
+
 def job(
     name: str,
     *,
@@ -148,12 +185,12 @@ def job(
     columns: tuple[Column, ...],
     key: tuple[str, ...],
     times: tuple[str, ...] = ("window_start", "window_end"),
-    mode: Literal["append", "update"] = "append",
 ) -> "Callable[[Callable[[DataFrame, O], DataFrame]], Job[O]]":
-    """Declare a function to be the job of this name in the catalogue. Its docstring is what `explain` prints. `kinds` may
-    depend on the options."""
+    """Declare a function `(events, options) -> results` to be the job of this name in the catalogue. Its docstring is what
+    `explain` prints. `kinds` may depend on the options. Columns may come in any order, and those that are missing are
+    null."""
 
     def declare(function: "Callable[[DataFrame, O], DataFrame]") -> Job[O]:
-        return Job(name, function, options, kinds, columns, key, times, mode)
+        return Job(name=name, function=function, options=options, reads=kinds, columns=columns, key=key, times=times)
 
     return declare

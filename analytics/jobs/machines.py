@@ -1,25 +1,30 @@
 """State machines that see the events of one subject (a client, an address, a node) in the order of time.
 
 The same machine serves recorded and streamed events. Recorded ones are sorted and given to it one after the other. Of a
-stream, `Keeper` holds back what comes until the watermark has passed it: from then on nothing older can come, so a
+stream, `Keeper` holds events back until the watermark has passed them: from then on nothing older can come, so a
 machine sees the very same order however the events were cut into batches, and gives the very same rows.
 
 A machine that waits for something names the time at which it is due. Events of that very time still come before.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-#: What a machine has to tell: a row of the job's result, with times as microseconds since the epoch.
+#: What a machine emits: a row of the job's result, with times as microseconds since the epoch.
 Result: TypeAlias = dict[str, Any]
 _NEVER: Final = 2**63 - 1
 _json: Final = json.JSONEncoder(separators=(",", ":")).encode
 #: Orders events; those that were saved are lists.
 _order: Final = itemgetter(0, 1, 2, 3)
-#: What a machine is about: what kind of a thing, and which.
-Subject: TypeAlias = tuple[str, str]
+
+
+class Subject(NamedTuple):
+    """What a machine is about: `client`, `node` …, and which."""
+
+    scope: str
+    name: str
 
 
 class Event(Protocol):
@@ -46,7 +51,9 @@ E = TypeVar("E")
 
 
 class Machine(Generic[E]):
-    #: Microseconds since the epoch: when nothing has come until then, `expire` is called.
+    #: Attributes that make up what it knows, in values that JSON has.
+    state: ClassVar[tuple[str, ...]] = ()
+    #: Microseconds since the epoch: if no event comes until then, `expire` is called.
     due: int | None = None
 
     def event(self, event: E) -> Iterator[Result]:
@@ -58,23 +65,35 @@ class Machine(Generic[E]):
         raise NotImplementedError
 
     def end(self, now: int) -> Iterator[Result]:
-        """Nothing more was recorded, and it was `now` when that ended. Streams have no end."""
+        """The recorded events end, and it was `now` then. Streams have no end."""
         return iter(())
 
-    def save(self) -> list[Any] | None:
-        """All that it knows, as JSON has it; None when that is nothing."""
-        raise NotImplementedError
+    def knows_nothing(self) -> bool:
+        return self.due is None
+
+    def save(self) -> list[Any]:
+        return [getattr(self, name) for name in self.state]
+
+    def load(self, saved: list[Any]) -> None:
+        """Know again what `save` gave."""
+        for name, value in zip(self.state, saved, strict=True):
+            setattr(self, name, value)
 
 
-class Logic(Protocol[E]):
-    """What a job does: makes machines. It is sent to Spark's workers."""
+class Machines(NamedTuple):
+    """The machines of a job. It is sent to Spark's workers."""
 
-    #: The named tuple that its machines take, see `Event`.
-    event: ClassVar[type[Any]]
+    #: The named tuple that they take, see `Event`.
+    event: type[Any]
+    #: Makes the one of a subject, which knows nothing yet.
+    make: Callable[[Subject], Machine[Any]]
 
-    def machine(self, subject: Subject, saved: list[Any] | None) -> Machine[E]:
-        """One that knows nothing, or what `save` gave."""
-        ...
+    def restored(self, subject: Subject, saved: list[Any] | None, due: int | None = None) -> Machine[Any]:
+        machine = self.make(subject)
+        if saved is not None:
+            machine.load(saved)
+        machine.due = due
+        return machine
 
 
 def play(machine: Machine[Any], events: Iterable[Event], until: int) -> Iterator[Result]:
@@ -92,12 +111,12 @@ class _Kept:
 
     __slots__ = ("due", "pending", "state")
 
-    def __init__(
-        self, due: int | None = None, state: list[Any] | None = None, pending: list[Any] | None = None
-    ) -> None:
-        self.due = due
-        self.state = state
-        self.pending: list[Any] = pending or []
+    def __init__(self, text: str | None) -> None:
+        self.due: int | None = None
+        self.state: list[Any] | None = None
+        self.pending: list[Any] = []
+        if text is not None:
+            self.due, self.state, self.pending = json.loads(text.partition(" ")[2])
 
     def text(self) -> str:
         """When there is something to do, and then all of it."""
@@ -115,16 +134,15 @@ class Keeper:
     """The machines of many subjects in a stream, and the events that they have not seen yet.
 
     Most subjects have nothing to do in a batch, so each is kept as a text, which is only read when it has. What is held
-    back is bounded by what comes in one batch and within the lateness that the watermark has: both are for the caller to
-    choose.
+    back is bounded by what comes in one batch and within the lateness of the watermark: both are for the caller to choose.
     """
 
-    def __init__(self, logic: Logic[Any], saved: str | None = None) -> None:
+    def __init__(self, machines: Machines, saved: str | None = None) -> None:
         """
         Raises:
-            ValueError: when `saved` is not what `save` gave.
+            ValueError: `saved` is not what `save` gave.
         """
-        self._logic = logic
+        self._machines = machines
         self._texts: dict[str, str] = {} if saved is None else json.loads(saved)
         #: Those whose texts were read; they have no text meanwhile.
         self._read: dict[str, _Kept] = {}
@@ -132,15 +150,14 @@ class Keeper:
     def _get(self, key: str) -> _Kept:
         kept = self._read.get(key)
         if kept is None:
-            text = self._texts.pop(key, None)
-            kept = self._read[key] = _Kept() if text is None else _Kept(*json.loads(text.partition(" ")[2]))
+            kept = self._read[key] = _Kept(self._texts.pop(key, None))
         return kept
 
     def add(self, subject: Subject, event: Event) -> None:
         """An event that came just now; in any order."""
-        self._get(f"{subject[0]} {subject[1]}").pending.append(event)
+        self._get(f"{subject.scope} {subject.name}").pending.append(event)
 
-    def advance(self, now: int) -> Iterator[tuple[Subject, Result]]:
+    def advance(self, now: int) -> Iterator[Result]:
         """Time, in microseconds since the epoch, has come to `now`: no event that is as old will come any more."""
         for key in [key for key, text in self._texts.items() if _when(text) <= now]:
             self._get(key)
@@ -150,11 +167,9 @@ class Keeper:
                 continue
             kept.pending = [event for event in kept.pending if event[0] > now]
             scope, _, name = key.partition(" ")
-            machine = self._logic.machine((scope, name), kept.state)
-            machine.due = kept.due
-            for result in play(machine, map(self._logic.event._make, ready), now):
-                yield (scope, name), result
-            kept.due, kept.state = machine.due, machine.save()
+            machine = self._machines.restored(Subject(scope, name), kept.state, kept.due)
+            yield from play(machine, map(self._machines.event._make, ready), now)
+            kept.due, kept.state = machine.due, None if machine.knows_nothing() else machine.save()
 
     def _write(self) -> None:
         for key, kept in self._read.items():

@@ -9,13 +9,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Column, Names, Options, Seconds, job
-from trunkline.analytics.jobs.windows import BOUNDS, heard, window, window_bounds
+from trunkline.analytics.jobs.job import Names, Options, Positive, columns, job
+from trunkline.analytics.jobs.windows import BOUNDS, heard, window
 
 KINDS: Final = ("session.stats", "node.stats")
-#: A session's own figures; all others are a node's.
-QUEUE: Final = "queue_length"
-INFLIGHT: Final = "inflight"
+#: A session's own figures, which are columns of `session.stats`; all others are a node's.
+OF_SESSIONS: Final = ("queue_length", "inflight")
 
 
 def _limits(value: object) -> object:
@@ -27,30 +26,22 @@ def _limits(value: object) -> object:
 
 
 class QueuesOptions(Options):
-    window: Seconds = Field(default=300.0, gt=0, description="Seconds over which the growth is measured.")
-    slide: Seconds | None = Field(
-        default=None, gt=0, description="Seconds from one window to the next; as long as the window when not given."
-    )
-    metrics: Names = Field(
-        default=("queue.count", "queue.bytes", "inflight.count", "retained.count", "retained.bytes"),
-        description="Metrics of nodes to look at, named as in the page on metrics.",
-    )
-    max_queue_length: int = Field(
-        default=10_000, ge=0, description="Messages: `session.max_queue_length` of the brokers. 0 is no limit."
-    )
-    max_inflight: int = Field(
-        default=100, ge=0, description="Messages: `session.max_inflight` of the brokers. 0 is no limit."
-    )
-    limits: Annotated[dict[str, float], BeforeValidator(_limits)] = Field(
-        default={"retained.count": 1_000_000.0},
-        description="Limits of metrics of nodes, as `name=limit` with commas between them.",
-    )
-    min_samples: int = Field(
-        default=3, ge=2, description="Readings that a window must have before a growth is told of it."
-    )
-    full_within: Seconds | None = Field(
-        default=None, gt=0, description="Seconds: only what is or will be full by then. Everything when not given."
-    )
+    window: Positive = 300.0
+    """Seconds over which the growth is measured."""
+    slide: Positive | None = None
+    """Seconds from one window to the next; as long as the window if not given."""
+    metrics: Names = ("queue.count", "queue.bytes", "inflight.count", "retained.count", "retained.bytes")
+    """Metrics of nodes to look at, named as in the page on metrics."""
+    max_queue_length: Annotated[int, Field(ge=0)] = 10_000
+    """Messages: `session.max_queue_length` of the brokers. 0 is no limit."""
+    max_inflight: Annotated[int, Field(ge=0)] = 100
+    """Messages: `session.max_inflight` of the brokers. 0 is no limit."""
+    limits: Annotated[dict[str, float], BeforeValidator(_limits)] = Field({"retained.count": 1_000_000.0})
+    """Limits of metrics of nodes, as `name=limit` with commas between them."""
+    min_samples: Annotated[int, Field(ge=2)] = 3
+    """Readings that a window must have before it has a slope."""
+    full_within: Positive | None = None
+    """Seconds: only what is or will be full by then. Everything if not given."""
 
     @model_validator(mode="after")
     def _no_holes(self) -> Self:
@@ -59,49 +50,32 @@ class QueuesOptions(Options):
         return self
 
 
-COLUMNS: Final = (
-    *BOUNDS,
-    Column("node", "string", "The node."),
-    Column("client_id", "string", "Whose session it is; null for a metric of the node."),
-    Column("metric", "string", "`queue_length` or `inflight` of a session, or the name of a metric."),
-    Column("samples", "bigint", "Readings in the window."),
-    Column("last", "double", "The last of them."),
-    Column("max", "double", "The largest of them."),
-    Column("slope", "double", "Growth per second, by least squares; null with fewer than `min_samples`."),
-    Column("limit", "double", "What it may grow to; null when nothing limits it."),
-    Column(
-        "full_in",
-        "double",
-        "Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is full, null when it "
-        "does not grow or has no limit.",
-    ),
-)
-
-
 def _readings(events: DataFrame, options: QueuesOptions) -> DataFrame:
     """A row for each figure."""
     of_session = F.col("kind") == "session.stats"
-    figures = F.when(
-        of_session,
-        F.array(
-            F.struct(F.lit(QUEUE).alias("metric"), F.col("queue_length").cast("double").alias("reading")),
-            F.struct(F.lit(INFLIGHT).alias("metric"), F.col("inflight").cast("double").alias("reading")),
-        ),
-    ).otherwise(F.array(F.struct(F.col("name").alias("metric"), F.col("value").alias("reading"))))
+
+    def reading(metric: Expression, value: str) -> Expression:
+        return F.struct(metric.alias("metric"), F.col(value).cast("double").alias("reading"))
+
+    figures = F.when(of_session, F.array(*(reading(F.lit(name), name) for name in OF_SESSIONS)))
     wanted = of_session | F.col("name").isin(*options.metrics)
-    readings = heard(events, KINDS, options.lateness).where(wanted)
-    return readings.select(
-        "time",
-        "node",
-        F.when(of_session, F.col("client_id")).alias("client_id"),
-        F.struct("time", "incarnation", "seq").alias("order"),
-        F.inline(figures),
-    ).where("reading is not null")
+    return (
+        heard(events, KINDS, options.lateness)
+        .where(wanted)
+        .select(
+            "time",
+            "node",
+            F.when(of_session, F.col("client_id")).alias("client_id"),
+            F.struct("time", "incarnation", "seq").alias("order"),
+            F.inline(figures.otherwise(F.array(reading(F.col("name"), "value")))),
+        )
+        .where("reading is not null")
+    )
 
 
 def _limit(options: QueuesOptions) -> Expression:
-    of_session = {QUEUE: options.max_queue_length, INFLIGHT: options.max_inflight}
-    session = _choice({name: float(limit) for name, limit in of_session.items() if limit})
+    of_sessions = dict(zip(OF_SESSIONS, (options.max_queue_length, options.max_inflight), strict=True))
+    session = _choice({name: float(limit) for name, limit in of_sessions.items() if limit})
     return F.when(F.col("client_id").isNotNull(), session).otherwise(_choice(options.limits))
 
 
@@ -118,30 +92,44 @@ def _choice(values: Mapping[str, float]) -> Expression:
     "queues",
     options=QueuesOptions,
     kinds=KINDS,
-    columns=COLUMNS,
+    columns=BOUNDS
+    + columns(
+        """
+        node string The node.
+        client_id string Whose session it is; null for a metric of the node.
+        metric string `queue_length` or `inflight` of a session, or the name of a metric.
+        samples bigint Readings in the window.
+        last double The last of them.
+        max double The largest of them.
+        slope double Growth per second, by least squares; null with fewer than `min_samples`.
+        limit double What it may grow to; null when nothing limits it.
+        full_in double Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is full,
+          null when it does not grow or has no limit.
+        """
+    ),
     key=("window_start", "node", "client_id", "metric"),
 )
 def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     """How queues, in-flight windows and retained messages grow, and when they will be full if that goes on.
 
-    In each window and for each session that the broker gave figures of (those with the longest queues), and each chosen
+    In each window and for each session that the broker recorded figures of (those with the longest queues), and each chosen
     metric of each node, a straight line is laid through the readings. Its slope and the last reading say when the limit is
     reached. Readings are not counts: a weight of more than 1 changes nothing.
     """
     readings = _readings(events, options).withColumn("window", window(options.window, slide=options.slide))
     # small numbers: of seconds since the epoch, squares would not be exact
     seconds = (F.unix_micros("time") - F.unix_micros("window.start")) / 1e6
-    grouped = readings.groupBy("window", "node", "client_id", "metric").agg(
+    results = readings.groupBy("window", "node", "client_id", "metric").agg(
         F.count("reading").alias("samples"),
         F.max_by("reading", "order").alias("last"),
         F.max("reading").alias("max"),
-        F.regr_slope("reading", seconds).alias("line"),
+        F.regr_slope("reading", seconds).alias("slope"),
     )
-    slope = F.when(F.col("samples") >= options.min_samples, F.col("line"))
-    room = F.col("limit") - F.col("last")
-    full_in = F.when(room <= 0, F.lit(0.0)).when(F.col("slope") > 0, room / F.col("slope"))
-    results = grouped.select(
-        *window_bounds(), "node", "client_id", "metric", "samples", "last", "max", slope.alias("slope")
+    slope, room = F.col("slope"), F.col("limit") - F.col("last")
+    full_in = F.when(room <= 0, F.lit(0.0)).when(slope > 0, room / slope)
+    results = (
+        results.withColumn("slope", F.when(F.col("samples") >= options.min_samples, slope))
+        .withColumn("limit", _limit(options))
+        .withColumn("full_in", full_in)
     )
-    results = results.withColumn("limit", _limit(options)).withColumn("full_in", full_in)
     return results if options.full_within is None else results.where(F.col("full_in") <= options.full_within)

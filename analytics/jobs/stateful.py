@@ -8,9 +8,9 @@ text, and one timer stands for all that is to be done.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
 from pydantic import Field
@@ -25,7 +25,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from trunkline.analytics.jobs.job import Column, Options
-from trunkline.analytics.jobs.machines import Keeper, Logic, Result, play
+from trunkline.analytics.jobs.machines import Keeper, Machines, Result, Subject, play
 
 #: Names a row of the input belongs to: bucket, and the subject in it.
 _KEY: Final = ("bucket", "scope", "subject")
@@ -42,17 +42,13 @@ _TYPES: Final = {
 
 
 class StatefulOptions(Options):
-    buckets: int = Field(
-        default=32,
-        ge=1,
-        le=10_000,
-        description="Parts in which a stream keeps what it knows; some thousand clients each are good. A query that "
-        "was stopped must go on with the same number.",
-    )
+    buckets: Annotated[int, Field(ge=1, le=10_000)] = 32
+    """Parts in which a stream keeps its state; good for some thousand clients each. A query that was stopped must go on
+    with the same number."""
 
 
 def subject(scope: str, name: str) -> SparkColumn:
-    """One thing that a row is about: what kind of a thing, in one word, and the column that names it."""
+    """One subject of a row: its scope, and the column that names it."""
     return F.struct(F.lit(scope).alias("scope"), F.col(name).alias("subject"))
 
 
@@ -63,20 +59,18 @@ def in_buckets(events: DataFrame, buckets: int, *subjects: SparkColumn) -> DataF
     return rows.withColumn("bucket", F.pmod(F.xxhash64("scope", "subject"), F.lit(buckets)).cast("int"))
 
 
-def run(rows: DataFrame, events: DataFrame, logic: Logic[Any], columns: Sequence[Column]) -> DataFrame:
-    """What the machines of `logic` tell about `rows`, which have `bucket`, `scope`, `subject`, `time` and all columns that
-    the events of `logic` name.
-
-    Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of `events`.
+def run(rows: DataFrame, events: DataFrame, machines: Machines, columns: Sequence[Column]) -> DataFrame:
+    """The rows that the machines emit. `rows` have `bucket`, `scope`, `subject`, `time` and all columns that the machines'
+    events name. Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of `events`.
     """
-    fields = [name for name in logic.event._fields if name != "at"]
+    fields = [name for name in machines.event._fields if name != "at"]
     wanted = [*_KEY, F.unix_micros("time").alias("at"), *fields]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in columns)
     if rows.isStreaming:
         return (
             rows.select(*wanted, "time")
             .groupBy("bucket")
-            .transformWithState(Processor(logic, columns), schema, outputMode="append", timeMode="eventTime")
+            .transformWithState(Processor(machines, columns), schema, outputMode="append", timeMode="eventTime")
         )
     until = events.agg(F.unix_micros(F.max("time")).alias("until"))
     return (
@@ -84,27 +78,24 @@ def run(rows: DataFrame, events: DataFrame, logic: Logic[Any], columns: Sequence
         .crossJoin(F.broadcast(until))
         .repartition(*_KEY)
         .sortWithinPartitions(*_KEY, "at", "node", "incarnation", "seq")
-        .mapInArrow(partial(recorded, logic, columns), schema)
+        .mapInArrow(partial(recorded, machines, columns), schema)
     )
 
 
 def recorded(
-    logic: Logic[Any], columns: Sequence[Column], batches: Iterable[pa.RecordBatch]
+    machines: Machines, columns: Sequence[Column], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """One sorted pass over recorded events. The columns are `_KEY`, the events' fields and `until`."""
-    event = logic.event
     schema = pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
     width = len(_KEY)
 
     def results() -> Iterator[dict[str, Any]]:
         rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-        for key, group in groupby(rows, key=itemgetter(*range(width))):
+        for (_, *of), group in groupby(rows, key=itemgetter(*range(width))):
             first = next(group)
-            machine, until = logic.machine(key[1:], None), first[-1]
-            these = (event._make(row[width:-1]) for row in _chain(first, group))
-            for result in play(machine, these, until):
-                yield _row(result, columns)
-            for result in machine.end(until):
+            machine, until = machines.make(Subject(*of)), first[-1]
+            events = (machines.event._make(row[width:-1]) for row in chain((first,), group))
+            for result in chain(play(machine, events, until), machine.end(until)):
                 yield _row(result, columns)
 
     full: list[dict[str, Any]] = []
@@ -115,11 +106,6 @@ def recorded(
             full = []
     if full:
         yield pa.RecordBatch.from_pylist(full, schema)
-
-
-def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _row(result: Result, columns: Sequence[Column]) -> dict[str, Any]:
@@ -136,26 +122,25 @@ def _time(microseconds: int | None) -> datetime | None:
 
 
 class Processor(StatefulProcessor):
-    """The machines of a bucket of subjects, in a stream."""
+    """The machines of a bucket of subjects, in a stream. Spark calls its methods by their names and their parameters'
+    names."""
 
-    def __init__(self, logic: Logic[Any], columns: Sequence[Column]) -> None:
-        self._logic = logic
+    def __init__(self, machines: Machines, columns: Sequence[Column]) -> None:
+        self._machines = machines
         self._columns = tuple(columns)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._state = handle.getValueState("machines", "timer bigint, kept string")
 
-    # Spark calls these by their names and their parameters' names.
-
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         timer, keeper = self._load()
-        event, places = self._logic.event, None
+        event, places = self._machines.event, None
         for row in rows:
             if places is None:
                 places = itemgetter(*(row.__fields__.index(name) for name in ("scope", "subject", *event._fields)))
             values = places(row)
-            keeper.add(values[:2], event._make(values[2:]))
+            keeper.add(Subject(*values[:2]), event._make(values[2:]))
         yield from self._advance(keeper, timer, timerValues)
 
     def handleExpiredTimer(
@@ -167,10 +152,10 @@ class Processor(StatefulProcessor):
     def _load(self) -> tuple[int | None, Keeper]:
         # Spark warns of a value that is read and is not there.
         saved = self._state.get() if self._state.exists() else None
-        return (None, Keeper(self._logic)) if saved is None else (saved[0], Keeper(self._logic, saved[1]))
+        return (None, Keeper(self._machines)) if saved is None else (saved[0], Keeper(self._machines, saved[1]))
 
     def _advance(self, keeper: Keeper, timer: int | None, times: TimerValues) -> Iterator[Row]:
-        for _, result in keeper.advance(times.getCurrentWatermarkInMs() * 1000):
+        for result in keeper.advance(times.getCurrentWatermarkInMs() * 1000):
             yield Row(**_row(result, self._columns))
         saved, due = keeper.save(), keeper.next()
         # Timers are milliseconds, and must be later than the watermark.

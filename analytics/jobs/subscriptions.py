@@ -1,4 +1,4 @@
-"""The subscriptions of one client, and which of them take a topic."""
+"""The subscriptions of one client, and which of them match a topic."""
 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
@@ -9,10 +9,10 @@ MADE: Final = "session.subscribed"
 ENDED: Final = "session.unsubscribed"
 #: All subscriptions of the client are gone: its session ended, or began anew because the broker did.
 GONE: Final = ("session.created", "session.discarded", "session.terminated")
-#: Kinds of events that tell of subscriptions.
+#: Kinds of events that change subscriptions.
 CHANGES: Final = (MADE, ENDED, *GONE)
-#: Topics of which it is remembered which subscriptions take them.
-REMEMBERED_TOPICS: Final = 1000
+#: Topics of which it is remembered which subscriptions match.
+MAX_TOPICS: Final = 1000
 
 T = TypeVar("T")
 
@@ -31,31 +31,31 @@ class Subscriptions(Generic[T]):
             self._by_filter[filter] = value
             self._by_topic.clear()
 
-    def take(self, filter: str | None) -> list[T]:
-        """What there was for this filter, which is gone now; with None, for all."""
+    def remove(self, kind: str, filter: str | None) -> list[T]:
+        """What ends with an event of this kind, one of `CHANGES`."""
         self._by_topic.clear()
-        if filter is not None:
+        if kind == ENDED:
             return [self._by_filter.pop(filter)] if filter in self._by_filter else []
         values = list(self._by_filter.values())
         self._by_filter.clear()
         return values
 
-    def of(self, topic: str) -> list[T]:
-        """What there is for the filters that take the topic, by the rules of MQTT; shared ones without their group."""
+    def matching(self, topic: str) -> list[T]:
+        """What there is for the filters that match the topic; shared ones without their group."""
         found = self._by_topic.get(topic)
         if found is None:
-            if len(self._by_topic) >= REMEMBERED_TOPICS:
+            if len(self._by_topic) >= MAX_TOPICS:
                 self._by_topic.clear()
             found = self._by_topic[topic] = [
                 value for filter, value in self._by_filter.items() if matches(_unshared(filter), topic)
             ]
         return found
 
-    def items(self) -> Iterator[tuple[str, T]]:
-        yield from self._by_filter.items()
+    def items(self) -> list[tuple[str, T]]:
+        return list(self._by_filter.items())
 
-    def values(self) -> Iterator[T]:
-        yield from self._by_filter.values()
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._by_filter.values())
 
     def __contains__(self, filter: object) -> bool:
         return filter in self._by_filter

@@ -1,41 +1,34 @@
 """The busiest topics, tenants and clients of each window."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Column, job
-from trunkline.analytics.jobs.messages import MessageOptions, busiest, by_window, of_messages
-from trunkline.analytics.jobs.windows import BOUNDS, window_bounds
+from trunkline.analytics.jobs.job import Limited, columns, job
+from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, busiest, of_messages, window
 
 _KINDS = {"published": "message.routed", "delivered": "message.delivered"}
-#: Who sends, or who gets.
+#: The client that sends, or the client that gets.
 _CLIENTS = {"published": "publisher", "delivered": "client_id"}
 
 
 class TrafficOptions(MessageOptions):
-    by: Literal["topic", "prefix", "client"] = Field(default="topic", description="What is counted.")
-    count: Literal["published", "delivered"] = Field(
-        default="published",
-        description="Messages that came in and were routed, where a client is their publisher; or deliveries, where it is "
-        "their subscriber.",
-    )
-    order: Literal["messages", "bytes"] = Field(default="messages", description="What makes a name busy.")
-    k: int = Field(default=10, ge=1, le=1000, description="How many names of each window are told.")
-    method: Literal["exact", "sketch"] = Field(
-        default="exact",
-        description="Exact counts keep a row of state for each name and client of an open window. Sketches keep a fixed size: "
-        "they count messages alone, and above `sketch_items` names within a bound.",
-    )
-    sketch_items: int = Field(
-        default=10_000,
-        ge=2,
-        le=1_000_000,
-        description="Names that a sketch holds at a time; with fewer names in a window it counts exactly.",
-    )
+    by: Literal["topic", "prefix", "client"] = "topic"
+    """What is counted."""
+    count: Literal["published", "delivered"] = "published"
+    """Messages that came in and were routed, where a client is their publisher; or deliveries, where it is their
+    subscriber."""
+    order: Literal["messages", "bytes"] = "messages"
+    """What makes a name busy."""
+    k: Limited = 10
+    """How many names of each window have rows."""
+    method: Literal["exact", "sketch"] = "exact"
+    """Exact counts keep a row of state for each name and client of an open window. Sketches keep a fixed size: they count
+    messages alone, and above `sketch_items` names within a bound."""
+    sketch_items: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
+    """Names that a sketch holds at a time; with fewer names in a window it counts exactly."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -51,17 +44,19 @@ class TrafficOptions(MessageOptions):
     "traffic",
     options=TrafficOptions,
     kinds=lambda options: (_KINDS[options.count],),
-    columns=(
-        *BOUNDS,
-        Column("rank", "int", "From 1; names that are equally busy are in the order of the alphabet."),
-        Column("name", "string", "The topic, the prefix or the client."),
-        Column("messages", "bigint", "Messages, or deliveries."),
-        Column("bytes", "bigint", "Bytes of their payloads; null with sketches."),
-        Column("share", "double", "Of all messages of the window, or of its bytes where they make the order: 0 to 1."),
-        Column("clients", "bigint", "Distinct publishers, or subscribers, of that name; null with sketches."),
-        Column("total_messages", "bigint", "Messages of the whole window."),
-        Column("total_bytes", "bigint", "Bytes of the whole window."),
-        Column("names", "bigint", "Distinct names of the whole window; an estimate with sketches."),
+    columns=BOUNDS
+    + columns(
+        """
+        rank int From 1; equally busy names are in the order of the alphabet.
+        name string The topic, the prefix or the client.
+        messages bigint Messages, or deliveries.
+        bytes bigint Bytes of their payloads; null with sketches.
+        share double Of all messages of the window, or of its bytes where they make the order: 0 to 1.
+        clients bigint Distinct publishers, or subscribers, of that name; null with sketches.
+        total_messages bigint Messages of the whole window.
+        total_bytes bigint Bytes of the whole window.
+        names bigint Distinct names of the whole window; an estimate with sketches.
+        """
     ),
     key=("window_start", "rank"),
 )
@@ -71,19 +66,19 @@ def traffic(events: DataFrame, options: TrafficOptions) -> DataFrame:
     by client.
 
     Messages count in the window in which they happened. All counts are exact, in a stream as well, unless sketches are
-    asked for: these hold any number of topics in a fixed size, and tell messages but no bytes. A sampled event counts
+    asked for: these hold any number of topics in a fixed size, and have messages but no bytes. A sampled event counts
     as often as its weight says.
     """
+    client = _CLIENTS[options.count]
+    name = {"topic": "topic", "prefix": "prefix", "client": client}[options.by]
     seen = of_messages(events, (_KINDS[options.count],), options, options.lateness, time="time")
-    name = {"topic": "topic", "prefix": "prefix", "client": _CLIENTS[options.count]}[options.by]
-    seen = seen.select(
-        "time", F.col(name).alias("name"), F.col(_CLIENTS[options.count]).alias("client"), "weight", "size"
-    ).where(F.col("name").isNotNull())
+    seen = seen.select("time", F.col(name).alias("name"), F.col(client).alias("client"), "weight", "size")
+    seen = seen.where(F.col("name").isNotNull())
     return _sketched(seen, options) if options.method == "sketch" else _counted(seen, options)
 
 
 def _counted(seen: DataFrame, options: TrafficOptions) -> DataFrame:
-    of_clients = seen.groupBy(*by_window(options, "name", "client")).agg(
+    of_clients = seen.groupBy(window(options.window), "name", "client").agg(
         F.sum("weight").alias("messages"), F.sum(F.col("weight") * F.col("size")).alias("bytes")
     )
     # the broker itself has no name
@@ -91,15 +86,14 @@ def _counted(seen: DataFrame, options: TrafficOptions) -> DataFrame:
     of_names = of_clients.groupBy("window", "name").agg(
         F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"), F.count(someone).alias("clients")
     )
-    order = (options.order, "bytes" if options.order == "messages" else "messages")
-    best = busiest(of_names, order, "name", options.k, ("messages", "bytes"))
-    return _shown(best, F.col(options.order) / F.col(f"total_{options.order}"))
+    order = sorted(("messages", "bytes"), key=lambda each: each != options.order)
+    return busiest(of_names, order, options.k, order)
 
 
 def _sketched(seen: DataFrame, options: TrafficOptions) -> DataFrame:
     # sketches know no weights
     each = seen.withColumn("weight", F.explode(F.sequence(F.lit(1), "weight")))
-    sketches = each.groupBy(*by_window(options)).agg(
+    sketches = each.groupBy(window(options.window)).agg(
         F.expr(f"approx_top_k(name, {options.k}, {options.sketch_items})").alias("best"),
         F.count("*").alias("total_messages"),
         F.sum("size").alias("total_bytes"),
@@ -108,21 +102,7 @@ def _sketched(seen: DataFrame, options: TrafficOptions) -> DataFrame:
     ranked = F.array_sort(
         F.transform("best", lambda one: F.struct((-one["count"]).alias("less"), one["item"].alias("name")))
     )
-    rows = sketches.select("*", F.posexplode(ranked).alias("place", "row"))
-    unknown = F.lit(None).cast("bigint")
-    told = rows.select(
-        *window_bounds(),
-        (F.col("place") + 1).alias("rank"),
-        F.col("row.name").alias("name"),
-        (-F.col("row.less")).alias("messages"),
-        unknown.alias("bytes"),
-        unknown.alias("clients"),
-        "total_messages",
-        "total_bytes",
-        "names",
+    rows = sketches.select("*", F.posexplode(ranked).alias("place", "row")).select("*", "row.name")
+    return rows.withColumns({"rank": F.col("place") + 1, "messages": -F.col("row.less")}).withColumn(
+        "share", F.col("messages") / F.col("total_messages")
     )
-    return _shown(told, F.col("messages") / F.col("total_messages"))
-
-
-def _shown(rows: DataFrame, share: Expression) -> DataFrame:
-    return rows.withColumn("share", share).select(*[column.name for column in traffic.columns])

@@ -1,18 +1,33 @@
-"""Event time: which events a job sees, how late they may be, and windows of them."""
+"""Event time: which events a job sees, how late they may be, windows of them, and the busiest names of each window."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
+from pydantic import Field
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Column
+from trunkline.analytics.jobs.job import DAY, Options, Positive, columns
 
 #: Of each result of a window.
-BOUNDS: Final = (
-    Column("window_start", "timestamp", "Begin of the window."),
-    Column("window_end", "timestamp", "Its end, which belongs to the next one."),
+BOUNDS: Final = columns(
+    """
+    window_start timestamp Begin of the window.
+    window_end timestamp End of the window, exclusive.
+    """
 )
+
+
+class MessageOptions(Options):
+    """The options of jobs about messages."""
+
+    window: Annotated[Positive, Field(le=30 * DAY)] = 60.0
+    """Seconds of one window."""
+    levels: Annotated[int, Field(ge=1, le=128)] = 1
+    """Topic levels that make a prefix: with 2, a/b/c counts as a/b."""
+    internal: bool = False
+    """Whether topics that begin with $ count too."""
 
 
 def interval(seconds: float) -> str:
@@ -20,11 +35,11 @@ def interval(seconds: float) -> str:
     return f"{round(seconds * 1_000_000)} microseconds"
 
 
-def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: str = "time") -> DataFrame:
-    """The events of these kinds, of which a stream waits `lateness` seconds for late ones.
+def heard(events: DataFrame, kinds: Sequence[str], lateness: float, *, time: str = "time") -> DataFrame:
+    """The events of these kinds; a stream waits `lateness` seconds for late ones, by the column `time`.
 
-    Time goes on with every row, also with those that are left out (`node.tick`), here or by a `where` behind it: so a
-    window closes when its node is idle. `time` names the column that counts. What has no weight counts once.
+    Time goes on with every row, also with rows that are left out here (`node.tick`) or by a `where` behind it: so a
+    window closes when its node is idle. An event without weight counts once.
     """
     if events.isStreaming:
         # Spark pushes conditions below the watermark, these and those of the job, and rows that they leave out would not
@@ -34,11 +49,49 @@ def heard(events: DataFrame, kinds: tuple[str, ...], lateness: float, *, time: s
 
 
 def window(seconds: float, *, slide: float | None = None, time: str = "time") -> Expression:
-    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one. With `slide`, one
-    begins after each so many seconds."""
+    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one. With `slide`, a window
+    begins every so many seconds."""
     return F.window(time, interval(seconds), None if slide is None else interval(slide)).alias("window")
 
 
-def window_bounds() -> tuple[Expression, Expression]:
-    """The columns `BOUNDS` of a result that was grouped by `window`."""
-    return F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
+def born() -> Expression:
+    """When the broker took the message over: to the microsecond, and the same for all events of a message, since its id
+    begins with it. Of other events, their own time."""
+    ticks = F.conv(F.hex(F.substring("guid", 1, 8)), 16, 10).cast("bigint")
+    return F.coalesce(F.timestamp_micros(ticks), F.col("time"))
+
+
+def of_messages(
+    events: DataFrame, kinds: Sequence[str], options: MessageOptions, wait: float, *, time: str = "born"
+) -> DataFrame:
+    """Events of these kinds with the columns `born`, `prefix` and `latency_us` (always filled in); a stream waits `wait`
+    seconds for late ones, by `time`."""
+    found = heard(events.withColumn("born", born()), kinds, wait, time=time)
+    if not options.internal:
+        found = found.where(~F.col("topic").startswith("$"))
+    return found.withColumns(
+        {
+            "prefix": F.substring_index("topic", "/", options.levels),
+            "latency_us": F.coalesce("latency_us", F.unix_micros("time") - F.unix_micros("born")),
+        }
+    )
+
+
+def busiest(counted: DataFrame, order: Sequence[str], k: int, totals: Sequence[str]) -> DataFrame:
+    """The first `k` rows of each window by `order`, falling, ties by `name`; with `rank` from 1, `share` of the first of
+    `order`, the sums `total_*` of the window, and `names`, how many there were. `counted` is grouped by `window`.
+
+    It is an aggregation, since a stream knows no ranks.
+    """
+    columns = [column for column in counted.columns if column != "window"]
+    first = F.struct(*[(-F.col(column)).alias(f"o{number}") for number, column in enumerate(order)], F.col("name"))
+    ranked = counted.groupBy("window").agg(
+        F.min_by(F.struct(*columns), first, k).alias("best"),
+        *[F.sum(total).alias(f"total_{total}") for total in totals],
+        F.count("*").alias("names"),
+    )
+    rows = ranked.select("*", F.posexplode("best").alias("place", "row")).drop("best")
+    total = F.col(f"total_{order[0]}")
+    return rows.select("*", "row.*", (F.col("place") + 1).alias("rank")).withColumn(
+        "share", F.when(total > 0, F.col(order[0]) / total)
+    )

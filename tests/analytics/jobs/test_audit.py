@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from trunkline.analytics.jobs.audit import AuditOptions, Processor, audit, audited, in_runs, readers
+from trunkline.analytics.jobs.audit import AuditOptions, Processor, audit, audited, in_runs, of_consumers
 from trunkline.analytics.jobs.records import Finding, runs
 
 
@@ -80,7 +80,7 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
     letters = tmp_path / "deadletter"
     letters.mkdir()
     (letters / f"{key}.jsonl").write_text("{}\n{}\n")
-    found = list(readers(str(tmp_path)))
+    found = list(of_consumers(str(tmp_path)))
     end = microseconds(at(29))
     assert [(one.consumer, one.seq, one.rows, one.since, one.until, one.seconds) for one in found[:-1]] == [
         ("lake", 30, 0, end, end, 0.0),
@@ -90,8 +90,8 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
     ]
     assert found[-1] == Finding("dead_letters", False, "n1", INCARNATION, rows=2)
     with pytest.raises(LogError):
-        list(readers("nothing://there"))
-    assert list(readers("mock://bucket/events")) == []
+        list(of_consumers("nothing://there"))
+    assert list(of_consumers("mock://bucket/events")) == []
 
 
 def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
-from trunkline.analytics.jobs.balance import LOADS, balance
+from trunkline.analytics.jobs.balance import _KINDS, balance
 
 WINDOW = 20
 KEY = ("window_start", "load", "node")
@@ -58,7 +58,7 @@ def expected(events: pa.Table, nodes: tuple[str, ...] = ()) -> list[Row]:
         node, kind = one["node"], one["kind"]
         if kind not in COUNTED and kind not in ("node.tick", "node.stats"):
             continue
-        loads = amounts[window].setdefault(node, {load: 0.0 for load in LOADS if load not in READ.values()})
+        loads = amounts[window].setdefault(node, {load: 0.0 for load in _KINDS if load not in READ.values()})
         if kind in COUNTED:
             loads[COUNTED[kind]] += one["weight"]
             if kind in ("message.publish", "message.delivered"):
@@ -70,7 +70,7 @@ def expected(events: pa.Table, nodes: tuple[str, ...] = ()) -> list[Row]:
                 loads[READ[one["name"]]] = one["value"]
     results: list[Row] = []
     for window, by_node in amounts.items():
-        for load in LOADS:
+        for load in _KINDS:
             values = {node: loads[load] for node, loads in by_node.items() if load in loads}
             if load not in READ.values():
                 values |= dict.fromkeys(set(nodes) - by_node.keys(), 0.0)

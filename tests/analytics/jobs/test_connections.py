@@ -13,10 +13,11 @@ from tests.analytics.events_made import microseconds
 from tests.analytics.jobs import plain
 from tests.broker.room import room
 from trunkline.analytics.jobs.connections import Connections, Seen
-from trunkline.analytics.jobs.machines import play
+from trunkline.analytics.jobs.machines import Subject, play
 from trunkline.events.reader import EventLog
 
 SECOND = 1_000_000
+N1 = Subject("node", "n1")
 numbers = iter(range(10**9))
 
 
@@ -57,7 +58,7 @@ def tick(at: float, **columns: Any) -> Seen:
 
 def told(*events: Seen, until: float = 1000.0) -> list[tuple[str, float | None, float | None, str]]:
     """Client, beginning and end in seconds, and how it ended."""
-    machine = Connections("n1", 60 * SECOND, True)
+    machine = Connections(60 * SECOND, True, N1)
     end = round(until * SECOND)
     rows = [*play(machine, events, end), *machine.end(end)]
     return [(row["client_id"], _seconds(row["began"]), _seconds(row["ended"]), row["how"]) for row in rows]
@@ -87,7 +88,7 @@ def test_its_reason_code_says_how_a_connection_ended(code: int | None, how: str)
 
 
 def test_a_row_says_all_that_is_known() -> None:
-    machine = Connections("n1", 60 * SECOND, True)
+    machine = Connections(60 * SECOND, True, N1)
     events = [connected(1, weight=4), left(3.5, 2.5, code=0x8D, reason="nothing was heard of it")]
     assert list(play(machine, events, 10 * SECOND)) == [
         {
@@ -138,7 +139,7 @@ def test_what_is_open_at_the_end_of_the_record_is_open() -> None:
 
 
 def test_nobody_asked_for_what_is_open() -> None:
-    machine = Connections("n1", 60 * SECOND, False)
+    machine = Connections(60 * SECOND, False, N1)
     list(play(machine, [connected(1)], SECOND))
     assert list(machine.end(SECOND)) == []
 
@@ -200,7 +201,7 @@ def test_it_tells_what_plain_python_finds(script: list[tuple[str, int, str]]) ->
             began = begun[client].pop(-1 if what == "end" else 0) if begun[client] else before_the_record
             events.append(left(at, at - began, client))
     rows = [{**event._asdict(), "time": plain.moment(event.at)} for event in events]
-    machine = Connections("n1", 40 * SECOND, True)
+    machine = Connections(40 * SECOND, True, N1)
     until = 300 * SECOND
     found = [*play(machine, events, until), *machine.end(until)]
     wanted = plain.connections(rows, 40 * SECOND, until)
@@ -244,7 +245,7 @@ async def test_a_brokers_own_record_tells_how_each_connection_ended(tmp_path: Pa
         Seen(microseconds(row["time"]), **{name: row[name] for name in Seen._fields if name != "at"})
         for row in plain.in_order(rows)
     ]
-    machine = Connections("n1", 60 * SECOND, True)
+    machine = Connections(60 * SECOND, True, N1)
     found = [*play(machine, events, events[-1].at), *machine.end(events[-1].at)]
     assert sorted((row["client_id"], row["how"], round(row["duration"])) for row in found) == [
         ("kicked", "kicked", 3),

@@ -11,7 +11,7 @@ from tests.analytics.jobs import plain
 pytest.importorskip("pyspark")
 
 from trunkline.analytics.jobs.alerts import KEY, Occurrence
-from trunkline.analytics.jobs.flapping import Flapping, FlappingOptions, flapping
+from trunkline.analytics.jobs.flapping import FlappingOptions, _machine, flapping
 from trunkline.analytics.jobs.machines import Subject, play
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def expected() -> list[Row]:
 
 def told(subject: Subject, *events: tuple[float, int], until: float = 1000.0, **options: Any) -> list[tuple[str, ...]]:
     """What is told of connections at these seconds, with these weights."""
-    machine = Flapping(FlappingOptions(**options)).machine(subject, None)
+    machine = _machine(FlappingOptions(**options), Subject(*subject))
     happened = [
         Occurrence(round(at * SECOND), "n1", 1, number, weight, "c", "u", "p")
         for number, (at, weight) in enumerate(events)

@@ -1,24 +1,32 @@
-"""What a job is, and what is said of options that it does not take."""
+"""What a job is, and how wrong options are reported."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
-from pydantic import Field
 
-from trunkline.analytics.jobs.job import Column, Job, Names, OptionError, Options, Seconds, job
+from trunkline.analytics.jobs.job import Column, Count, Names, OptionError, Options, Positive, columns, job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class Given(Options):
-    window: Seconds = Field(default=60.0, gt=0, description="Seconds.")
+    window: Positive = 60.0
+    """Seconds of a window,
+    told in two lines."""
     names: Names = ()
-    k: int = Field(default=3, ge=1)
+    k: Count = 3
     by: Literal["topic", "client"] = "topic"
 
 
-COLUMNS = (Column("window_start", "timestamp", "When."), Column("n", "bigint", "How many."))
+COLUMNS = columns(
+    """
+    window_start timestamp When.
+    n bigint How many,
+      and more.
+    """
+)
 
 
 @job("traffic", options=Given, kinds=("a", "b"), columns=COLUMNS, key=("window_start",), times=("window_start",))
@@ -27,26 +35,29 @@ def example(events: "DataFrame", options: Given) -> "DataFrame":
     paragraph.
 
     Second.
+
+    Raises:
+        ValueError: for programmers.
     """
-    return cast("DataFrame", (events, options))
+    return events
 
 
-def test_a_job_is_its_function_with_what_is_known_of_it() -> None:
-    events = cast("DataFrame", object())
-    assert example(events) == (events, Given())
-    assert example(events, Given(k=4)) == (events, Given(k=4))
-    assert (example.name, example.title, example.mode) == ("traffic", "Traffic top-k", "append")
+def test_a_job_knows_what_is_written_about_it() -> None:
+    assert (example.name, example.title) == ("traffic", "Traffic top-k")
     assert example.description == "First paragraph.\n\nSecond."
     assert repr(example) == "Job('traffic')"
+    assert (
+        Column("window_start", "timestamp", "When."),
+        Column("n", "bigint", "How many, and more."),
+    ) == COLUMNS
+    assert Given.model_fields["window"].description == "Seconds of a window,\ntold in two lines."
 
 
 def test_which_kinds_it_reads_may_depend_on_its_options() -> None:
     assert example.kinds(Given(by="client")) == ("a", "b", "node.tick")
-    by_options = job(
-        "traffic", options=Given, kinds=lambda given: (given.by, "node.tick"), columns=COLUMNS, key=("n",), times=()
-    )
-    assert by_options(example.function).kinds() == ("topic", "node.tick")
-    assert by_options(example.function).kinds(Given(by="client")) == ("client", "node.tick")
+    by_options = replace(example, reads=lambda given: (given.by, "node.tick"))
+    assert by_options.kinds() == ("topic", "node.tick")
+    assert by_options.kinds(Given(by="client")) == ("client", "node.tick")
 
 
 def test_options_of_another_job_are_refused() -> None:
@@ -68,6 +79,7 @@ def test_options_are_read_from_text() -> None:
         ({"k": "0"}, "job traffic, option k: input should be greater than or equal to 1 (given: '0')"),
         ({"k": "few"}, "job traffic, option k: input should be a valid integer"),
         ({"window": "soon"}, "job traffic, option window: not a duration (given: 'soon')"),
+        ({"window": 0}, "job traffic, option window: input should be greater than 0 (given: 0)"),
         ({"by": "node"}, "job traffic, option by: input should be 'topic' or 'client' (given: 'node')"),
     ],
 )
@@ -84,4 +96,4 @@ def test_all_wrong_options_are_named_at_once() -> None:
 
 def test_a_key_must_be_a_column() -> None:
     with pytest.raises(ValueError, match="job traffic: no such columns: rank"):
-        Job("traffic", example.function, Given, (), COLUMNS, ("rank",), (), "append")
+        replace(example, key=("rank",))

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
-from trunkline.analytics.jobs.machines import play
+from functools import partial
+
+from trunkline.analytics.jobs.machines import Machines, Subject, play
 from trunkline.analytics.jobs.moves import Seen, Whereabouts, moves
 
 REMEMBERED = 60.0
@@ -24,12 +26,14 @@ KEY = ("time", "client_id", "from_node", "to_node")
 CAME, LEFT, TAKEN = "client.connected", "client.disconnected", "session.taken_over"
 
 
+MACHINES = Machines(Seen, partial(Whereabouts, round(REMEMBERED * 1e6)))
+
+
 def told(*events: tuple[float, str, str]) -> list[tuple[Any, ...]]:
     """Moves of a machine that is saved after each event: seconds, from, to, how."""
     results, saved, due = [], None, None
     for number, (time, kind, node) in enumerate(events):
-        machine = Whereabouts("c", round(REMEMBERED * 1e6), saved)
-        machine.due = due
+        machine = MACHINES.restored(Subject("client", "c"), saved, due)
         event = Seen(microseconds(at(time)), node, 1, number, kind)
         for found in play(machine, [event], event.at - 1):
             results.append(

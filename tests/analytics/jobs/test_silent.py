@@ -9,8 +9,8 @@ from tests.analytics.jobs import plain
 
 pytest.importorskip("pyspark")
 
-from trunkline.analytics.jobs.machines import play
-from trunkline.analytics.jobs.silent import Published, Silent, SilentOptions, silent
+from trunkline.analytics.jobs.machines import Subject, play
+from trunkline.analytics.jobs.silent import Published, Rhythm, SilentOptions, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def expected() -> list[Row]:
 
 def told(*times: float, until: float = 1000.0, **options: Any) -> list[tuple[str, float, float, float]]:
     """What is told of a client that published at these seconds: what, when, after how long, and what was usual."""
-    machine = Silent(SilentOptions(**options)).machine(("client", "c"), None)
+    machine = Rhythm(SilentOptions(**options), Subject("client", "c"))
     events = [Published(round(at * SECOND), "n1", 1, number, "u", "p") for number, at in enumerate(times)]
     return [
         (row["state"], row["time"] / SECOND, row["silence"], row["usual"])

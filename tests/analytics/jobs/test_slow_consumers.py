@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import partial
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -32,13 +33,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
-from trunkline.analytics.jobs.machines import play
-from trunkline.analytics.jobs.slow_consumers import KINDS, PRECISION, Answers, Rules, Seen, Times, slow_consumers
+from trunkline.analytics.jobs.machines import Machines, Subject, play
+from trunkline.analytics.jobs.slow_consumers import (
+    KINDS,
+    PRECISION,
+    Answers,
+    Seen,
+    SlowConsumersOptions,
+    Times,
+    slow_consumers,
+)
 
 WINDOW = 10_000_000
 PATIENCE = 20_000_000
 KEY = ("window_start", "client_id")
-RULES = Rules(WINDOW, PATIENCE, max_open=100, max_inflight=20, max_subscriptions=10)
+RULES = SlowConsumersOptions(window=10, unanswered_after=20, max_open=100, max_inflight=20, max_subscriptions=10)
 
 
 def seen(rows: Iterable[Row]) -> list[Seen]:
@@ -62,17 +71,16 @@ def seen(rows: Iterable[Row]) -> list[Seen]:
     ]
 
 
-def told(rows: Iterable[Row], rules: Rules = RULES) -> list[Row]:
+def told(rows: Iterable[Row], rules: SlowConsumersOptions = RULES) -> list[Row]:
     """What a machine tells about these events, whose state is saved after each of them."""
     results: list[Row] = []
     saved, due = None, None
+    machines = Machines(Seen, partial(Answers, rules))
     for event in seen(rows):
-        machine = Answers("c", rules, saved)
-        machine.due = due
+        machine = machines.restored(Subject("client", "c"), saved, due)
         results += play(machine, [event], event.at - 1)
         saved, due = json.loads(json.dumps(machine.save())), machine.due
-    machine = Answers("c", rules, saved)
-    machine.due = due
+    machine = machines.restored(Subject("client", "c"), saved, due)
     results += play(machine, [], microseconds(at(3600)))
     results += machine.end(microseconds(at(3600)))
     return results
@@ -143,7 +151,7 @@ def test_a_delivery_becomes_unanswered_when_it_is_too_old_or_when_there_are_too_
     late = [one("message.delivered", 0.0, weight=3), one("message.acked", 20.000001)]
     assert [(found["acked"], found["unanswered"]) for found in told(late)] == [(0, 0), (1, 3)]
     assert told(late)[1]["ack_max_us"] is None
-    few = Rules(WINDOW, PATIENCE, max_open=1, max_inflight=20, max_subscriptions=10)
+    few = RULES.model_copy(update={"max_open": 1})
     (found,) = told(
         [one("message.delivered", 0.0, 1), one("message.delivered", 1.0, 2), one("message.acked", 2.0, 2)], few
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from trunkline.analytics.jobs.denials import denials
 from trunkline.analytics.jobs.flapping import flapping
 from trunkline.analytics.jobs.job import Column
-from trunkline.analytics.jobs.machines import Machine, Result, Subject
+from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.sessions import sessions
 from trunkline.analytics.jobs.silent import silent
 from trunkline.analytics.jobs.stateful import Processor, recorded
@@ -48,9 +48,11 @@ class Beep(NamedTuple):
 class Echo(Machine[Beep]):
     """Tells each word, and all of them when a second has passed since the last one."""
 
-    def __init__(self, subject: Subject, words: list[str]) -> None:
-        self.subject = subject[1]
-        self.words = words
+    state = ("words",)
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject.name
+        self.words: list[str] = []
 
     def event(self, event: Beep) -> Iterator[Result]:
         self.words.append(event.word)
@@ -64,15 +66,8 @@ class Echo(Machine[Beep]):
     def end(self, now: int) -> Iterator[Result]:
         yield {"time": now, "subject": self.subject, "word": "end"}
 
-    def save(self) -> list[Any] | None:
-        return self.words or None
 
-
-class Echoing:
-    event: ClassVar[type[Any]] = Beep
-
-    def machine(self, subject: Subject, saved: list[Any] | None) -> Machine[Beep]:
-        return Echo(subject, saved or [])
+ECHOING = Machines(Beep, Echo)
 
 
 def batch(*rows: tuple[int, str, str, int, str, int], until: int = 10_000_000) -> pa.RecordBatch:
@@ -98,9 +93,7 @@ def batch(*rows: tuple[int, str, str, int, str, int], until: int = 10_000_000) -
 class TestRecorded:
     def told(self, *batches: pa.RecordBatch) -> list[tuple[str, str]]:
         return [
-            (row["subject"], row["word"])
-            for found in recorded(Echoing(), COLUMNS, batches)
-            for row in found.to_pylist()
+            (row["subject"], row["word"]) for found in recorded(ECHOING, COLUMNS, batches) for row in found.to_pylist()
         ]
 
     def test_each_subject_has_a_machine(self) -> None:
@@ -120,14 +113,14 @@ class TestRecorded:
         assert [word for _, word in self.told(batch((0, "client", "a", 1, "x", 0), until=1_000_000))] == ["x", "end"]
 
     def test_results_have_the_columns_of_the_job(self) -> None:
-        (found,) = recorded(Echoing(), COLUMNS, [batch((0, "client", "a", 1, "x", 0))])
+        (found,) = recorded(ECHOING, COLUMNS, [batch((0, "client", "a", 1, "x", 0))])
         assert found.schema.names == [column.name for column in COLUMNS]
         assert found.schema.field("time").type == pa.timestamp("us", tz="UTC")
         assert found.column("missing").null_count == 3
 
     def test_many_results_come_in_several_batches(self) -> None:
         rows = batch(*((0, "client", str(number), 1, "x", number) for number in range(2000)))
-        sizes = [found.num_rows for found in recorded(Echoing(), COLUMNS, [rows])]
+        sizes = [found.num_rows for found in recorded(ECHOING, COLUMNS, [rows])]
         assert (len(sizes), sum(sizes)) == (2, 6000)
 
 
@@ -136,7 +129,7 @@ class TestProcessor:
 
     def started(self) -> TwsTester:
         return TwsTester(
-            Processor(Echoing(), COLUMNS), timeMode="EventTime", eventTimeExtractor=lambda row: row.at // 1000
+            Processor(ECHOING, COLUMNS), timeMode="EventTime", eventTimeExtractor=lambda row: row.at // 1000
         )
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trunkline.analytics.jobs.subscriptions import REMEMBERED_TOPICS, Subscriptions
+from trunkline.analytics.jobs.subscriptions import ENDED, MAX_TOPICS, Subscriptions
 
 
 @pytest.fixture
@@ -17,28 +17,28 @@ def some() -> Subscriptions[int]:
     ("topic", "expected"), [("a/b", [0, 1, 2, 3]), ("a", [0, 3]), ("c/b", [1, 3]), ("$SYS/b", [4]), ("$x", [])]
 )
 def test_filters_take_topics_by_the_rules_of_mqtt(some: Subscriptions[int], topic: str, expected: list[int]) -> None:
-    assert some.of(topic) == expected
-    assert some.of(topic) == expected
+    assert some.matching(topic) == expected
+    assert some.matching(topic) == expected
 
 
 def test_what_comes_and_goes_is_seen_at_once(some: Subscriptions[int]) -> None:
-    assert some.of("a/b") == [0, 1, 2, 3]
-    assert some.take("+/b") == [1]
-    assert some.take("+/b") == []
-    assert some.of("a/b") == [0, 2, 3]
+    assert some.matching("a/b") == [0, 1, 2, 3]
+    assert some.remove(ENDED, "+/b") == [1]
+    assert some.remove(ENDED, "+/b") == []
+    assert some.matching("a/b") == [0, 2, 3]
     some.put("a/b", 7)
-    assert some.of("a/b") == [0, 2, 3, 7]
-    assert sorted(some.take(None)) == [0, 2, 3, 4, 7]
-    assert (some.of("a/b"), len(some)) == ([], 0)
+    assert some.matching("a/b") == [0, 2, 3, 7]
+    assert sorted(some.remove("session.created", None)) == [0, 2, 3, 4, 7]
+    assert (some.matching("a/b"), len(some)) == ([], 0)
 
 
 def test_there_are_no_more_than_the_limit(some: Subscriptions[int]) -> None:
     some.put("c", 8)
     some.put("#", 9)
-    assert ("c" in some, dict(some.items())["#"], list(some.values())) == (False, 9, [0, 1, 2, 9, 4])
+    assert ("c" in some, dict(some.items())["#"], list(some)) == (False, 9, [0, 1, 2, 9, 4])
 
 
 def test_more_topics_than_are_remembered(some: Subscriptions[int]) -> None:
-    for number in range(REMEMBERED_TOPICS + 10):
-        assert some.of(f"a/{number}") == [0, 3]
-    assert some.of("a/0") == [0, 3]
+    for number in range(MAX_TOPICS + 10):
+        assert some.matching(f"a/{number}") == [0, 3]
+    assert some.matching("a/0") == [0, 3]

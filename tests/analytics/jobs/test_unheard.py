@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
-from trunkline.analytics.jobs.machines import Keeper, play
-from trunkline.analytics.jobs.unheard import Lives, Seen, Watch, unheard
+from trunkline.analytics.jobs.machines import Keeper, Machines, Subject, play
+from trunkline.analytics.jobs.unheard import Lives, Seen, unheard
 
 AFTER = 40.0
 KEY = ("subject", "client_id", "filter", "topic", "time", "state")
@@ -58,7 +59,7 @@ def told(
     rows: Iterable[Row], until: float, *, after: float = AFTER, limit: int = 100
 ) -> list[tuple[str, str, float, int]]:
     """The changes that a machine tells of: state, filter, seconds, deliveries."""
-    machine = Lives("c", round(after * 1e6), limit, changes=True)
+    machine = Lives(round(after * 1e6), limit, True, Subject("client", "c"))
     results = play(machine, seen(rows), microseconds(at(until)))
     return [(one["state"], one["filter"], (one["time"] - microseconds(at(0))) / 1e6, one["count"]) for one in results]
 
@@ -264,7 +265,7 @@ def test_a_stream_in_any_pieces_tells_the_same() -> None:
     until = at(700)
     wanted = sorted(str((one["client_id"], one["filter"], one["time"], one["state"])) for one in changes(rows, until))
     random = Random(0)
-    logic = Watch(round(AFTER * 1e6), 100, True)
+    logic = Machines(Seen, partial(Lives, round(AFTER * 1e6), 100, True))
     saved: str | None = None
     found: list[str] = []
     for first in range(0, len(rows), 5000):
@@ -273,7 +274,7 @@ def test_a_stream_in_any_pieces_tells_the_same() -> None:
         for number, event in enumerate(seen(rows[first : first + 5000]), first):
             one = rows[number]
             if "client_id" in one and one["kind"] not in ("message.routed", "message.dropped"):
-                keeper.add(("client", one["client_id"]), event._replace(seq=number))
+                keeper.add(Subject("client", one["client_id"]), event._replace(seq=number))
             newest = max(newest, event.at)
             if random.random() < 0.005:
                 found += _names(keeper.advance(newest - 9_000_000))
@@ -285,7 +286,7 @@ def test_a_stream_in_any_pieces_tells_the_same() -> None:
 
 def _names(results: Iterable[Any]) -> list[str]:
     begin = microseconds(at(0))
-    return [str((subject[1], one["filter"], at((one["time"] - begin) / 1e6), one["state"])) for subject, one in results]
+    return [str((one["client_id"], one["filter"], at((one["time"] - begin) / 1e6), one["state"])) for one in results]
 
 
 def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
