@@ -62,7 +62,8 @@ class Input:
     def _look(self, stream: bool) -> None:
         from pyarrow import ArrowException
 
-        from trunkline.analytics.source.options import OptionError, understood
+        from trunkline.analytics.options import OptionError
+        from trunkline.analytics.source.options import understood
         from trunkline.analytics.source.places import open_log
         from trunkline.events.layout import LogError
 

@@ -259,7 +259,7 @@ def _target(
     if format == "delta":
         if target is None:
             raise LogError("a Delta table needs a place of its own, beside the log")
-        return DeltaTarget(target, storage_options)
+        return DeltaTarget(str(target), storage_options)
     if target is None:
         return ParquetTarget(log.root, log.filesystem, bytes_per_file=bytes_per_file)
     # as a log is found, so are its files

@@ -1,14 +1,22 @@
-"""The log as a Delta table, partitioned by `date` (the day of `time`, by UTC).
+"""Delta tables, written by the library deltalake: results of Spark, and the event log itself.
 
-What is added to the table, and up to which row of its node that goes, is one commit: whoever goes on after a crash reads
-in the table itself where.
+A writer puts rows into Parquet files, of which nobody knows yet, in one process or in many. One commit adds them to the
+table, together with the name of the application and a number that tells how far it has come (Delta's application
+transactions). So a writer that goes on after a crash reads in the table itself where, and nothing is there twice.
 """
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.schema import SCHEMA
@@ -17,101 +25,354 @@ from trunkline.events.target import Missing, Piece, Written
 if TYPE_CHECKING:
     import deltalake
 
+#: Columns of these types can be partitioned by, as Spark names them.
+PARTITIONED: Final = frozenset(("string", "boolean", "byte", "short", "integer", "long", "date"))
+#: What is written together: rows of a partition, bytes of all of them.
+_GROUP_ROWS: Final = 131_072
+_GROUP_BYTES: Final = 64 * 2**20
+#: Files that one writer has open at most.
+_MAX_OPEN: Final = 64
+#: Longer texts are no bounds of a file.
+_MAX_BOUND: Final = 64
+
+#: The values that a file's rows share, as text.
+Values = tuple[str | None, ...]
+
+
+class TableError(LogError):
+    """Rows and table do not fit together, or the table cannot be written."""
+
+
+def library() -> Any:
+    """
+    Raises:
+        TableError: deltalake is not installed.
+    """
+    try:
+        import deltalake
+    except ImportError:
+        raise TableError("a Delta table needs deltalake: pip install 'trunkline[lake]'") from None
+    return deltalake
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is, or will be: a directory or a URI, with the storage options of deltalake."""
+
+    uri: str
+    storage_options: dict[str, str] = field(repr=False)
+
+    def table(self) -> "deltalake.DeltaTable | None":
+        lake = library()
+        if not lake.DeltaTable.is_deltatable(self.uri, self.storage_options):
+            return None
+        table: deltalake.DeltaTable = lake.DeltaTable(self.uri, storage_options=self.storage_options)
+        return table
+
+    def table_for(self, wanted: "deltalake.Schema", partition_by: Sequence[str]) -> "deltalake.DeltaTable":
+        """The table, which has all columns of the schema; it is made if it is not there.
+
+        Raises:
+            TableError: it has another type for one of them, or is partitioned otherwise.
+        """
+        table = self.table()
+        if table is None:
+            library().DeltaTable.create(
+                self.uri,
+                wanted,
+                mode="ignore",
+                partition_by=list(partition_by),
+                storage_options=self.storage_options,
+            )
+            table = self.table()
+        assert table is not None
+        if partition_by and list(partition_by) != table.metadata().partition_columns:
+            there = ", ".join(table.metadata().partition_columns) or "nothing"
+            raise TableError(f"{self.uri}: the table is partitioned by {there}, not by {', '.join(partition_by)}")
+        self._widen(table, wanted)
+        return table
+
+    def _widen(self, table: "deltalake.DeltaTable", wanted: "deltalake.Schema") -> None:
+        """Give the table the columns that it lacks."""
+        there = {one.name.lower(): one for one in table.schema().fields}
+        missing: list[deltalake.Field] = []
+        for one in wanted.fields:
+            known = there.get(one.name.lower())
+            if known is None:
+                missing.append(one)
+            elif known.name != one.name:
+                raise TableError(
+                    f"{self.uri}: the table has a column {known.name}, which differs from {one.name} in case only"
+                )
+            elif known.type != one.type:
+                raise TableError(f"{self.uri}: column {one.name} is {known.type} in the table and {one.type} here")
+        if missing:
+            table.alter.add_columns(missing)
+            table.update_incremental()
+
+    def files(self) -> pafs.FileSystem:
+        """The table's folder as a file system: a local one is made, any other is reached as the table itself is."""
+        if "://" in self.uri:
+            from deltalake.fs import DeltaStorageHandler
+
+            handler: Any = DeltaStorageHandler(self.uri, self.storage_options)
+            return pafs.PyFileSystem(handler)
+        os.makedirs(self.uri, exist_ok=True)
+        return pafs.SubTreeFileSystem(self.uri, pafs.LocalFileSystem())
+
+
+@dataclass(frozen=True)
+class Added:
+    """A file that was written, as the table's log has it."""
+
+    path: str
+    size: int
+    values: dict[str, str | None]
+    #: Milliseconds since the epoch.
+    written: int
+    #: How many rows it has, and between which values they lie.
+    statistics: str
+
+
+def commit(table: "deltalake.DeltaTable", application: str, number: int, files: Sequence[Added]) -> None:
+    """Add the files to the table, and note the number under the application's name.
+
+    Raises:
+        TableError: somebody else has committed under the same name since the table was opened. Nothing was added.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.transaction import AddAction
+
+    lake = library()
+    actions: list[Any] = [
+        AddAction(file.path, file.size, file.values, file.written, True, file.statistics) for file in files
+    ]
+    try:
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            table.metadata().partition_columns,
+            commit_properties=lake.CommitProperties(app_transactions=[lake.Transaction(application, number)]),
+        )
+    except CommitFailedError as error:
+        raise TableError(
+            f"{table.table_uri}: {number} of {application} was not added: {error} Are there two writers?"
+        ) from None
+    except DeltaError as error:
+        raise TableError(f"{table.table_uri}: {error}") from None
+
+
+@dataclass(frozen=True)
+class FileWriter:
+    """Writes rows into files of their partitions. Spark sends it to its tasks."""
+
+    place: Place
+    #: What the table's files hold: all columns but those that it is partitioned by.
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    rows_per_file: int = 2_000_000
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[Added]:
+        """All rows; they are gathered until writing them is worth it."""
+        files = _Files(self)
+        for batch in batches:
+            for values, rows in _by_values(batch, self.partition_by):
+                files.take(values, rows.select(self.schema.names).cast(self.schema))
+        return files.finish()
+
+
+def _by_values(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """The rows of each partition."""
+    if not columns:
+        yield (), batch
+        return
+    found: dict[Values, list[int]] = {}
+    for number, row in enumerate(zip(*(batch.column(name).to_pylist() for name in columns), strict=True)):
+        found.setdefault(tuple(map(as_text, row)), []).append(number)
+    for values, numbers in found.items():
+        yield values, batch.take(numbers)
+
+
+def as_text(value: Any) -> str | None:
+    """A value as the log of a table has it. Delta does not distinguish an empty text from null."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def folder(columns: Sequence[str], values: Values) -> str:
+    """Where rows with these values lie, below the table; empty or with a slash behind it."""
+    return "".join(
+        f"{quote(name, safe='')}={'__HIVE_DEFAULT_PARTITION__' if value is None else quote(value, safe='')}/"
+        for name, value in zip(columns, values, strict=True)
+    )
+
+
+class _Files:
+    def __init__(self, writer: FileWriter) -> None:
+        self._writer = writer
+        self._system = writer.place.files()
+        self._open: dict[Values, _File] = {}
+        self._gathered: dict[Values, list[pa.RecordBatch]] = {}
+        self._bytes = 0
+        self._added: list[Added] = []
+
+    def take(self, values: Values, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        self._gathered.setdefault(values, []).append(rows)
+        self._bytes += rows.nbytes
+        if self._rows(values) >= _GROUP_ROWS:
+            self._write(values)
+        while self._bytes >= _GROUP_BYTES:
+            self._write(max(self._gathered, key=self._rows))
+
+    def _rows(self, values: Values) -> int:
+        return sum(batch.num_rows for batch in self._gathered[values])
+
+    def _write(self, values: Values) -> None:
+        batches = self._gathered.pop(values)
+        self._bytes -= sum(batch.nbytes for batch in batches)
+        if values not in self._open:
+            if len(self._open) >= _MAX_OPEN:
+                self._close(next(iter(self._open)))
+            self._open[values] = _File(self._writer, self._system, values)
+        file = self._open[values]
+        file.write(pa.Table.from_batches(batches))
+        if file.rows >= self._writer.rows_per_file:
+            self._close(values)
+
+    def _close(self, values: Values) -> None:
+        self._added.append(self._open.pop(values).close())
+
+    def finish(self) -> list[Added]:
+        for values in list(self._gathered):
+            self._write(values)
+        for values in list(self._open):
+            self._close(values)
+        return self._added
+
+
+class _File:
+    def __init__(self, writer: FileWriter, system: pafs.FileSystem, values: Values) -> None:
+        self._values = dict(zip(writer.partition_by, values, strict=True))
+        below = folder(writer.partition_by, values)
+        if below:
+            system.create_dir(below, recursive=True)
+        self._path = f"{below}part-{uuid4()}.zstd.parquet"
+        self._system = system
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._path, writer.schema, filesystem=system, compression="zstd", metadata_collector=self._footers
+        )
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=_GROUP_ROWS)
+        self.rows += table.num_rows
+
+    def close(self) -> Added:
+        self._writer.close()
+        size = self._system.get_file_info(self._path).size
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        return Added(self._path, size, self._values, now, json.dumps(statistics(self._footers[0])))
+
+
+def statistics(footer: pq.FileMetaData) -> dict[str, Any]:
+    """What readers need to leave a file alone: how many rows it has, and between which values they lie.
+
+    Nothing is said of floats (NaN is nowhere between), of long texts, and of what lies within other columns.
+    """
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for column in range(footer.num_columns):
+        parts = [footer.row_group(group).column(column) for group in range(footer.num_row_groups)]
+        name = parts[0].path_in_schema if parts else "."
+        found: list[Any] = [part.statistics for part in parts]
+        if "." in name or any(one is None or not one.has_null_count for one in found):
+            continue
+        nulls[name] = sum(one.null_count for one in found)
+        filled = [one for one in found if one.num_values]
+        if filled and all(one.has_min_max for one in filled):
+            low = bound(min(one.min for one in filled), up=False)
+            high = bound(max(one.max for one in filled), up=True)
+            if low is not None and high is not None:
+                least[name], greatest[name] = low, high
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def bound(value: Any, *, up: bool) -> Any:
+    """A value as the table's log has it, if it can stand there: times have no more than milliseconds, and are rounded
+    outwards."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return None
+        whole = value.astimezone(UTC).replace(microsecond=value.microsecond // 1000 * 1000, tzinfo=None)
+        if up and value.microsecond % 1000:
+            whole += timedelta(milliseconds=1)
+        return whole.isoformat(timespec="milliseconds") + "Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_BOUND else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+#: The column by which the table of events is partitioned: the day of `time`, by UTC.
 DATE: Final = "date"
-#: What the table holds.
-TABLE_SCHEMA: Final = SCHEMA.append(pa.field(DATE, pa.date32()))
+_EVENTS: Final = SCHEMA.append(pa.field(DATE, pa.date32()))
 
 
 class DeltaTarget:
-    """A table in a directory or at a URI, made when it is first written to."""
+    """The event log as a table, made when it is first written to."""
 
-    def __init__(self, uri: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
-        """`storage_options` are those of deltalake.
-
-        Raises:
-            LogError: deltalake is not installed.
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
         """
-        try:
-            import deltalake
-            from deltalake.exceptions import DeltaError
-        except ImportError:
-            raise LogError("a Delta table needs deltalake: pip install 'trunkline[lake]'") from None
-        self._lake = deltalake
-        self._error = DeltaError
-        self.uri: Final = str(uri)
-        self._storage_options = dict(storage_options or {})
+        Raises:
+            TableError: deltalake is not installed.
+        """
+        library()
+        self.uri: Final = uri
+        self._place = Place(uri, dict(storage_options or {}))
 
     def next_seq(self, key: NodeKey) -> int | None:
-        table = self._table()
-        return None if table is None else _next_seq(table, key)
+        table = self._place.table()
+        return None if table is None else table.transaction_version(application(key))
 
     def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
         """All of it, in one commit. For rows that are missing the table has the row that stands for them.
 
         Raises:
-            LogError: the table cannot be written, or somebody else has added rows of this node; nothing was added.
+            TableError: the table cannot be written, or somebody else has added rows of this node; nothing was added.
         """
-        lake = self._lake
-        rows = _Rows(pieces)
-        # the very state that was looked at: a commit of others that came after it makes this one fail
-        table = self._table()
-        known = None if table is None else _next_seq(table, key)
+        # the very state that is looked at: a commit of others that comes after it makes this one fail
+        table = self._place.table_for(library().Schema.from_arrow(_EVENTS), [DATE])
+        known = table.transaction_version(application(key))
         if known is not None and known > first:
-            raise LogError(f"{self.uri}: somebody else has added rows of {key}, up to {known}")
-        try:
-            lake.write_deltalake(
-                self.uri if table is None else table,
-                pa.RecordBatchReader.from_batches(TABLE_SCHEMA, iter(rows)),
-                partition_by=[DATE],
-                mode="append",
-                schema_mode="merge",
-                storage_options=self._storage_options,
-                commit_properties=lake.CommitProperties(app_transactions=[lake.Transaction(application(key), end)]),
-            )
-        except Exception as error:
-            if rows.error is not None:
-                raise rows.error from None
-            if isinstance(error, self._error):
-                raise LogError(f"{self.uri}: {error}") from None
-            raise
-        return Written(end, rows.rows, 1, 0, rows.missing)
+            raise TableError(f"{self.uri}: somebody else has added rows of {key}, up to {known}")
+        rows = missing = 0
 
-    def _table(self) -> "deltalake.DeltaTable | None":
-        if not self._lake.DeltaTable.is_deltatable(self.uri, self._storage_options):
-            return None
-        return self._lake.DeltaTable(self.uri, storage_options=self._storage_options)
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal rows, missing
+            for piece in pieces:
+                if isinstance(piece, Missing):
+                    missing += piece.rows
+                    batch = piece.stand_in
+                else:
+                    rows += piece.num_rows
+                    batch = piece
+                days = batch.column("time").cast(pa.date32())
+                yield pa.RecordBatch.from_arrays([*batch.columns, days], schema=_EVENTS)
 
-
-def _next_seq(table: "deltalake.DeltaTable", key: NodeKey) -> int | None:
-    return table.transaction_version(application(key))
+        files = FileWriter(self._place, SCHEMA, (DATE,)).write(batches())
+        commit(table, application(key), end, files)
+        return Written(end, rows, 1, 0, missing)
 
 
 def application(key: NodeKey) -> str:
     """The name under which the table keeps the number of a node's next row."""
     return f"trunkline-events {key}"
-
-
-class _Rows:
-    """The pieces as the table has them."""
-
-    def __init__(self, pieces: Iterator[Piece]) -> None:
-        self._pieces = pieces
-        self.rows = 0
-        self.missing = 0
-        #: Why there were no more: the library that pulls the rows tells it in words of its own.
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for piece in self._pieces:
-                if isinstance(piece, Missing):
-                    self.missing += piece.rows
-                    batch = piece.stand_in
-                else:
-                    self.rows += piece.num_rows
-                    batch = piece
-                days = batch.column("time").cast(pa.date32())
-                yield pa.RecordBatch.from_arrays([*batch.columns, days], schema=TABLE_SCHEMA)
-        except Exception as error:
-            self.error = error
-            raise

@@ -54,6 +54,20 @@ class Reason(IntEnum):
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED = 0xA2
 
 
+def name_of(reason: int) -> str:
+    """The name of a reason code as events, logs and figures have it: `not_authorized`. A code that nobody has defined is
+    a number."""
+    try:
+        return Reason(reason).name.lower()
+    except ValueError:
+        return f"0x{reason:02X}"
+
+
+def in_words(reason: int) -> str:
+    """The name for people: `not authorized`."""
+    return name_of(reason).replace("_", " ")
+
+
 #: CONNACK return codes of 3.1 and 3.1.1 (table 3.1) for the reasons a server gives in 5.0.
 #: What is not listed closes the connection with 3, server unavailable.
 CONNACK_V3: dict[int, int] = {

@@ -1,4 +1,4 @@
-"""Publishing by a plain socket, and knowing that it has arrived.
+"""Publishing by a plain socket, and knowing that all has arrived.
 
 One thread, no loop: a task of Spark does nothing else. Messages of QoS 1 are sent ahead of their acknowledgements, as
 many as the broker allows. What was not acknowledged when a connection is lost is sent again on the next one, in the
@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from socket import IPPROTO_TCP, SHUT_WR, TCP_NODELAY, create_connection, socket
 from typing import Final
@@ -19,23 +20,21 @@ from typing import Final
 from trunkline.analytics.sinks.deduplicator import BATCH, ROW
 from trunkline.analytics.sinks.messages import Outgoing
 from trunkline.analytics.sinks.settings import Settings, SinkError
-from trunkline.mqtt.batch import Acknowledgements
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.packets import Connack, Connect, Disconnect, Packet, Pingreq, Pingresp, Puback, Publish
+from trunkline.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish
 from trunkline.mqtt.properties import Properties
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.reasons import Reason, in_words
 from trunkline.mqtt.versions import Version
 
 #: Bytes that are sent before answers are looked at; messages that are collected before any is sent.
 _CHUNK: Final = 65_536
 _COLLECTED: Final = 64
-#: After it they begin again with 1.
-LAST_PACKET_ID: Final = 65_535
+MAX_PACKET_ID: Final = 65_535
 #: Nothing is subscribed to, so the broker has little to say.
-_LARGEST_ANSWER: Final = 65_536
+_MAX_ANSWER: Final = 65_536
 
-#: What a broker says that may be otherwise in a moment. After any other refusal there is no use in trying again.
+#: Reasons that may pass in a moment. After any other refusal there is no use in trying again.
 _PASSING: Final = frozenset(
     (
         Reason.SERVER_UNAVAILABLE,
@@ -64,7 +63,7 @@ def client_id(prefix: str, query: str, partition: int) -> str:
 
 
 class Publisher:
-    """One connection to a broker, made anew as often as it takes."""
+    """Messages of a task, by one connection, made anew as often as it takes."""
 
     def __init__(
         self, settings: Settings, client_id: str, batch: str, sleep: Callable[[float], None] = time.sleep
@@ -76,13 +75,14 @@ class Publisher:
         self._sleep = sleep
         self._socket: socket | None = None
         self._decoder: Decoder
-        #: Of the broker that is connected.
+        #: What the broker said when it accepted the connection; None before.
+        self._accepted: Properties | None = None
         self._window = 0
-        self._largest = 0
         self._waiting: deque[Outgoing] = deque()
         self._inflight: dict[int, Outgoing] = {}
         self._packet_id = 0
-        self._ponged = True
+        #: The broker has answered our PINGREQ.
+        self._answered = True
         #: Connections lost in a row without a message that arrived.
         self._failures = 0
 
@@ -103,9 +103,9 @@ class Publisher:
                     size = 0
             self._work(lambda: not self._waiting)
             if self._socket is not None:
-                # at QoS 0 there is nothing but this to tell that the broker has taken all and refused nothing
-                self._ponged = self._settings.qos > 0
-                self._work(lambda: self._ponged and not self._waiting and not self._inflight)
+                # at QoS 0 nothing but the answer to a PINGREQ shows that the broker has taken all and refused nothing
+                self._answered = self._settings.qos > 0
+                self._work(lambda: self._answered and not self._waiting and not self._inflight)
                 self._leave()
         finally:
             self._close()
@@ -115,7 +115,7 @@ class Publisher:
             try:
                 if self._socket is None:
                     self._connect()
-                if not self._ponged:
+                if not self._answered:
                     self._send(encode(Pingreq(), Version.V5))
                 while not done():
                     self._fill()
@@ -126,7 +126,11 @@ class Publisher:
                 self._again(lost)
 
     def _again(self, lost: ConnectionLost) -> None:
-        """Whether there is to be one more connection, after a while that grows."""
+        """Have one more connection, after a while that grows.
+
+        Raises:
+            PublishError: there were as many as there may be.
+        """
         self._waiting.extendleft(reversed(self._inflight.values()))
         self._inflight.clear()
         self._failures += 1
@@ -142,67 +146,47 @@ class Publisher:
 
     def _connect(self) -> None:
         settings = self._settings
-        try:
-            connected = create_connection(settings.address, settings.timeout)
-            connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-            if settings.tls:
-                connected = _secure(connected, settings)
-        except ssl.SSLCertVerificationError as error:
-            raise PublishError(f"{settings.host}: its certificate is not trusted: {error.verify_message}") from None
-        except OSError as error:
-            raise ConnectionLost(f"no connection: {error.strerror or error}") from None
-        self._socket = connected
-        self._decoder = Decoder(
-            server=False, version=Version.V5, max_packet_size=_LARGEST_ANSWER, gathers=True, strict_utf8=False
-        )
+        self._socket = _connected(settings)
+        self._decoder = Decoder(server=False, version=Version.V5, max_packet_size=_MAX_ANSWER, strict_utf8=False)
+        self._accepted = None
         self._packet_id = 0
-        self._send(encode(self._hello(), Version.V5))
-        answers = self._read(wait=True)
-        while not answers:
-            answers = self._read(wait=True)
-        connack = answers.pop(0)
-        if not isinstance(connack, Connack):
-            raise ConnectionLost(f"{type(connack).__name__.upper()} where CONNACK was expected")
-        if connack.reason:
-            raise self._refused("refused the connection", connack.reason, connack.properties)
-        told = connack.properties
-        if settings.qos > told.get("maximum_qos", 2):
-            raise PublishError(f"{settings.host} takes no messages of QoS 1: give the option qos=0")
-        if settings.retain and not told.get("retain_available", 1):
-            raise PublishError(f"{settings.host} keeps no retained messages: leave the option retain out")
-        self._window = min(settings.max_inflight, told.get("receive_maximum", 65_535))
-        self._largest = told.get("maximum_packet_size", 2**32)
-        self._take(answers)
-
-    def _hello(self) -> Connect:
         # No keep-alive: what computes the next rows may take any time, and nobody would answer meanwhile.
-        return Connect(
+        connect = Connect(
             self._client_id,
-            username=self._settings.username or None,
-            password=self._settings.secret(),
-            properties={"maximum_packet_size": _LARGEST_ANSWER},
+            username=settings.username or None,
+            password=settings.secret(),
+            properties={"maximum_packet_size": _MAX_ANSWER},
         )
+        self._send(encode(connect, Version.V5))
+        while self._accepted is None:
+            self._receive(wait=True)
+
+    def _accept(self, connack: Connack) -> None:
+        settings, properties = self._settings, connack.properties
+        if connack.reason:
+            raise self._refused("refused the connection", connack.reason, properties)
+        if settings.qos > properties.get("maximum_qos", 2):
+            raise PublishError(f"{settings.host} takes no messages of QoS 1: give the option qos=0")
+        if settings.retain and not properties.get("retain_available", 1):
+            raise PublishError(f"{settings.host} keeps no retained messages: leave the option retain out")
+        self._accepted = properties
+        self._window = min(settings.max_inflight, properties.get("receive_maximum", 65_535))
 
     def _refused(self, what: str, reason: int, properties: Properties) -> Exception:
-        told = properties.get("reason_string", "")
-        text = f"the broker {what}: {in_words(reason)}" + (f" ({told})" if told else "")
+        text = f"the broker {what}: {_reason(reason, properties)}"
         return ConnectionLost(text) if reason in _PASSING else PublishError(f"{self._settings.host}: {text}")
 
     def _leave(self) -> None:
         """Say goodbye, so that the broker does not take the connection for lost."""
-        try:
+        with suppress(ConnectionLost, OSError):  # all has arrived
             self._send(encode(Disconnect(), Version.V5))
             if self._socket is not None:
                 self._socket.shutdown(SHUT_WR)
-        except (ConnectionLost, OSError):
-            pass  # all has arrived
 
     def _close(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-    # Bytes
 
     def _send(self, data: bytes) -> None:
         """All of it; each piece has the whole timeout."""
@@ -220,14 +204,14 @@ class Publisher:
                 pass
             raise ConnectionLost(f"connection lost: {error.strerror or error}") from None
 
-    def _read(self, *, wait: bool) -> list[Packet | Acknowledgements]:
-        """What the broker has sent; nothing, if there is nothing and nobody waits for it."""
+    def _receive(self, *, wait: bool) -> bool:
+        """Take what the broker has sent, if there is anything; or wait for it."""
         assert self._socket is not None
         try:
             self._socket.settimeout(self._settings.timeout if wait else 0)
             data = self._socket.recv(_CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError):
-            return []
+            return False
         except TimeoutError:
             raise ConnectionLost(f"no answer for {self._settings.timeout:g} s") from None
         except OSError as error:
@@ -237,26 +221,41 @@ class Publisher:
         packets = self._decoder.feed(data)
         if self._decoder.error is not None:
             raise PublishError(f"{self._settings.host} answers what is not MQTT 5.0: {self._decoder.error}")
-        return packets  # type: ignore[return-value]
-
-    def _receive(self, *, wait: bool) -> bool:
-        packets = self._read(wait=wait)
-        self._take(packets)
+        for packet in packets:
+            self._take(packet)
         return bool(packets)
+
+    def _take(self, packet: object) -> None:
+        match packet:
+            case Connack():
+                self._accept(packet)
+            case Disconnect(reason, properties):
+                raise self._refused("closed the connection", reason, properties)
+            case _ if self._accepted is None:
+                raise ConnectionLost(f"{type(packet).__name__.upper()} where CONNACK was expected")
+            case Puback(packet_id, reason, properties):
+                message = self._inflight.pop(packet_id, None)
+                if message is not None and reason >= 0x80:
+                    raise PublishError(f"{_which(message)}: the broker refused it: {_reason(reason, properties)}")
+                if message is not None:
+                    self._failures = 0
+            case Pingresp():
+                self._answered = True
+            case _:
+                pass  # messages of subscriptions that the broker makes for every client
 
     # Messages
 
     def _fill(self) -> None:
         """Send what waits, as far as the broker's window has room."""
-        qos = self._settings.qos
         out: list[bytes] = []
         size = 0
         while self._waiting and len(self._inflight) < self._window and size < _CHUNK:
             message = self._waiting[0]
-            packet_id = self._next_packet_id() if qos else 0
+            packet_id = self._next_packet_id() if self._settings.qos else 0
             data = self._encoded(message, packet_id)
             self._waiting.popleft()
-            if qos:
+            if packet_id:
                 self._inflight[packet_id] = message
             out.append(data)
             size += len(data)
@@ -265,60 +264,40 @@ class Publisher:
 
     def _next_packet_id(self) -> int:
         while True:
-            self._packet_id = self._packet_id % LAST_PACKET_ID + 1
+            self._packet_id = self._packet_id % MAX_PACKET_ID + 1
             if self._packet_id not in self._inflight:
                 return self._packet_id
 
     def _encoded(self, message: Outgoing, packet_id: int) -> bytes:
         settings = self._settings
-        packet = Publish(
-            message.topic,
-            message.payload,
-            settings.qos,
-            settings.retain,
-            {"user_property": [(BATCH, self._batch), (ROW, message.row)]},
-            packet_id=packet_id,
-        )
+        numbers: Properties = {"user_property": [(BATCH, self._batch), (ROW, message.row)]}
+        packet = Publish(message.topic, message.payload, settings.qos, settings.retain, numbers, packet_id=packet_id)
         data = encode(packet, Version.V5)
-        if len(data) > self._largest:
-            raise PublishError(f"{_which(message)}: {len(data)} bytes, and the broker takes {self._largest}")
+        most = (self._accepted or {}).get("maximum_packet_size", 2**32)
+        if len(data) > most:
+            raise PublishError(f"{_which(message)}: {len(data)} bytes, and the broker takes {most}")
         return data
-
-    def _take(self, packets: Iterable[Packet | Acknowledgements]) -> None:
-        for packet in packets:
-            match packet:
-                case Acknowledgements():
-                    for packet_id in packet.packet_ids:
-                        self._arrived(packet_id)
-                case Puback(packet_id, reason, properties):
-                    if reason >= 0x80 and (message := self._inflight.get(packet_id)) is not None:
-                        told = properties.get("reason_string", "")
-                        raise PublishError(
-                            f"{_which(message)}: the broker refused it: {in_words(reason)}"
-                            + (f" ({told})" if told else "")
-                        )
-                    self._arrived(packet_id)
-                case Disconnect(reason, properties):
-                    raise self._refused("closed the connection", reason, properties)
-                case Pingresp():
-                    self._ponged = True
-                case _:
-                    pass  # messages of subscriptions that the broker makes for every client
-
-    def _arrived(self, packet_id: int) -> None:
-        if self._inflight.pop(packet_id, None) is not None:
-            self._failures = 0
 
 
 def _which(message: Outgoing) -> str:
     return f"row {message.row} to topic {message.topic!r:.200}"
 
 
-def in_words(reason: int) -> str:
+def _reason(reason: int, properties: Properties) -> str:
+    """A reason code in words, with the broker's own."""
+    string = properties.get("reason_string", "")
+    return f"{in_words(reason)} (0x{reason:02X})" + (f" ({string})" if string else "")
+
+
+def _connected(settings: Settings) -> socket:
     try:
-        return f"{Reason(reason).name.lower().replace('_', ' ')} (0x{reason:02X})"
-    except ValueError:
-        return f"0x{reason:02X}"
+        plain = create_connection(settings.address, settings.timeout)
+        plain.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+        return _secure(plain, settings) if settings.tls else plain
+    except ssl.SSLCertVerificationError as error:
+        raise PublishError(f"{settings.host}: its certificate is not trusted: {error.verify_message}") from None
+    except OSError as error:
+        raise ConnectionLost(f"no connection: {error.strerror or error}") from None
 
 
 def _secure(plain: socket, settings: Settings) -> socket:

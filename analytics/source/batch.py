@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.settings import Settings
+    from trunkline.analytics.source.options import Settings
 
 
 class EventReader(DataSourceReader):
@@ -27,8 +27,8 @@ class EventReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         view = View(self._settings)
-        start = view.offsets(self._settings.starting, "startingOffsets")
-        end = view.offsets(self._settings.ending, "endingOffsets")
+        start = view.offsets(self._settings.starting_offsets, "startingOffsets")
+        end = view.offsets(self._settings.ending_offsets, "endingOffsets")
         end = {node: number for node, number in end.items() if self._wanted(node)}
         # Spark asks for one partition of its own when there are none
         return [InputPartition(part) for part in view.ranges(start, end, self._window)] or [InputPartition(None)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.settings import Settings
+    from trunkline.analytics.source.options import Settings
 
 
 class TrunklineDataSource(DataSource):

@@ -3,13 +3,14 @@
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.analytics.source.options import STORAGE, OptionError
+from trunkline.analytics.options import OptionError
+from trunkline.analytics.source.options import STORAGE
 from trunkline.events.layout import local_root
 
 if TYPE_CHECKING:
     import pyarrow.fs
 
-    from trunkline.analytics.source.settings import Settings
+    from trunkline.analytics.source.options import Settings
     from trunkline.events.reader import EventLog
 
 #: Which file system of pyarrow is meant.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trunkline.analytics.source.options import OptionError
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.places import open_log
 from trunkline.events.layout import LogError
 from trunkline.events.schema import SCHEMA
@@ -18,8 +18,8 @@ from trunkline.events.schema import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from trunkline.analytics.source.options import Settings
     from trunkline.analytics.source.planning import Range
-    from trunkline.analytics.source.settings import Settings
     from trunkline.events.reader import EventLog
 
 #: Rows of batches that are put together before they go to Spark: each batch costs it something.

@@ -34,7 +34,7 @@ from trunkline.analytics.source.view import View
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.settings import Settings
+    from trunkline.analytics.source.options import Settings
     from trunkline.events.positions import Positions
 
 #: Wide spans that are remembered as divided.
@@ -61,13 +61,13 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def initialOffset(self) -> Offsets:
-        return self._view().offsets(self._settings.starting, "startingOffsets")
+        return self._view().offsets(self._settings.starting_offsets, "startingOffsets")
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        if self._settings.rows_per_trigger is not None:
-            return ReadMaxRows(self._settings.rows_per_trigger)
-        if self._settings.bytes_per_trigger is not None:
-            return ReadMaxBytes(self._settings.bytes_per_trigger)
+        if self._settings.max_rows_per_trigger is not None:
+            return ReadMaxRows(self._settings.max_rows_per_trigger)
+        if self._settings.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._settings.max_bytes_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -89,7 +89,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waiting = {node: number - begin.get(node, 0) for node, number in latest.items() if number > begin.get(node, 0)}
         vanished = self._vanished(view, begin)
         budget, limited = self._budget(limit)
-        align = self._settings.align
+        align = self._settings.align_event_time
         held_at = self._frontier(view) if align and self._target is None else None
         if not limited and held_at is None:
             end = farthest(begin, {node: latest[node] for node in waiting})
@@ -110,8 +110,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _budget(self, limit: ReadLimit) -> tuple[Budget, bool]:
         if isinstance(limit, ReadAllAvailable):
             return Budget(), False
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.rows_per_trigger
-        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._settings.bytes_per_trigger
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._settings.max_rows_per_trigger
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._settings.max_bytes_per_trigger
         return Budget(rows, size), True
 
     def _frontier(self, view: View) -> int | None:

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.offsets import Offsets
-from trunkline.analytics.source.options import OptionError
 from trunkline.analytics.source.places import check_place, open_log
 from trunkline.analytics.source.planning import Range, Window, split
 from trunkline.events.layout import NodeKey
@@ -11,7 +11,7 @@ from trunkline.events.layout import NodeKey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trunkline.analytics.source.settings import Position, Settings
+    from trunkline.analytics.source.options import Position, Settings
     from trunkline.events.reader import EventLog, Extent, Span
 
 
@@ -88,8 +88,8 @@ class View:
                     self.spans(node, first, number),
                     first,
                     number,
-                    rows=self._settings.rows_per_partition,
-                    size=self._settings.bytes_per_partition,
+                    rows=self._settings.max_rows_per_partition,
+                    size=self._settings.max_bytes_per_partition,
                     window=window,
                 )
         return found

@@ -1,15 +1,11 @@
 """What the stateful jobs should tell, computed in plain Python from whole lists: slowly, by the words of the definition."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-
-from tests.analytics import events_made
 from tests.analytics.events_made import Row, microseconds
 
 SECOND = 1_000_000
@@ -31,10 +27,6 @@ def grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
         if row[column] is not None:
             groups[row[column]].append(row)
     return groups
-
-
-def happened(rows: Iterable[Row]) -> list[Happened]:
-    return [(microseconds(row["time"]), row["weight"], row["username"]) for row in rows]
 
 
 def _weights(inside: Sequence[Happened]) -> int:
@@ -126,24 +118,6 @@ def surges(
     return rows
 
 
-def alerts(
-    alert: str, scope: str, groups: dict[str, list[Row]], tell: Callable[[list[Happened]], list[Row]]
-) -> list[Row]:
-    """Rows of the alerts about each group."""
-    return [
-        {
-            **row,
-            "alert": alert,
-            "scope": scope,
-            "subject": name,
-            "time": moment(row["time"]),
-            "began": moment(row["began"]),
-        }
-        for name, rows in groups.items()
-        for row in tell(happened(rows))
-    ]
-
-
 def silences(times: Sequence[int], options: Any, until: int) -> list[Row]:
     """Silences of a client that published at these times. Nothing is ever forgotten."""
     together, minimum = options.together * SECOND, options.minimum * SECOND
@@ -213,41 +187,3 @@ def _connection(client: str, began: int, ended: int, end: Row) -> Row:
         "reason_code": end["reason_code"],
         "reason": end["reason"],
     }
-
-
-def activity(rows: Sequence[Row], gap: int) -> list[Row]:
-    """Stretches of one client's messages without a pause longer than `gap`."""
-    stretches: list[list[Row]] = []
-    for row in in_order(rows):
-        if stretches and microseconds(row["time"]) - microseconds(stretches[-1][-1]["time"]) <= gap:
-            stretches[-1].append(row)
-        else:
-            stretches.append([row])
-    return [
-        {
-            "client_id": stretch[0]["client_id"],
-            "began": stretch[0]["time"],
-            "ended": stretch[-1]["time"],
-            "duration": (stretch[-1]["time"] - stretch[0]["time"]).total_seconds(),
-            "messages": sum(row["weight"] for row in stretch),
-            "bytes": sum(row["weight"] * row["size"] for row in stretch),
-        }
-        for stretch in stretches
-    ]
-
-
-@cache
-def recorded() -> pa.Table:
-    """Tens of thousands of events, with weights from 1 to 3, and then an hour in which nothing happens."""
-    table = events_made.made()
-    weights = pa.array([1 + number % 3 for number in range(table.num_rows)], pa.int32())
-    place = table.schema.get_field_index("weight")
-    tick = events_made.table([events_made.row("node.tick", 3900.0, seq=table.num_rows)])
-    return pa.concat_tables([table.set_column(place, table.schema.field(place), weights), tick])
-
-
-def rows_of(*kinds: str) -> list[Row]:
-    return [row for row in recorded().to_pylist() if row["kind"] in kinds]
-
-
-END = events_made.microseconds(events_made.at(3900.0))

@@ -1,116 +1,71 @@
 """Load of nodes, by Spark and by plain Python."""
 
-from collections import defaultdict
-from pathlib import Path
-from random import Random
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
-from tests.analytics.events_made import Row, assert_rows, at, collected, frame, made, row, stream, table
+from tests.analytics.events_made import assert_rows, at, frame, row
 from trunkline.analytics.jobs.job import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
-from trunkline.analytics.jobs.balance import _KINDS, balance
-
-WINDOW = 20
-KEY = ("window_start", "load", "node")
-COUNTED = {
-    "message.publish": "messages_in",
-    "message.delivered": "messages_out",
-    "client.connected": "connects",
-    "client.disconnected": "disconnects",
-    "session.taken_over": "takeovers",
-    "message.dropped": "drops",
-}
-READ = {"connections.count": "connections", "sessions.count": "sessions"}
-
-
-def events() -> pa.Table:
-    """As `made`, sampled, with readings; n2 is silent for more than a window, and n3 only ticks."""
-    random = Random(2)
-    rows = made(20_000).to_pylist()
-    for second in range(0, 300, 5):
-        rows.append(row("node.tick", second, node="n3"))
-        for node in ("n1", "n2"):
-            if node == "n1" or not 120 <= second < 180:
-                rows.append(row("node.stats", second, node=node, name="connections.count", value=float(second % 60)))
-                rows.append(row("node.stats", second, node=node, name="retained.count", value=5.0))
-    # of two at the same time the later row counts
-    rows.append(row("node.stats", 295, node="n1", name="connections.count", value=7.0))
-    for number, one in enumerate(rows):
-        one["weight"] = 1 + number % 3
-        one.pop("seq", None)
-    # late ones stay late
-    return table(sorted(rows, key=lambda one: (one["time"] - at(0)).total_seconds() + random.uniform(0, 4)))
-
-
-def expected(events: pa.Table, nodes: tuple[str, ...] = ()) -> list[Row]:
-    amounts: dict[Any, dict[str, dict[str, float]]] = defaultdict(dict)
-    read: dict[Any, Any] = {}
-    for one in events.to_pylist():
-        window = at((one["time"] - at(0)).total_seconds() // WINDOW * WINDOW)
-        node, kind = one["node"], one["kind"]
-        if kind not in COUNTED and kind not in ("node.tick", "node.stats"):
-            continue
-        loads = amounts[window].setdefault(node, {load: 0.0 for load in _KINDS if load not in READ.values()})
-        if kind in COUNTED:
-            loads[COUNTED[kind]] += one["weight"]
-            if kind in ("message.publish", "message.delivered"):
-                loads["bytes_in" if kind == "message.publish" else "bytes_out"] += one["weight"] * one["size"]
-        elif one["name"] in READ:
-            order = one["time"], one["seq"]
-            if order >= read.get((window, node, one["name"]), (order,))[0]:
-                read[window, node, one["name"]] = order, one["value"]
-                loads[READ[one["name"]]] = one["value"]
-    results: list[Row] = []
-    for window, by_node in amounts.items():
-        for load in _KINDS:
-            values = {node: loads[load] for node, loads in by_node.items() if load in loads}
-            if load not in READ.values():
-                values |= dict.fromkeys(set(nodes) - by_node.keys(), 0.0)
-            mean = fmean(values.values()) if values else 0.0
-            compared = {
-                "nodes": len(values),
-                "mean": mean,
-                "skew": max(values.values()) / mean if mean else None,
-                "variation": pstdev(values.values()) / mean if mean else None,
-            }
-            for node, value in values.items():
-                share = value / sum(values.values()) if mean else None
-                results.append(
-                    {"window_start": window, "load": load, "node": node, "value": value, "share": share, **compared}
-                )
-    return results
-
-
-def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
-    recorded = events()
-    assert recorded.num_rows > 20_000
-    wanted = expected(recorded)
-    assert {one["nodes"] for one in wanted} == {1, 2, 3}
-    assert any(one["skew"] is None for one in wanted)
-    options = balance.read_options({"window": WINDOW})
-    assert_rows(balance(frame(spark, recorded), options), wanted, KEY)
-
-    nodes = ("n1", "n2", "n4")
-    expecting = balance.read_options({"window": WINDOW, "nodes": "n1, n2, n4"})
-    found = collected(balance(stream(spark, recorded, tmp_path / "in", 2), expecting), tmp_path / "checkpoint")
-    assert_rows(found, expected(recorded, nodes), KEY)
-    silent = [one for one in found if one["node"] == "n2" and one["window_start"] == at(140).replace(tzinfo=None)]
-    assert {one["value"] for one in silent} == {0.0}
-    assert silent[0]["nodes"] == 4
-
-    few = balance.read_options({"window": WINDOW, "loads": "bytes_in"})
-    assert_rows(balance(frame(spark, recorded), few), [one for one in wanted if one["load"] == "bytes_in"], KEY)
-    assert balance(frame(spark, table([])), expecting).collect() == []
+from trunkline.analytics.jobs.balance import balance
 
 
 def test_an_unknown_load_is_named() -> None:
     with pytest.raises(OptionError, match="there is no load 'message_in'"):
         balance.read_options({"loads": "messages_out,message_in"})
+
+
+def test_nodes_are_compared_in_each_window(spark: "SparkSession") -> None:
+    rows = [
+        *(row("message.publish", second, node="n1", size=100, weight=2) for second in (0, 5, 19.999999)),
+        row("message.publish", 1, node="n2", size=10),
+        row("message.publish", 20, node="n2", size=7),
+        row("node.tick", 1, node="n3"),
+        row("node.stats", 2, node="n1", name="connections.count", value=9.0),
+        row("node.stats", 2, node="n1", name="connections.count", value=7.0),
+        row("node.stats", 2, node="n1", name="retained.count", value=5.0),
+        row("node.stats", 1, node="n2", name="connections.count", value=1.0),
+        row("session.created", 5, node="n4"),
+    ]
+    loads = {"window": 20, "loads": "messages_in,bytes_in,connections,drops"}
+    variation = pstdev([6, 1, 0]) / fmean([6, 1, 0])
+    nobody = {"load": "drops", "value": 0.0, "share": None, "mean": 0.0, "skew": None, "variation": None}
+    wanted = [
+        {"load": "messages_in", "node": "n1", "value": 6.0, "share": 6 / 7, "skew": 18 / 7, "variation": variation},
+        {"load": "messages_in", "node": "n2", "value": 1.0, "nodes": 3, "mean": 7 / 3},
+        {"load": "messages_in", "node": "n3", "value": 0.0, "share": 0.0},
+        *(
+            {"load": "bytes_in", "node": node, "value": value}
+            for node, value in (("n1", 600.0), ("n2", 10.0), ("n3", 0.0))
+        ),
+        # of two at the same time the later row counts; a node without a reading is left out
+        {"load": "connections", "node": "n1", "value": 7.0, "nodes": 2, "mean": 4.0, "variation": 0.75},
+        {"load": "connections", "node": "n2", "value": 1.0},
+        *(nobody | {"node": f"n{number}"} for number in (1, 2, 3)),
+    ]
+    later = {"n2": {"messages_in": 1.0, "bytes_in": 7.0, "drops": 0.0}}
+    key = ("window_start", "load", "node")
+    of_later = [
+        {"window_start": at(20), "load": load, "node": node, "value": value}
+        for node, values in later.items()
+        for load, value in values.items()
+    ]
+    everything = [*({"window_start": at(0)} | one for one in wanted), *of_later]
+    assert_rows(balance(frame(spark, rows), balance.read_options(loads)), everything, key)
+
+    expecting = balance.read_options({**loads, "loads": "messages_in", "nodes": "n1, n2, n5"})
+    found = [
+        one.asDict()
+        for one in balance(frame(spark, rows), expecting).where("window_start >= '2025-06-01 12:00:20'").collect()
+    ]
+    assert {one["node"]: (one["value"], one["nodes"], one["skew"]) for one in found} == {
+        "n1": (0.0, 3, 3.0),
+        "n2": (1.0, 3, 3.0),
+        "n5": (0.0, 3, 3.0),
+    }
+    assert found[0]["variation"] == pytest.approx(pstdev([1, 0, 0]) * 3)

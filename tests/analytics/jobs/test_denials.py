@@ -1,61 +1,20 @@
 """Denied requests and guessed logins: by hand, and against plain Python."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analytics.events_made import Row, assert_rows, frame, row
+from tests.analytics.events_made import frame, row
 from tests.analytics.jobs import plain
 
 pytest.importorskip("pyspark")
 
-from trunkline.analytics.jobs.alerts import KEY
 from trunkline.analytics.jobs.denials import DenialOptions, denials
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECOND = plain.SECOND
-OPTIONS = DenialOptions(
-    window=20, factor=1.5, minimum=3, learning=0.2, calm=40, login_window=15, login_limit=30, name_limit=12
-)
-
-
-def expected() -> list[Row]:
-    """Of `plain.recorded`."""
-    denied = [
-        row
-        for row in plain.rows_of("message.dropped", "client.acl_decided")
-        if (row["kind"] == "message.dropped" and row["reason"] == "not_authorized")
-        or (row["action"] == "subscribe" and not row["flags"] & 64)
-    ]
-    failed = [row for row in plain.rows_of("client.connack") if row["reason_code"] in (0x86, 0x87, 0x8A, 0x8C)]
-    surges = partial(
-        plain.surges,
-        window=20 * SECOND,
-        factor=1.5,
-        minimum=3,
-        learning=0.2,
-        calm=40 * SECOND,
-        until=plain.END,
-        trusting=False,
-    )
-    bursts = partial(plain.bursts, window=15 * SECOND, calm=40 * SECOND, until=plain.END)
-    peers = plain.grouped(failed, "peer")
-    return [
-        *plain.alerts("denied", "client", plain.grouped(denied, "client_id"), surges),
-        *plain.alerts("denied", "peer", plain.grouped(denied, "peer"), surges),
-        *plain.alerts("logins", "peer", peers, partial(bursts, limit=30)),
-        *plain.alerts("names", "peer", peers, partial(bursts, limit=12, names=True)),
-    ]
-
-
-def test_spark_tells_what_plain_python_finds(spark: "SparkSession") -> None:
-    wanted = expected()
-    assert {row["alert"] for row in wanted} == {"denied", "logins", "names"}
-    assert {row["scope"] for row in wanted} == {"client", "peer"}
-    assert_rows(denials(frame(spark, plain.recorded()), OPTIONS), wanted, KEY)
 
 
 def test_what_counts_as_denied(spark: "SparkSession") -> None:

@@ -14,18 +14,15 @@ from tests.analytics.events_made import (
     Row,
     assert_rows,
     at,
-    collected,
     frame,
     guid,
     made,
     microseconds,
     row,
     stream,
-    table,
 )
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.jobs.job import OptionError
-from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,58 +100,18 @@ def expected(
     return ranked(groups, window, order, k)
 
 
-def by_filter(events: pa.Table, window: int = 60, within: float = 30.0) -> list[Row]:
-    """Each delivery for each filter that its client has at that time."""
-    filters: dict[str, set[str]] = defaultdict(set)
-    groups: dict[Any, dict[str, Any]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0) | {"receivers": None})
-    seen: set[tuple[Any, ...]] = set()
-    for event in sorted(events.to_pylist(), key=lambda event: (event["time"], event["node"], event["seq"])):
-        match event["kind"]:
-            case "session.subscribed":
-                filters[event["client_id"]].add(event["filter"])
-            case "session.created":
-                filters[event["client_id"]].clear()
-            case "message.delivered" if event["latency_us"] <= within * 1_000_000:
-                for name in filters[event["client_id"]]:
-                    if not matches(name, event["topic"]):
-                        continue
-                    counts = groups[start_of(event, window), name]
-                    counts["deliveries"] += 1
-                    counts["bytes_out"] += event["size"]
-                    if (name, event["guid"]) not in seen:
-                        seen.add((name, event["guid"]))
-                        counts["messages"] += 1
-                        counts["bytes_in"] += event["size"]
-    return ranked(groups, window, "deliveries", 10)
-
-
 def test_recorded_events_give_what_a_loop_over_them_gives(spark: "SparkSession", fanout: "Job[Any]") -> None:
-    events = made()
+    events = made(6_000, duration=120.0)
     given = frame(spark, events)
     results = fanout(given)
     assert [(field.name, field.dataType.simpleString()) for field in results.schema] == [
         (column.name, column.type) for column in fanout.columns
     ]
     assert_rows(results, expected(events), KEY)
-    filters = by_filter(events)
-    assert len(filters) >= 15
-    assert_rows(fanout(given, fanout.read_options({"by": "filter"})), filters, KEY)
-
-
-def test_a_stream_gives_the_same_but_for_what_comes_too_late(
-    spark: "SparkSession", fanout: "Job[Any]", tmp_path: Path
-) -> None:
-    events = made(4_000, seed=4, duration=120.0)
-    too_late, in_time = (
-        row("message.routed", second, topic="a/b", size=10**6, guid=guid(at(second)), receivers=1, latency_us=0)
-        for second in (5, 115)
-    )
-    given = [events.slice(0, 2000), events.slice(2000), table([too_late, in_time])]
     options = fanout.read_options(
         {"window": "20s", "by": "prefix", "levels": 2, "order": "bytes_out", "k": 4, "within": 20}
     )
-    rows = collected(fanout(stream(spark, given, tmp_path / "events"), options), tmp_path / "checkpoint")
-    assert_rows(rows, expected(pa.concat_tables([events, table([in_time])]), 20, 2, "bytes_out", 4, 20.0), KEY)
+    assert_rows(fanout(given, options), expected(events, 20, 2, "bytes_out", 4, 20.0), KEY)
 
 
 def few() -> Iterator[Row]:
@@ -200,10 +157,6 @@ def test_borders_weights_and_deliveries_too_late(spark: "SparkSession", fanout: 
         ],
         KEY,
     )
-
-
-def test_no_events(spark: "SparkSession", fanout: "Job[Any]") -> None:
-    assert fanout(frame(spark, [])).count() == 0
 
 
 def test_filters_need_recorded_events(spark: "SparkSession", fanout: "Job[Any]", tmp_path: Path) -> None:

@@ -1,46 +1,18 @@
 """Clients that connect again and again, and reconnect storms: by hand, and against plain Python."""
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.analytics.events_made import Row, assert_rows, frame
 from tests.analytics.jobs import plain
 
 pytest.importorskip("pyspark")
 
-from trunkline.analytics.jobs.alerts import KEY, Occurrence
-from trunkline.analytics.jobs.flapping import FlappingOptions, _machine, flapping
+from trunkline.analytics.jobs.alerts import Occurrence
+from trunkline.analytics.jobs.flapping import FlappingOptions, _machine
 from trunkline.analytics.jobs.machines import Subject, play
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SECOND = plain.SECOND
-OPTIONS = FlappingOptions(
-    limit=5, window=60, calm=30, storm_window=5, storm_factor=1.5, storm_minimum=6, storm_learning=0.2, storm_calm=10
-)
-
-
-def expected() -> list[Row]:
-    """Of `plain.recorded`."""
-    connected = plain.rows_of("client.connected")
-    flaps = partial(plain.bursts, limit=5, window=60 * SECOND, calm=30 * SECOND, until=plain.END)
-    storms = partial(
-        plain.surges,
-        window=5 * SECOND,
-        factor=1.5,
-        minimum=6,
-        learning=0.2,
-        calm=10 * SECOND,
-        until=plain.END,
-        trusting=True,
-    )
-    return [
-        *plain.alerts("flapping", "client", plain.grouped(connected, "client_id"), flaps),
-        *plain.alerts("storm", "node", plain.grouped(connected, "node"), storms),
-    ]
 
 
 def told(subject: Subject, *events: tuple[float, int], until: float = 1000.0, **options: Any) -> list[tuple[str, ...]]:
@@ -77,11 +49,3 @@ def test_a_storm_is_more_than_usual() -> None:
 
 def test_what_a_node_does_first_is_believed() -> None:
     assert told(("node", "n1"), (0, 500), (60, 500), storm_minimum=2) == []
-
-
-def test_spark_tells_what_plain_python_finds(spark: "SparkSession") -> None:
-    wanted = expected()
-    assert {(row["alert"], row["state"]) for row in wanted} == {
-        (alert, state) for alert in ("flapping", "storm") for state in ("begin", "end")
-    }
-    assert_rows(flapping(frame(spark, plain.recorded()), OPTIONS), wanted, KEY)

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,14 +12,11 @@ from tests.analytics.events_made import (
     Row,
     assert_rows,
     at,
-    collected,
     frame,
     guid,
     made,
     microseconds,
     row,
-    stream,
-    table,
 )
 from trunkline.analytics.jobs.catalogue import find
 
@@ -105,27 +101,15 @@ def figures(times: list[int], which: str) -> Row:
 
 
 def test_recorded_events_give_what_a_loop_over_them_gives(spark: "SparkSession", latency: "Job[Any]") -> None:
-    events = made()
+    events = made(8_000, duration=120.0)
     results = latency(frame(spark, events), latency.read_options({"completions": "true"}))
     assert [(field.name, field.dataType.simpleString()) for field in results.schema] == [
         (column.name, column.type) for column in latency.columns
     ]
     rows = expected(events)
-    assert sum(one["undelivered"] for one in rows) > 50
-    assert sum(one["unacked"] for one in rows) > 20
+    assert sum(one["undelivered"] for one in rows) > 20
+    assert sum(one["unacked"] for one in rows) > 10
     assert_rows(results, rows, KEY)
-
-
-def test_a_stream_gives_the_same_but_for_what_comes_too_late(
-    spark: "SparkSession", latency: "Job[Any]", tmp_path: Path
-) -> None:
-    events = made(4_000, seed=2, duration=120.0)
-    too_late = row("message.routed", 5, topic="a/b", qos=0, guid=guid(at(5)), receivers=1)
-    in_time = row("message.routed", 115, topic="a/b", qos=0, guid=guid(at(115)), receivers=1)
-    given = [events.slice(0, 2000), events.slice(2000), table([too_late, in_time])]
-    options = latency.read_options({"window": "10s", "within": "5s", "levels": 2, "completions": True})
-    rows = collected(latency(stream(spark, given, tmp_path / "events"), options), tmp_path / "checkpoint")
-    assert_rows(rows, expected(pa.concat_tables([events, table([in_time])]), 10.0, 2, 5.0), KEY)
 
 
 def fates() -> list[Row]:
@@ -194,7 +178,3 @@ def test_without_loss_nothing_is_kept_for_single_messages(spark: "SparkSession",
         ],
         KEY,
     )
-
-
-def test_no_events(spark: "SparkSession", latency: "Job[Any]") -> None:
-    assert latency(frame(spark, [])).count() == 0

@@ -1,14 +1,10 @@
 """Growth of queues, by Spark and by plain Python."""
 
-from collections import defaultdict
-from pathlib import Path
-from random import Random
-from statistics import linear_regression
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analytics.events_made import Row, assert_rows, at, collected, frame, row, stream, table
+from tests.analytics.events_made import Row, assert_rows, at, frame, row
 from trunkline.analytics.jobs.job import OptionError
 
 if TYPE_CHECKING:
@@ -16,104 +12,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 from trunkline.analytics.jobs.queues import QueuesOptions, queues
-
-WINDOW = 60.0
-KEY = ("window_start", "node", "client_id", "metric")
-LIMITS = {"queue_length": 10_000.0, "inflight": 100.0, "retained.count": 5_000.0}
-
-
-def readings() -> list[Row]:
-    """About 12,000 of them, of sessions that grow, shrink and stay, and of two nodes; one of these is silent for a while."""
-    random = Random(8)
-    rows: list[tuple[float, Row]] = []
-    for node in ("n1", "n2"):
-        for second in range(0, 600, 2):
-            if node == "n2" and 200 <= second < 330:
-                continue
-            moment = float(second) if random.random() < 0.3 else second + random.random()
-            values = {
-                "queue.count": 1000.0 + 3 * second + random.uniform(-20, 20),
-                "retained.count": 4_500.0 + second,
-                "messages.received": 7.0 * second,
-            }
-            for name, value in values.items():
-                rows.append((moment, row("node.stats", moment, node=node, name=name, value=value)))
-            for number in range(16):
-                slope = (number - 4) * 10
-                figures = {
-                    "client_id": f"c{number}",
-                    "queue_length": max(0, 2000 + round(slope * second / 10) + random.randrange(30)),
-                    "inflight": min(100, 3 * number + second // 10),
-                    "weight": 1 + number % 3,
-                }
-                rows.append((moment, row("session.stats", moment, node=node, **figures)))
-    rows += [(599.5, row("node.tick", 599.5)), (30.0, row("session.stats", 30.0, client_id="short", queue_length=5))]
-    # some come late
-    return [one for _, one in sorted(rows, key=lambda pair: pair[0] + (random.random() < 0.02) * random.uniform(0, 8))]
-
-
-def expected(rows: list[Row]) -> list[Row]:
-    found: dict[tuple[Any, ...], list[tuple[Any, int, float]]] = defaultdict(list)
-    for number, event in enumerate(rows):
-        begin = at((event["time"] - at(0)).total_seconds() // WINDOW * WINDOW)
-        if event["kind"] == "session.stats":
-            for metric in ("queue_length", "inflight"):
-                if event.get(metric) is not None:
-                    key = begin, event["node"], event["client_id"], metric
-                    found[key].append((event["time"], number, float(event[metric])))
-        elif event["kind"] == "node.stats" and event["name"] in ("queue.count", "retained.count"):
-            found[begin, event["node"], None, event["name"]].append((event["time"], number, event["value"]))
-    results = []
-    for key, series in found.items():
-        series.sort()
-        last = series[-1][2]
-        slope = None
-        if len(series) >= 3:
-            slope = linear_regression(
-                [(time - key[0]).total_seconds() for time, _, _ in series], [y for _, _, y in series]
-            )[0]
-        limit = LIMITS.get(key[3])
-        full_in = None
-        if limit is not None and last >= limit:
-            full_in = 0.0
-        elif limit is not None and slope is not None and slope > 0:
-            full_in = (limit - last) / slope
-        more = {"samples": len(series), "last": last, "max": max(y for _, _, y in series), "slope": slope}
-        results.append({**dict(zip(KEY, key, strict=True)), **more, "limit": limit, "full_in": full_in})
-    return results
-
-
-def test_growth_is_as_in_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
-    rows = readings()
-    wanted = expected(rows)
-    assert len(rows) > 10_000
-    assert len(wanted) > 600
-    assert {one["full_in"] is None for one in wanted} == {True, False}
-    options = queues.read_options(
-        {
-            "window": "1m",
-            "metrics": "queue.count, retained.count",
-            "limits": "retained.count=5000",
-        }
-    )
-    # level series have no slope but that of rounding
-    assert_rows(queues(frame(spark, rows), options), wanted, KEY, close=1e-6)
-    found = collected(queues(stream(spark, rows, tmp_path / "in", 2), options), tmp_path / "checkpoint")
-    assert_rows(found, wanted, KEY, close=1e-6)
-
-    soon = queues.read_options({"window": "1m", "slide": "30s", "full_within": "50s", "lateness": 0})
-    tied = [
-        row("session.stats", float(second), client_id="x", queue_length=9_000 + 10 * second) for second in range(60)
-    ]
-    tied += [row("session.stats", 59.0, client_id="x", queue_length=9_700)]
-    (first, second) = sorted(
-        (one.asDict() for one in queues(frame(spark, tied), soon).collect()), key=lambda one: one["window_start"]
-    )
-    # of two readings at the same time, the later row is the last one
-    assert first["last"] == second["last"] == 9_700
-    assert first["samples"] == 61
-    assert second["samples"] == 31
-    assert queues(frame(spark, table([])), soon).collect() == []
 
 
 @pytest.mark.parametrize(
@@ -133,3 +31,53 @@ def test_options_from_text() -> None:
     options = queues.read_options({"limits": "retained.count=5, queue.bytes = 1e6,"})
     assert options.limits == {"retained.count": 5.0, "queue.bytes": 1e6}
     assert options == QueuesOptions(limits={"retained.count": 5.0, "queue.bytes": 1e6})
+
+
+def readings(client: str | None, *values: tuple[float, float]) -> list[Row]:
+    if client is None:
+        return [row("node.stats", second, name="retained.count", value=value) for second, value in values]
+    return [row("session.stats", second, client_id=client, queue_length=int(value)) for second, value in values]
+
+
+def test_a_line_through_the_readings_says_when_the_limit_is_reached(spark: "SparkSession") -> None:
+    rows = [
+        *readings("grows", *((second, 9_000 + 10 * second) for second in range(60))),
+        # of two readings at the same time, the later row is the last one
+        *readings("grows", (59, 9_700)),
+        *readings("shrinks", (0, 900), (20, 500), (40, 100)),
+        *readings("full", (0, 10_000), (30, 9_000), (59.9, 10_001)),
+        *readings("short", (30, 5), (31, 9)),
+        *readings(None, (0, 4_000), (30, 4_300), (50, 4_500), (60, 1)),
+        row("node.stats", 1, name="messages.received", value=1.0),
+        row("session.stats", 1, client_id="inflight", inflight=50, weight=7),
+        row("node.tick", 100),
+    ]
+    options = {"window": "1m", "metrics": "retained.count, queue.bytes", "limits": "retained.count=5000"}
+    wanted = [
+        {"client_id": "grows", "samples": 61, "last": 9_700.0, "max": 9_700.0, "limit": 10_000.0},
+        {"client_id": "shrinks", "slope": -20.0, "last": 100.0, "max": 900.0, "full_in": None},
+        {"client_id": "full", "samples": 3, "full_in": 0.0},
+        {"client_id": "short", "samples": 2, "slope": None, "full_in": None},
+        {"client_id": "inflight", "metric": "inflight", "samples": 1, "limit": 100.0},
+        {
+            "client_id": None,
+            "metric": "retained.count",
+            "slope": 10.0,
+            "last": 4_500.0,
+            "limit": 5_000.0,
+            "full_in": 50.0,
+        },
+    ]
+    second = {"client_id": None, "metric": "retained.count", "window_start": at(60), "samples": 1, "last": 1.0}
+    key = ("window_start", "client_id", "metric")
+    assert_rows(
+        queues(frame(spark, rows), queues.read_options(options)),
+        [*({"window_start": at(0), "metric": "queue_length"} | one for one in wanted), second],
+        key,
+    )
+    soon = queues.read_options({**options, "slide": "30s", "full_within": "50s"})
+    found = queues(frame(spark, rows), soon).where("client_id = 'grows'").orderBy("window_start").collect()
+    assert [(one["window_start"].second, one["samples"], one["last"]) for one in found] == [
+        (0, 61, 9_700),
+        (30, 31, 9_700),
+    ]

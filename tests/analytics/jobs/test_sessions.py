@@ -1,11 +1,10 @@
-"""Connections and activity in Spark, against plain Python. What becomes of a connection: test_connections.py."""
+"""Activity of clients. What becomes of a connection: test_connections.py; in Spark: test_stateful.py."""
 
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analytics.events_made import Row, assert_rows, frame
-from tests.analytics.jobs import plain
+from tests.analytics.events_made import assert_rows, at, frame, row
 
 pytest.importorskip("pyspark")
 
@@ -14,32 +13,22 @@ from trunkline.analytics.jobs.sessions import SessionOptions, sessions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECOND = plain.SECOND
-OPTIONS = SessionOptions(node_timeout=20, buckets=4)
-ACTIVITY = SessionOptions(by="activity", gap=5)
 
-
-def expected() -> list[Row]:
-    """Of `plain.recorded`."""
-    kinds = ("client.connected", "client.disconnected", "exporter.started", "node.tick")
-    return [
-        {"node": node, **told}
-        for node, rows in plain.grouped(plain.rows_of(*kinds), "node").items()
-        for told in plain.connections(rows, 20 * SECOND, plain.END)
+def test_messages_without_a_longer_pause_belong_together(spark: "SparkSession") -> None:
+    rows = [
+        row("message.publish", second, client_id="c", size=10, weight=2, username="u") for second in (0, 5, 10.000001)
     ]
-
-
-def expected_activity() -> list[Row]:
-    """Of `plain.recorded`."""
-    groups = plain.grouped(plain.rows_of("message.publish"), "client_id")
-    return [told for rows in groups.values() for told in plain.activity(rows, 5 * SECOND)]
-
-
-def test_spark_tells_of_the_connections_that_plain_python_finds(spark: "SparkSession") -> None:
-    wanted = expected()
-    assert {row["how"] for row in wanted} == {"left", "lost", "keep_alive", "node_killed"}
-    assert_rows(sessions(frame(spark, plain.recorded()), OPTIONS), wanted, sessions.key)
-
-
-def test_spark_tells_of_the_activity_that_plain_python_finds(spark: "SparkSession") -> None:
-    assert_rows(sessions(frame(spark, plain.recorded()), ACTIVITY), expected_activity(), sessions.key[:1] + ("began",))
+    rows += [row("message.publish", 3, client_id="d", size=1, node="n2"), row("client.connected", 4, client_id="c")]
+    options = SessionOptions(by="activity", gap=5)
+    whole = {"how": "quiet", "node": None, "reason_code": None}
+    assert_rows(
+        sessions(frame(spark, rows), options),
+        [
+            whole
+            | {"client_id": "c", "began": at(0), "ended": at(5), "duration": 5.0}
+            | {"messages": 4, "bytes": 40, "username": "u"},
+            whole | {"client_id": "c", "began": at(10.000001), "ended": at(10.000001), "messages": 2},
+            whole | {"client_id": "d", "began": at(3), "duration": 0.0, "messages": 1},
+        ],
+        ("client_id", "began"),
+    )

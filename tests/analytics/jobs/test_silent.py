@@ -1,31 +1,19 @@
 """Devices that fall silent: by hand, and against plain Python."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.analytics.events_made import Row, assert_rows, frame, microseconds
 from tests.analytics.jobs import plain
 
 pytest.importorskip("pyspark")
 
 from trunkline.analytics.jobs.machines import Subject, play
-from trunkline.analytics.jobs.silent import Published, Rhythm, SilentOptions, silent
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from trunkline.analytics.jobs.silent import Published, Rhythm, SilentOptions
 
 SECOND = plain.SECOND
-OPTIONS = SilentOptions(factor=4, minimum=8, learn=4, learning=0.3, together=0.5)
-
-
-def expected() -> list[Row]:
-    """Of `plain.recorded`."""
-    return [
-        {"client_id": client, **told}
-        for client, rows in plain.grouped(plain.rows_of("message.publish"), "client_id").items()
-        for told in plain.silences([microseconds(row["time"]) for row in rows], OPTIONS, plain.END)
-    ]
 
 
 def told(*times: float, until: float = 1000.0, **options: Any) -> list[tuple[str, float, float, float]]:
@@ -79,7 +67,17 @@ def test_who_was_forgotten_unknown_is_no_news() -> None:
     assert told(0, 5000, until=9000, forget=3600) == []
 
 
-def test_spark_tells_what_plain_python_finds(spark: "SparkSession") -> None:
-    wanted = expected()
-    assert {row["state"] for row in wanted} == {"begin", "end"}
-    assert_rows(silent(frame(spark, plain.recorded()), OPTIONS), wanted, silent.key)
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=40, unique=True), st.integers(1, 4), st.integers(1, 5))
+def test_it_reports_what_plain_python_finds(times: list[int], learn: int, together: int) -> None:
+    options = SilentOptions(factor=2, minimum=8, learn=learn, learning=0.3, together=together)
+    happened = [second * SECOND for second in sorted(times)]
+    machine = Rhythm(options, Subject("client", "c"))
+    events = [Published(at, "n1", 1, number, "u", "p") for number, at in enumerate(happened)]
+    found = list(play(machine, events, 1000 * SECOND))
+    wanted = plain.silences(happened, options, 1000 * SECOND)
+    for row, want in zip(found, wanted, strict=True):
+        times = {name: want.pop(name) for name in ("time", "last_seen")}
+        assert {name: plain.moment(row[name]) for name in times} == times
+        state = want.pop("state")
+        assert row["state"] == state
+        assert {name: row[name] for name in want} == pytest.approx(want)

@@ -1,36 +1,24 @@
 """Times to acknowledge, by the machine, by Spark and by plain Python."""
 
 import json
-from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import partial
 from math import ceil
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.analytics.events_made import (
     Row,
-    assert_rows,
     at,
-    collected,
-    frame,
     guid,
-    made,
     microseconds,
     row,
-    stream,
-    table,
 )
 from tests.events.test_plugin import recorded, recording
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 from trunkline.analytics.jobs.machines import Machines, Subject, play
@@ -41,12 +29,10 @@ from trunkline.analytics.jobs.slow_consumers import (
     Seen,
     SlowConsumersOptions,
     Times,
-    slow_consumers,
 )
 
 WINDOW = 10_000_000
 PATIENCE = 20_000_000
-KEY = ("window_start", "client_id")
 RULES = SlowConsumersOptions(window=10, unanswered_after=20, max_open=100, max_inflight=20, max_subscriptions=10)
 
 
@@ -193,153 +179,6 @@ def test_percentiles_are_exact_to_one_percent() -> None:
     for share in (0.0, 0.01, 0.5, 0.9, 0.99, 1.0):
         assert times.percentile(share, None) == pytest.approx(nearest(values, share), rel=PRECISION, abs=1)
     assert Times().percentile(0.5, None) is None
-
-
-def events() -> pa.Table:
-    """As `made`, sampled, with more of what only this job reads."""
-    random = Random(4)
-    rows = made(20_000).to_pylist()
-    for _ in range(800):
-        time = random.choice([random.uniform(0, 300), random.randrange(30) * 10.0])
-        kind = random.choice(["message.queued", "message.dropped"])
-        reason = random.choice(["slow_consumer", "queue_full", "expired"])
-        client = f"c{random.randrange(40):02}"
-        rows.append(row(kind, time, client_id=client, node="n1", reason=reason, guid=random.randbytes(16), qos=1))
-    for number in range(0, 40, 2):
-        client = {"client_id": f"c{number:02}", "node": "n1"}
-        rows.append(row("session.subscribed", 60.0, filter="tenant1/up/#", qos=0, **client))
-        rows.append(row("session.subscribed", 120.0, filter="+/up/1", qos=number % 3, **client))
-        rows.append(row("session.unsubscribed", 200.0, filter="tenant1/up/#", **client))
-    for number, event in enumerate(rows):
-        event["weight"] = 1 + number % 3
-    rows.sort(key=lambda event: (event["time"], event["node"]))
-    rows = [event | {"seq": None} for event in rows]
-    order = sorted(range(len(rows)), key=lambda i: (i + (random.random() < 0.01) * random.randrange(200), i))
-    return table({k: v for k, v in rows[i].items() if k != "seq"} for i in order)
-
-
-def expected(events: pa.Table) -> list[Row]:
-    rows = sorted(events.to_pylist(), key=lambda one: (one["time"], one["node"], one["incarnation"], one["seq"]))
-    counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    times: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
-    readings: dict[tuple[int, str], list[Row]] = defaultdict(list)
-    connects: dict[str, list[int]] = defaultdict(list)
-    granted: dict[str, dict[str, int]] = defaultdict(dict)
-    by_message: dict[tuple[str, bytes], list[tuple[int, Row]]] = defaultdict(list)
-    newest = max(microseconds(one["time"]) for one in rows)
-    for one in rows:
-        client, when = one["client_id"], microseconds(one["time"])
-        key = when // WINDOW, client
-        if one["kind"] == "client.connected":
-            connects[client].append(when)
-        elif one["kind"] in ("message.queued", "message.dropped"):
-            name = (
-                "queued"
-                if one["kind"] == "message.queued"
-                else {"slow_consumer": "dropped_slow", "queue_full": "dropped_full"}.get(one["reason"])
-            )
-            if name:
-                counts[key][name] += one["weight"]
-        elif one["kind"] == "session.stats":
-            readings[key].append(one)
-            counts[key]["samples"] += 1
-        elif one["kind"] == "session.subscribed":
-            granted[client][one["filter"]] = one["qos"]
-        elif one["kind"] == "session.created":
-            granted[client].clear()
-        elif one["kind"] == "session.unsubscribed":
-            granted[client].pop(one["filter"], None)
-        elif one["kind"] in ("message.delivered", "message.acked", "delivery.completed") and one["qos"]:
-            tenant, way, place = one["topic"].split("/")
-            its = {f"{tenant}/#", f"{tenant}/{way}/#"} | ({"+/up/1"} if (way, place) == ("up", "1") else set())
-            known = [qos for filter, qos in granted[client].items() if filter in its]
-            if one["kind"] == "message.delivered" and known and not max(known):
-                continue
-            by_message[client, one["guid"]].append((when, one))
-    for (client, _), story in by_message.items():
-        _tell(client, story, connects[client], newest, counts, times)
-    return [_result(key, counts[key], times[key], readings[key]) for key in counts if any(counts[key].values())]
-
-
-def _tell(client: str, story: list[tuple[int, Row]], connects: list[int], newest: int, counts: Any, times: Any) -> None:
-    """What became of one message for one client."""
-    since: int | None = None
-    weight = 0
-    for when, one in [*story, (newest + 1, {"kind": "the end", "weight": 0})]:
-        if since is not None and since + PATIENCE < when:
-            counts[(since + PATIENCE) // WINDOW, client]["unanswered"] += weight
-            since = None
-        count = counts[when // WINDOW, client]
-        if one["kind"] == "message.delivered":
-            count["delivered"] += one["weight"]
-            if since is not None:
-                count["repeated"] += one["weight"]
-            if since is None or any(since < came <= when for came in connects):
-                since, weight = when, one["weight"]
-        elif one["kind"] == "message.acked":
-            count["acked"] += one["weight"]
-            if since is not None:
-                times[when // WINDOW, client].append((when - since, one["weight"]))
-            since = None
-        elif one["kind"] == "delivery.completed":
-            since = None
-
-
-def _result(key: tuple[int, str], count: Counter[str], took: list[tuple[int, int]], readings: list[Row]) -> Row:
-    names = ("delivered", "repeated", "acked", "unanswered", "queued", "dropped_slow", "dropped_full")
-    return {
-        "window_start": at((key[0] * WINDOW - microseconds(at(0))) / 1e6),
-        "client_id": key[1],
-        **{name: count[name] for name in names},
-        "repeat_rate": count["repeated"] / count["delivered"] if count["delivered"] else None,
-        "ack_max_us": max((value for value, _ in took), default=None),
-        "queue_max": max((one["queue_length"] for one in readings), default=None),
-        "inflight_max": max((one["inflight"] for one in readings), default=None),
-        "full": 1.0 if readings else None,
-        "percentiles": (nearest(took, 0.5), nearest(took, 0.99)),
-    }
-
-
-def near(value: int) -> Any:
-    """Percentiles are rounded to whole microseconds too."""
-    return pytest.approx(value, abs=value * PRECISION + 0.5)
-
-
-def compare(found: list[Row], wanted: list[Row]) -> None:
-    exact = [{name: value for name, value in one.items() if name != "percentiles"} for one in wanted]
-    assert_rows(found, exact, KEY)
-    by_key = {(one["window_start"].replace(tzinfo=None), one["client_id"]): one["percentiles"] for one in wanted}
-    for one in found:
-        p50, p99 = by_key[one["window_start"], one["client_id"]]
-        assert one["ack_p50_us"] == (p50 and near(p50))
-        assert one["ack_p99_us"] == (p99 and near(p99))
-        lost = one["unanswered"] or one["dropped_slow"] or one["dropped_full"] or one["full"]
-        assert one["slow"] == bool(lost or (one["ack_p99_us"] or 0) > 1_000_000)
-
-
-def test_spark_tells_the_same_as_plain_python(spark: "SparkSession", tmp_path: Path) -> None:
-    recorded = events()
-    wanted = expected(recorded)
-    assert recorded.num_rows > 20_000
-    assert len(wanted) > 500
-    given = {"window": "10s", "unanswered_after": "20s", "max_inflight": 20, "buckets": 2}
-    options = slow_consumers.read_options(given)
-    found = [one.asDict() for one in slow_consumers(frame(spark, recorded), options).collect()]
-    compare(found, wanted)
-    assert {one["slow"] for one in found} == {True, False}
-
-    only_slow = slow_consumers.read_options({**given, "only_slow": True})
-    streamed = collected(
-        slow_consumers(stream(spark, recorded, tmp_path / "in", 2), only_slow), tmp_path / "checkpoint"
-    )
-    # in the hour after the last event, what was left open becomes unanswered
-    late = expected(pa.concat_tables([recorded, table([row("node.tick", 4000.0)])]))
-    by_key = {(one["window_start"].replace(tzinfo=None), one["client_id"]): one for one in late}
-    assert len({(one["window_start"], one["client_id"]) for one in streamed}) == len(streamed)
-    compare(streamed, [by_key[one["window_start"], one["client_id"]] for one in streamed])
-    slow = {(one["window_start"], one["client_id"]) for one in found if one["slow"]}
-    assert slow <= {(one["window_start"], one["client_id"]) for one in streamed}
-    assert all(one["slow"] for one in streamed)
 
 
 async def test_what_a_broker_recorded(tmp_path: Path, autojump_clock: MockClock) -> None:

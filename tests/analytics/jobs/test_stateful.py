@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from tests.analytics.events_made import assert_rows, collected, stream
-from tests.analytics.jobs import plain, test_denials, test_flapping, test_sessions, test_silent
+from tests.analytics.events_made import Row as Event
+from tests.analytics.events_made import frame, row, table
+from tests.analytics.jobs import plain
 
 pytest.importorskip("pyspark")
 
@@ -16,13 +18,11 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from trunkline.analytics.jobs.denials import denials
-from trunkline.analytics.jobs.flapping import flapping
+from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.jobs.job import Column
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
-from trunkline.analytics.jobs.sessions import sessions
-from trunkline.analytics.jobs.silent import silent
 from trunkline.analytics.jobs.stateful import Processor, recorded
+from trunkline.events.schema import spark_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,27 +200,102 @@ class TestProcessor:
         assert row.asDict() == {"time": plain.moment(10_000), "subject": "a", "word": "a", "missing": None}
 
 
-def test_a_stream_tells_what_plain_python_finds(spark: "SparkSession", tmp_path: "Path") -> None:
-    """All jobs in one query, which is faster than one for each."""
-    events = stream(spark, plain.recorded(), tmp_path / "events", batches=2)
-    results: dict[str, DataFrame] = {
-        "flapping": flapping(events, test_flapping.OPTIONS),
-        "denials": denials(events, test_denials.OPTIONS),
-        "silent": silent(events, test_silent.OPTIONS),
-        "sessions": sessions(events, test_sessions.OPTIONS),
-        "activity": sessions(events, test_sessions.ACTIVITY),
-    }
-    together = reduce(
-        lambda one, other: one.unionByName(other, allowMissingColumns=True),
-        (result.withColumn("job", F.lit(name)) for name, result in results.items()),
+def moving() -> list[Event]:
+    """What flapping, silent, moves, sessions, denials, slow-consumers and unheard have each a few rows of."""
+    own = {"username": "u", "peer": "p", "listener": "tcp", "protocol": 5}
+    rows = [row("exporter.started", 0.0, node=node) for node in ("n1", "n2")]
+    for number, second in enumerate((1, 2, 3, 4, 5, 6)):
+        node = ("n1", "n2")[number % 2]
+        rows.append(row("client.connected", second, client_id="c", node=node, **own))
+        rows.append(
+            row("client.disconnected", second + 0.5, client_id="c", node=node, reason_code=0, latency_us=500_000, **own)
+        )
+    rows += [row("message.publish", 10.0 * second, client_id="s", topic="t", size=3, **own) for second in range(6)]
+    rows += [
+        row("session.subscribed", 1, client_id="dead", filter="a/+"),
+        row("session.subscribed", 1, client_id="dead", filter="$SYS/#"),
+    ]
+    rows += [row("message.routed", 2, topic="a/1", receivers=0, weight=3)]
+    message = {"client_id": "slow", "guid": b"0" * 16, "qos": 1, "topic": "x"}
+    rows += [row("message.delivered", 20, **message), row("message.acked", 25, **message)]
+    rows += [row("message.dropped", 30 + n, client_id="x", peer="q", reason="not_authorized") for n in range(4)]
+    rows += [row("node.tick", float(second), node=node) for second in range(0, 200, 5) for node in ("n1", "n2")]
+    return sorted(rows, key=lambda one: one["time"])
+
+
+OPTIONS: dict[str, dict[str, object]] = {
+    "flapping": {"limit": 3, "window": 10, "calm": 5},
+    "silent": {"minimum": 5},
+    "moves": {},
+    "sessions": {},
+    "denials": {"minimum": 2, "calm": 0},
+    "slow-consumers": {"window": 10},
+    "unheard": {"after": 40, "window": 60},
+}
+#: What each finds, in short.
+FOUND: dict[str, list[tuple[object, ...]]] = {
+    "flapping": [("begin", "c", 4), ("end", "c", 6)],
+    "silent": [("begin", "s", 10.0)],
+    "moves": [("came_back", "c", second) for second in range(2, 7)],
+    "sessions": [("left", "c", 0.5)] * 6,
+    "denials": [(state, who, count) for state, count in (("begin", 3), ("end", 4)) for who in ("q", "x")],
+    "slow-consumers": [(5_000_000, 1, 1)],
+    "unheard": [("dead", "a/+", 0), ("unheard", "a/1", 3)],
+}
+SHORT: dict[str, tuple[str, ...]] = {
+    "flapping": ("state", "subject", "count"),
+    "silent": ("state", "client_id", "usual"),
+    "moves": ("how", "client_id", "second"),
+    "sessions": ("how", "client_id", "duration"),
+    "denials": ("state", "subject", "count"),
+    "slow-consumers": ("ack_max_us", "acked", "delivered"),
+    "unheard": ("state", "of", "count"),
+}
+
+
+def in_one(events: DataFrame) -> DataFrame:
+    """The results of all jobs in one query, which is faster than one for each."""
+    results = (
+        find(name)(events, find(name).read_options({"buckets": 2, **options})).withColumn("job", F.lit(name))
+        for name, options in OPTIONS.items()
     )
-    found = collected(together, tmp_path / "checkpoint")
+    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), results)
+    return together.withColumns({"second": F.second("time"), "of": F.coalesce("filter", "topic")})
 
-    def of(name: str) -> list[dict[str, Any]]:
-        return [row for row in found if row["job"] == name]
 
-    assert_rows(of("flapping"), test_flapping.expected(), flapping.key)
-    assert_rows(of("denials"), test_denials.expected(), denials.key)
-    assert_rows(of("silent"), test_silent.expected(), silent.key)
-    assert_rows(of("sessions"), test_sessions.expected(), sessions.key)
-    assert_rows(of("activity"), test_sessions.expected_activity(), ("client_id", "began"))
+def short(rows: list[Event]) -> dict[str, list[tuple[object, ...]]]:
+    return {
+        name: sorted((tuple(row[column] for column in columns) for row in rows if row["job"] == name), key=str)
+        for name, columns in SHORT.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def wanted() -> dict[str, list[tuple[object, ...]]]:
+    return {name: sorted(rows, key=str) for name, rows in FOUND.items()}
+
+
+def test_recorded_events_pass_every_job(spark: "SparkSession", wanted: object) -> None:
+    assert short([one.asDict() for one in in_one(frame(spark, moving())).collect()]) == wanted
+
+
+def test_a_stream_goes_on_from_its_checkpoint_where_it_was(
+    spark: "SparkSession", tmp_path: "Path", wanted: object
+) -> None:
+    """Between two runs some machines have events that they have not seen yet, and some wait for time."""
+    events = table(moving())
+    later = table([row("node.tick", 4000.0)])
+    found: list[Event] = []
+
+    def collect(frame: DataFrame, number: int) -> None:
+        found.extend(one.asDict() for one in frame.collect())
+
+    for number, part in enumerate((events.slice(0, 30), pa.concat_tables([events.slice(30), later]))):
+        folder = tmp_path / "events"
+        folder.mkdir(exist_ok=True)
+        parquet.write_table(part, folder / f"{number}.parquet")
+        results = in_one(spark.readStream.schema(spark_schema()).parquet(str(folder)))
+        writer = results.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        assert found
+    assert short(found) == wanted

@@ -22,9 +22,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from trunkline.analytics.sinks.delta import DeltaSink, commit, delta_sink, file_schema, is_committed, plain_schema
-from trunkline.analytics.sinks.delta_files import Added, FileWriter
-from trunkline.analytics.sinks.settings import SinkError
+from trunkline.analytics.sinks.delta import delta_sink, plain_schema
+from trunkline.events.delta import TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,19 +31,23 @@ if TYPE_CHECKING:
 SCHEMA = StructType().add("day", StringType()).add("n", LongType())
 
 
-def sink(path: Path | str, *partition_by: str) -> DeltaSink:
-    made = delta_sink(path, app_id="app", partition_by=partition_by)
-    assert isinstance(made, DeltaSink)
-    return made
+class Frame:
+    """As much of a batch as the sink asks for: its tasks run here."""
+
+    def __init__(self, schema: StructType, *rows: dict[str, Any]) -> None:
+        self.schema = schema
+        self.rows = rows
+        self.tasks = 0
+
+    def mapInArrow(self, task: Any, schema: str) -> Any:
+        self.tasks += 1
+        types = pa.schema(deltalake.Schema.from_json(json.dumps(plain_schema(self.schema.json()))).to_arrow())
+        found = task(iter([pa.RecordBatch.from_pylist(list(self.rows), types)]))
+        return SimpleNamespace(collect=lambda: [SimpleNamespace(**row) for out in found for row in out.to_pylist()])
 
 
-def write(to: DeltaSink, table: deltalake.DeltaTable, schema: StructType, rows: list[dict[str, Any]]) -> list[Added]:
-    """What a task does."""
-    columns = table.metadata().partition_columns
-    held = file_schema(table, plain_schema(schema.json()), columns)
-    whole: Any = table.schema().to_arrow()
-    batch = pa.RecordBatch.from_pylist(rows, pa.schema([pa.schema(whole).field(name) for name in schema.names]))
-    return FileWriter(to.path, held, tuple(columns), {}, 1000).write(iter([batch]))
+def write(path: Path, batch: int, frame: Frame, *partition_by: str, app: str = "app") -> None:
+    delta_sink(path, app_id=app, partition_by=partition_by)(frame, batch)  # type: ignore[arg-type]
 
 
 def contents(path: Path | str) -> list[dict[str, Any]]:
@@ -56,53 +59,30 @@ def contents(path: Path | str) -> list[dict[str, Any]]:
 
 
 def test_a_batch_is_added_once(tmp_path: Path) -> None:
-    to = sink(tmp_path / "t", "day")
-    assert not is_committed(to.table(plain_schema(SCHEMA.json())), "app", 0)
-    for batch in range(3):
-        table = to.table(plain_schema(SCHEMA.json()))
-        commit(table, "app", batch, write(to, table, SCHEMA, [{"day": f"{batch % 2}", "n": batch}]))
-    again = to.table(plain_schema(SCHEMA.json()))
-    assert [is_committed(again, "app", batch) for batch in range(4)] == [True, True, True, False]
-    assert not is_committed(again, "other", 0)
+    for batch in (0, 1, 1, 2, 0):
+        write(tmp_path / "t", batch, Frame(SCHEMA, {"day": f"{batch % 2}", "n": batch}), "day")
     assert sorted(row["n"] for row in contents(tmp_path / "t")) == [0, 1, 2]
-    assert again.count() == 3
-    actions: Any = again.get_add_actions(flatten=True)
+    table = deltalake.DeltaTable(tmp_path / "t")
+    assert (table.count(), table.version()) == (3, 3)
+    actions: Any = table.get_add_actions(flatten=True)
     assert pa.table(actions).column("partition.day").to_pylist() == ["0", "1", "0"]
-
-
-def test_of_two_that_write_the_same_batch_one_is_refused(tmp_path: Path) -> None:
-    to = sink(tmp_path / "t")
-    one, other = (to.table(plain_schema(SCHEMA.json())) for _ in range(2))
-    files = [write(to, table, SCHEMA, [{"day": "a", "n": 1}]) for table in (one, other)]
-    commit(one, "app", 0, files[0])
-    with pytest.raises(SinkError, match=r"batch 0 of app was not added: .* Does the query run twice\?"):
-        commit(other, "app", 0, files[1])
-    assert contents(tmp_path / "t") == [{"day": "a", "n": 1}]
-
-
-def test_two_queries_share_a_table(tmp_path: Path) -> None:
-    to = sink(tmp_path / "t")
-    one, other = (to.table(plain_schema(SCHEMA.json())) for _ in range(2))
-    commit(one, "one", 0, write(to, one, SCHEMA, [{"n": 1}]))
-    commit(other, "other", 0, write(to, other, SCHEMA, [{"n": 2}]))
-    assert sorted(row["n"] for row in contents(tmp_path / "t")) == [1, 2]
+    known = Frame(SCHEMA, {"day": "x", "n": 9})
+    write(tmp_path / "t", 2, known)
+    assert known.tasks == 0
+    write(tmp_path / "t", 2, known, app="other")
+    assert table.version() + 1 == deltalake.DeltaTable(tmp_path / "t").version()
 
 
 def test_a_batch_without_rows_leaves_no_trace(tmp_path: Path) -> None:
-    table = sink(tmp_path / "t").table(plain_schema(SCHEMA.json()))
-    commit(table, "app", 0, [])
+    write(tmp_path / "t", 0, Frame(SCHEMA))
     assert deltalake.DeltaTable(tmp_path / "t").version() == 0
 
 
 def test_columns_are_added_and_old_rows_have_null(tmp_path: Path) -> None:
-    to = sink(tmp_path / "t")
-    table = to.table(plain_schema(SCHEMA.json()))
-    commit(table, "app", 0, write(to, table, SCHEMA, [{"n": 1}]))
+    write(tmp_path / "t", 0, Frame(SCHEMA, {"n": 1}))
     wider = StructType().add("n", LongType()).add("tags", MapType(StringType(), ArrayType(IntegerType(), False)), False)
-    table = to.table(plain_schema(wider.json()))
-    commit(table, "app", 1, write(to, table, wider, [{"n": 2, "tags": {"a": [1]}}]))
-    table = to.table(plain_schema(SCHEMA.json()))  # and who knows nothing of the new one goes on
-    commit(table, "app", 2, write(to, table, SCHEMA, [{"day": "x", "n": 3}]))
+    write(tmp_path / "t", 1, Frame(wider, {"n": 2, "tags": {"a": [1]}}))
+    write(tmp_path / "t", 2, Frame(SCHEMA, {"day": "x", "n": 3}))  # a query that does not know the new one goes on
     assert sorted(contents(tmp_path / "t"), key=lambda row: row["n"]) == [
         {"day": None, "n": 1, "tags": None},
         {"day": None, "n": 2, "tags": [("a", [1])]},
@@ -110,55 +90,53 @@ def test_columns_are_added_and_old_rows_have_null(tmp_path: Path) -> None:
     ]
 
 
+OTHER = StructType().add("n", LongType())
+
+
 @pytest.mark.parametrize(
-    ("schema", "words"),
+    ("schema", "partition_by", "words"),
     [
         (
             StructType().add("day", StringType()).add("n", StringType()),
+            "day",
             "column n is .*long.* in the table and .*string.* here",
         ),
-        (StructType().add("day", StringType()).add("N", LongType()), "a column n, which is not told from N"),
-        (StructType().add("n", LongType()), "partition_by: there is no column day"),
+        (StructType().add("day", StringType()).add("N", LongType()), "day", "a column n, which differs from N in case"),
+        (OTHER, "day", "partition_by: there is no column day"),
+        (SCHEMA, "n", "is partitioned by day, not by n"),
+        (StructType().add("at", TimestampType()), "at", "partition_by: column at is timestamp, by which no folder"),
+        (StructType().add("list", ArrayType(LongType())), "list", "partition_by: column list is array"),
+        (
+            StructType().add("i", DayTimeIntervalType()),
+            "",
+            "column i is interval day to second, a type that Delta does not know",
+        ),
+        (
+            StructType().add("i", MapType(StringType(), ArrayType(DayTimeIntervalType()))),
+            "",
+            "column i is interval day to second, a type that Delta does not know",
+        ),
+        (OTHER, "", "is partitioned by day, which the query does not have"),
+        (StructType().add("day", StringType()), "", "no column beside"),
     ],
 )
-def test_what_does_not_fit_the_table_is_refused(tmp_path: Path, schema: StructType, words: str) -> None:
-    to = sink(tmp_path / "t", "day")
-    to.table(plain_schema(SCHEMA.json()))
-    with pytest.raises(SinkError, match=words):
-        to.table(plain_schema(schema.json()))
-
-
-def test_partitions_are_those_of_the_table(tmp_path: Path) -> None:
-    table = sink(tmp_path / "t", "day").table(plain_schema(SCHEMA.json()))
-    with pytest.raises(SinkError, match="is partitioned by day, not by n"):
-        sink(tmp_path / "t", "n").table(plain_schema(SCHEMA.json()))
-    other = StructType().add("n", LongType())
-    with pytest.raises(SinkError, match="is partitioned by day, which the query does not have"):
-        file_schema(table, plain_schema(other.json()), ["day"])
-    with pytest.raises(SinkError, match="no column beside"):
-        file_schema(table, plain_schema(StructType().add("day", StringType()).json()), ["day"])
-
-
-def test_types_that_cannot_be_are_named(tmp_path: Path) -> None:
-    for kind in (DayTimeIntervalType(), MapType(StringType(), ArrayType(StructType().add("x", DayTimeIntervalType())))):
-        with pytest.raises(SinkError, match="column i is interval day to second, a type that Delta does not know"):
-            plain_schema(StructType().add("i", kind).json())
-    schema = plain_schema(StructType().add("at", TimestampType()).add("list", ArrayType(LongType())).json())
-    with pytest.raises(SinkError, match="partition_by: column at is timestamp, by which no folder"):
-        sink(tmp_path / "t", "at").table(schema)
-    with pytest.raises(SinkError, match="partition_by: column list is array"):
-        sink(tmp_path / "t", "list").table(schema)
+def test_what_does_not_fit_the_table_is_refused(
+    tmp_path: Path, schema: StructType, partition_by: str, words: str
+) -> None:
+    write(tmp_path / "t", 0, Frame(SCHEMA, {"day": "a", "n": 1}), "day")
+    with pytest.raises(TableError, match=words):
+        write(tmp_path / "t", 1, Frame(schema), *filter(None, [partition_by]))
 
 
 def test_the_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(SinkError, match=r"pip install 'trunkline\[lake\]'"):
+    with pytest.raises(TableError, match=r"pip install 'trunkline\[lake\]'"):
         delta_sink("anywhere")
 
 
 @pytest.mark.parametrize("session", [object(), SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty={}.get))])
 def test_a_query_that_nobody_can_name_must_be_named(session: object) -> None:
-    with pytest.raises(SinkError, match="give app_id"):
+    with pytest.raises(TableError, match="give app_id"):
         delta_sink("anywhere")(SimpleNamespace(sparkSession=session), 0)  # type: ignore[arg-type]
 
 

@@ -15,8 +15,9 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
+from trunkline.analytics.options import names
 from trunkline.analytics.sinks.mqtt import MqttStreamWriter, MqttWriter, Published
-from trunkline.analytics.sinks.settings import OPTIONS, SinkError
+from trunkline.analytics.sinks.settings import Settings, SinkError
 from trunkline.testing import ThreadBroker
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def test_the_page_shows_the_example() -> None:
 
 
 def test_the_page_tells_every_option() -> None:
-    assert [option.name for option in OPTIONS if f"`{option.name}`" not in PAGE] == []
+    assert [name for name in names(Settings) if f"`{name}`" not in PAGE] == []
 
 
 def test_a_stream_reaches_a_client_and_what_comes_twice_is_known(

@@ -17,7 +17,7 @@ from tests.plugins.shipped.certificates import authority
 from trunkline import testing
 from trunkline.analytics.sinks.deduplicator import Deduplicator
 from trunkline.analytics.sinks.messages import Outgoing
-from trunkline.analytics.sinks.publisher import Publisher, PublishError, client_id, in_words
+from trunkline.analytics.sinks.publisher import Publisher, PublishError, client_id
 from trunkline.analytics.sinks.settings import Settings, SinkError
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Packet
@@ -98,7 +98,7 @@ def test_ten_thousand_messages_pass_through_the_brokers_window(waits: list[float
 
 
 def test_packet_identifiers_go_round(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.analytics.sinks.publisher.LAST_PACKET_ID", 1200)
+    monkeypatch.setattr("trunkline.analytics.sinks.publisher.MAX_PACKET_ID", 1200)
     with broker(history=0) as here:
         count = 0
 
@@ -306,10 +306,6 @@ def test_who_is_no_broker_is_told_so(answer: bytes | Packet, words: str, waits: 
         with pytest.raises(PublishError, match=words):
             Publisher(settings, "sink", "q/0", waits.append).publish(messages(1))
         thread.join()
-
-
-def test_reasons_that_nobody_knows_are_told_as_numbers() -> None:
-    assert in_words(0xFE) == "0xFE"
 
 
 def test_each_attempt_at_a_partition_has_the_same_client_id() -> None:

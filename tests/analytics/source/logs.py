@@ -9,8 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tests.analytics.events_made import microseconds, row, table
-from trunkline.analytics.source.options import Mode, understood
-from trunkline.analytics.source.settings import Settings
+from trunkline.analytics.source.options import Mode, Settings, understood
 from trunkline.events.schema import SCHEMA, STORED
 from trunkline.events.writer import LogWriter
 

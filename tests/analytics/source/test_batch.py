@@ -9,8 +9,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, StringContai
 
 from tests.analytics.events_made import INCARNATION, at, made
 from tests.analytics.source.logs import by_number, read, schema_of, settings, ticks, write
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.batch import EventReader, PushingEventReader
-from trunkline.analytics.source.options import OptionError
 from trunkline.events.reader import CorruptBatch
 
 EVENTS = made(3_000)

@@ -1,22 +1,17 @@
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from trunkline.analytics.source.options import OPTIONS, OptionError, understood
-from trunkline.analytics.source.settings import Settings
-
-
-def test_every_setting_is_an_option() -> None:
-    assert {option.setting for option in OPTIONS} | {"storage"} == {field.name for field in fields(Settings)}
+from trunkline.analytics.options import OptionError, names
+from trunkline.analytics.source.options import Settings, understood
 
 
 def test_every_option_is_documented_with_its_default() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark-source.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.+?`) \| (.*?) ?\|", page, re.MULTILINE)
     defaults = {name: default.strip("` ") for names, default in rows for name in re.findall(r"`([^`]+)`", names)}
-    assert defaults.keys() == {option.name for option in OPTIONS} | {"fs.*"}
+    assert defaults.keys() == {*names(Settings), "fs.*"}
     given = {name: text for name, text in defaults.items() if text not in ("", "all", "no end")}
     assert understood({"path": "x", **given}) == Settings("x")
 
@@ -40,12 +35,12 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         },
         "stream",
     )
-    assert settings.rows_per_trigger == 5000
-    assert settings.bytes_per_trigger == 64 * 2**20
+    assert settings.max_rows_per_trigger == 5000
+    assert settings.max_bytes_per_trigger == 64 * 2**20
     assert settings.kinds == ("message.delivered", "client.*", "node.tick")
     assert settings.since == 1_772_362_800_500_000
     assert settings.until == 1_772_366_400_000_000
-    assert settings.starting == {"n1@17": 5}
+    assert settings.starting_offsets == {"n1@17": 5}
     assert settings.on_corrupt == "skip"
     assert settings.on_loss == "fail"
     assert (settings.align_within, settings.max_wait) == (0.25, 3.0)
@@ -99,4 +94,4 @@ def test_a_batch_that_would_be_empty_is_refused(options: dict[str, str], complai
 
 
 def test_options_of_streams_are_allowed_in_a_batch() -> None:
-    assert understood({"path": "events", "maxRowsPerTrigger": "5"}, "batch").rows_per_trigger == 5
+    assert understood({"path": "events", "maxRowsPerTrigger": "5"}, "batch").max_rows_per_trigger == 5

@@ -6,8 +6,9 @@ from pyarrow.fs import S3FileSystem
 
 from tests.analytics.events_made import INCARNATION
 from tests.analytics.source.logs import by_number, read, schema_of, settings, ticks, write
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.batch import EventReader
-from trunkline.analytics.source.options import OptionError, understood
+from trunkline.analytics.source.options import understood
 from trunkline.analytics.source.places import check_place, open_log, place
 
 NODE = f"node=n1@{INCARNATION}"

@@ -7,7 +7,7 @@ from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, StringT
 
 from tests.analytics.events_made import INCARNATION, made, row, table
 from tests.analytics.source.logs import Log, schema_of, settings, ticks, write
-from trunkline.analytics.source.options import OptionError
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.planning import Range
 from trunkline.analytics.source.rows import RowReader, arrow_schema
 from trunkline.events.layout import LogError

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from tests.analytics.events_made import INCARNATION, made, row, table
 from tests.analytics.source.logs import Events, Log, by_number, read, schema_of, settings, ticks, write
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.offsets import Offsets
-from trunkline.analytics.source.options import OptionError
 from trunkline.analytics.source.stream import EventStreamReader
 from trunkline.events.positions import Positions
 from trunkline.events.reader import LostRows

@@ -5,7 +5,7 @@ import pytest
 
 from tests.analytics.events_made import INCARNATION, row, table
 from tests.analytics.source.logs import Log, settings, ticks, write
-from trunkline.analytics.source.options import OptionError
+from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.planning import Range, Window
 from trunkline.analytics.source.view import View
 
