@@ -3,8 +3,9 @@
 Modules that know each other: context, declaring, running.
 """
 
-from trunkline.plugins.context import Client, Context, Counter
+from trunkline.plugins.context import Client, Context
 from trunkline.plugins.declaring import Settings, Table, hook, setting
 from trunkline.plugins.errors import PluginError
+from trunkline.plugins.figures import Counter
 
 __all__ = ["Client", "Context", "Counter", "PluginError", "Settings", "Table", "hook", "setting"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from trunkline.hooks.points import find
+from trunkline.hooks.registration import HookError, check_call, describe, is_async
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
+from trunkline.plugins.errors import PluginError
+from trunkline.plugins.figures import Counter, Gauge
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable, Iterator, Mapping
 
     import trio
 
+    from trunkline.hooks.chain import Hooks
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action, Point
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.declaring import Settings
+    from trunkline.plugins.figures import Figures
     from trunkline.plugins.running import Running
     from trunkline.router import Options
 
@@ -85,33 +89,29 @@ class Host(Protocol):
     def node_name(self) -> str: ...
 
 
-@dataclass(slots=True, eq=False)
-class Counter:
-    """A number that only grows; in the metrics as `plugins.PLUGIN.NAME`."""
+class Due(NamedTuple):
+    """A timer of a plugin has run out."""
 
-    name: str
-    text: str
-    value: int = 0
-
-    def add(self, count: int = 1) -> None:
-        self.value += count
+    callback: Callable[..., object]
+    args: tuple[object, ...]
 
 
-class Gauge(NamedTuple):
-    """How something stands, read when somebody asks."""
+class Delivery(NamedTuple):
+    """A message for one of a plugin's own subscriptions."""
 
-    name: str
-    text: str
-    read: Callable[[], int]
+    callback: Callable[[Message], None]
+    message: Message
 
 
 class PluginHooks:
     """The hooks of one plugin. What is registered here is gone at once when the plugin ends."""
 
-    __slots__ = ("_running",)
+    __slots__ = ("_hooks", "_registered", "_running")
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Running, hooks: Hooks) -> None:
         self._running = running
+        self._hooks = hooks
+        self._registered: list[tuple[Point, Callback]] = []
 
     def add(
         self,
@@ -126,10 +126,19 @@ class PluginHooks:
         """Register a callback, as `trunkline.hooks.Hooks.add`.
 
         Raises:
-            PluginError: no such point.
-            HookError: the callback cannot be called as the point calls it.
+            PluginError: there is no such point, or the callback cannot be called as the point calls it.
         """
-        return self._running.add_hook(point, callback, priority, filter, args, burst)
+        self._running.check_alive()
+        point = _point(point, callback)
+        try:
+            added = self._hooks.add(point, callback, priority=priority, filter=filter, args=args, burst=burst)
+        except HookError as error:
+            raise PluginError([f"{self._running.name}: {error}"]) from None
+        if added:
+            self._registered.append((point, callback))
+            if self._running.decides:
+                self._running.forget_decisions(point)
+        return added
 
     def on(
         self, point: Point | str, *, priority: int = 0, filter: Callback | None = None
@@ -144,19 +153,53 @@ class PluginHooks:
 
     def remove(self, point: Point | str, callback: Callback) -> bool:
         """Take a callback out; False when it is not there."""
-        return self._running.remove_hook(point, callback)
+        point = _point(point, callback)
+        if (point, callback) not in self._registered:
+            return False
+        self._registered.remove((point, callback))
+        self._running.forget_decisions(point)
+        return self._hooks.remove(point, callback)
+
+    def __len__(self) -> int:
+        return len(self._registered)
+
+    @property
+    def points(self) -> list[Point]:
+        return [point for point, _ in self._registered]
+
+    @property
+    def errors(self) -> int:
+        """How often its callbacks raised."""
+        listed = [entry for point in set(self.points) for entry in self._hooks.listing(point)]
+        return sum(entry.crashes for entry in listed if self.owns(entry.callback))
+
+    def owns(self, callback: object) -> bool:
+        return any(registered == callback for _, registered in self._registered)
+
+    def release(self) -> None:
+        for point, callback in self._registered:
+            self._hooks.remove(point, callback)
+        self._registered.clear()
+
+
+def _point(point: Point | str, callback: Callback) -> Point:
+    try:
+        return find(point) if isinstance(point, str) else point
+    except LookupError as error:
+        raise PluginError([f"{describe(callback)}: {error.args[0]}"]) from None
 
 
 class Context(Generic[S_co]):
     """Everything that a plugin needs of the broker. It is good for one run of the plugin: a restart has a new one."""
 
-    __slots__ = ("_running", "hooks", "logger", "name", "settings")
+    __slots__ = ("_figures", "_running", "hooks", "logger", "name", "settings")
 
-    def __init__(self, name: str, settings: S_co, logger: logging.Logger, running: Running) -> None:
-        self.name = name
+    def __init__(self, running: Running, settings: S_co, hooks: PluginHooks, figures: Figures) -> None:
+        self.name = running.name
         self.settings = settings
-        self.logger = logger
-        self.hooks = PluginHooks(running)
+        self.logger = running.logger
+        self.hooks = hooks
+        self._figures = figures
         self._running = running
 
     @property
@@ -172,7 +215,7 @@ class Context(Generic[S_co]):
     def kept(self) -> dict[str, Any]:
         """What the plugin wants to find again after a crash, a reload, or when it is enabled again. It is empty when the
         broker starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes anew."""
-        return self._running.kept
+        return self._figures.kept
 
     # Time: with a test's clock, the test's
 
@@ -194,7 +237,9 @@ class Context(Generic[S_co]):
     def after(self, seconds: float, callback: Callable[..., object], *args: object) -> Callable[[], None]:
         """Call back after so many seconds, unless the plugin has ended. Returns what cancels it. The callback is plain;
         if it raises, the plugin crashes."""
-        return self._running.after(seconds, callback, args)
+        self._running.check_alive()
+        self._check_callback(callback, "a timer", *args)
+        return self._running.send_after(seconds, Due(callback, args)).cancel
 
     # Messages
 
@@ -236,7 +281,12 @@ class Context(Generic[S_co]):
         Raises:
             ProtocolError: this is no topic filter.
         """
-        return self._running.subscribe(filter, callback, qos)
+        self._running.check_alive()
+        self._check_callback(callback, f"a subscription to {filter!r}", "message")
+        cast = self._running.ref.cast
+        cancel = self._host.subscribe(self.name, filter, qos, lambda message: cast(Delivery(callback, message)))
+        self._running.subscriptions.append(cancel)
+        return cancel
 
     # Clients
 
@@ -291,17 +341,18 @@ class Context(Generic[S_co]):
 
     def counter(self, name: str, text: str) -> Counter:
         """A counter of the plugin's own. A restart goes on with the count."""
-        return self._running.counter(name, text)
+        return self._figures.counters.setdefault(name, Counter(name, text))
 
     def gauge(self, name: str, text: str, read: Callable[[], int]) -> None:
         """A figure that is read when somebody asks."""
-        self._running.gauge(name, text, read)
+        self._figures.gauges[name] = Gauge(name, text, read)
 
     def command(self, name: str, handler: Callable[..., object]) -> None:
         """A command of the plugin's own: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it
         gets the arguments by name, as text, or as numbers where they are annotated `int`. It returns what JSON can hold: a
         list of flat dicts becomes a table. ValueError and LookupError are told to whoever called."""
-        self._running.command(name, handler)
+        self._check_plain(handler, "a command", "")
+        self._running.commands[name] = handler
 
     def raise_alarm(self, name: str, text: str) -> None:
         """An operator should know of this, until `clear_alarm`. The name gets the plugin's own in front."""
@@ -309,3 +360,19 @@ class Context(Generic[S_co]):
 
     def clear_alarm(self, name: str) -> None:
         self._host.clear_alarm(f"{self.name}.{name}")
+
+    def _check_plain(self, callback: Callable[..., object], what: str, hint: str) -> None:
+        if is_async(callback):
+            raise PluginError([f"{self.name}: {describe(callback)} is async; {what} needs a plain function{hint}"])
+
+    def _check_callback(self, callback: Callable[..., object], what: str, *arguments: object) -> None:
+        """
+        Raises:
+            PluginError: it cannot be called like this. A mistake shows at the start, not when something comes.
+        """
+        self._check_plain(callback, what, ", which may start a task: context.nursery.start_soon(…)")
+        count = f"{len(arguments)} argument" + ("" if len(arguments) == 1 else "s")
+        try:
+            check_call(callback, f"{what} calls back with {count}", arguments)
+        except HookError as error:
+            raise PluginError([f"{self.name}: {error}"]) from None

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from trunkline.config.settings import PluginSettings, Section, key
 from trunkline.config.units import accepted
-from trunkline.hooks.points import Point, find
 from trunkline.hooks.registration import describe
 from trunkline.plugins.context import Context
 from trunkline.plugins.errors import PluginError
@@ -74,17 +73,6 @@ def marks(kind: type) -> list[tuple[str, Hooked]]:
         inner = getattr(method, "__func__", None)  # of a static method, or one of the class
         found += [(name, mark) for mark in getattr(method, _MARK, getattr(inner, _MARK, []))]
     return found
-
-
-def point_for(name: str, callback: Callable[..., Any]) -> Point:
-    """
-    Raises:
-        PluginError: there is no such point; the message names the callback as well.
-    """
-    try:
-        return find(name)
-    except LookupError as error:
-        raise PluginError([f"{describe(callback)}: {error.args[0]}"]) from None
 
 
 def settings_of(factory: Factory) -> type[Settings]:

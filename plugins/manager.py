@@ -26,8 +26,9 @@ from trunkline.hooks.priorities import GUARD
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
+from trunkline.plugins.figures import Figures
 from trunkline.plugins.finding import check_name, find, installed, load_aside
-from trunkline.plugins.running import Figures, Running, logger_of
+from trunkline.plugins.running import Running, logger_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ class _Plugin:
         return f"plugin.{self.name}"
 
     def owns(self, callback: object) -> bool:
-        return callback is self._guard or (self.current is not None and self.current.owns(callback))
+        return callback is self._guard or (self.current is not None and self.current.hooks.owns(callback))
 
     def guard(self, settings: Settings) -> None:
         """Deny, where the plugin is to decide, for as long as it does not run."""
@@ -290,9 +291,9 @@ class Plugins:
                     plugin.status.value,
                     known.package if known else "",
                     known.version if known else "",
-                    current.hook_count if current else 0,
+                    len(current.hooks) if current else 0,
                     plugin.crashes,
-                    plugin.figures.errors + (current.hook_errors if current else 0),
+                    plugin.figures.errors + (current.hooks.errors if current else 0),
                     plugin.problem,
                 )
             )

@@ -7,7 +7,7 @@ import pytest
 
 from trunkline.config.units import Duration, Text, Whole
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
-from trunkline.plugins.declaring import hooked_methods, point_for, settings_of
+from trunkline.plugins.declaring import hooked_methods, settings_of
 
 
 class Own(Settings):
@@ -149,12 +149,6 @@ def test_methods_without_self_and_attributes_of_any_kind() -> None:
         ("client.connected", "outside"),
         ("client.disconnected", "shared"),
     ]
-
-
-def test_a_point_that_does_not_exist_is_named_with_the_function() -> None:
-    assert point_for("client.connected", plain).name == "client.connected"
-    with pytest.raises(PluginError, match=r"test_declaring.plain: no hook point is named 'client.conected'"):
-        point_for("client.conected", plain)
 
 
 def test_a_mark_without_a_point_is_refused() -> None:

@@ -1,0 +1,75 @@
+"""What a plugin counts, and what it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from trunkline.hooks.chain import is_crash
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable, Iterator
+
+#: The largest value of a figure: it goes into 64 bits.
+MAX_FIGURE: Final = 2**63 - 1
+
+
+@dataclass(slots=True, eq=False)
+class Counter:
+    """A number that only grows; in the metrics as `plugins.PLUGIN.NAME`."""
+
+    name: str
+    text: str
+    value: int = 0
+
+    def add(self, count: int = 1) -> None:
+        self.value += count
+
+
+class Gauge(NamedTuple):
+    """How something stands, read when somebody asks."""
+
+    name: str
+    text: str
+    read: Callable[[], int]
+
+
+class Figures:
+    """Of one plugin. They outlive a restart."""
+
+    __slots__ = ("counters", "errors", "gauges", "kept")
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Counter] = {}
+        self.gauges: dict[str, Gauge] = {}
+        self.kept: dict[str, Any] = {}
+        #: Calls of its callbacks that raised, but for those at hooks that are registered now.
+        self.errors = 0
+
+    def failed(self) -> bool:
+        """Count a call that raised. Whether it is to be logged: the 1st, 2nd, 4th, 8th, …"""
+        self.errors += 1
+        return self.errors & (self.errors - 1) == 0
+
+    def read(self, logger: logging.Logger) -> dict[str, int]:
+        """All that can be read, and are numbers."""
+        figures = {name: counter.value for name, counter in self.counters.items()}
+        for name, gauge in self.gauges.items():
+            try:
+                value = gauge.read()
+                if not isinstance(value, int) or abs(value) > MAX_FIGURE:  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise TypeError(f"returned {value!r:.80}, which is no whole number of 64 bits")
+            except BaseException as error:
+                if not is_crash(error):
+                    raise
+                if self.failed():
+                    logger.exception("the gauge %s cannot be read (%d crashes so far)", name, self.errors)
+            else:
+                figures[name] = value
+        return figures
+
+    def meanings(self) -> Iterator[tuple[str, str]]:
+        """What each counts."""
+        yield from ((counter.name, counter.text) for counter in self.counters.values())
+        yield from ((gauge.name, gauge.text) for gauge in self.gauges.values())
