@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import ClassVar, Never
+from typing import TYPE_CHECKING, ClassVar, Never
 
 import click
 
@@ -14,7 +14,9 @@ from trunkline.config.errors import ConfigError
 from trunkline.config.loading import Override, load_with_sources
 from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, no_file
 from trunkline.management.lazy_group import LazyGroup
-from trunkline.plugins.finding import settings_model
+
+if TYPE_CHECKING:
+    from trunkline.config.settings import PluginSettings
 
 #: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its first
 #: argument, and again when it is told to reload; the second one says where that comes from.
@@ -65,7 +67,7 @@ def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | N
     if log_format is not None:
         overrides["log.format"] = Override("--log-format", log_format)
     try:
-        code = run(lambda: load_with_sources(path, None, overrides, settings_model).config, _source(path))
+        code = run(lambda: load_with_sources(path, None, overrides, _plugin_settings).config, _source(path))
     except ConfigError as error:
         _refuse(error)
     sys.exit(code)
@@ -141,6 +143,13 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
         fail([f"{file}: {error.strerror or error}"], FAILED)
 
 
+def _plugin_settings(name: str) -> "type[PluginSettings]":
+    # imported here: a configuration may have no plugins
+    from trunkline.plugins.finding import settings_model
+
+    return settings_model(name)
+
+
 def _source(path: Path | None) -> str:
     return f"configuration {path}" if path is not None else f"{no_file()}, defaults"
 
@@ -148,7 +157,7 @@ def _source(path: Path | None) -> str:
 def _load(path: Path | None) -> Loaded:
     try:
         with redirect_stdout(sys.stderr):  # plugins may print when they are imported
-            return load_with_sources(path, find_plugin=settings_model)
+            return load_with_sources(path, find_plugin=_plugin_settings)
     except ConfigError as error:
         _refuse(error)
 

@@ -211,7 +211,7 @@ def test_a_broker_starts_with_what_it_needs() -> None:
     }
     allowed = {name for name in packages(modules) if not name.startswith("_")} - {"cython_runtime"}
     assert allowed <= needed
-    assert len([name for name in modules if name.startswith("trunkline")]) <= 150
+    assert len([name for name in modules if name.startswith("trunkline")]) <= 160
 
 
 def test_commands_do_without_the_broker() -> None:
@@ -222,3 +222,14 @@ def test_commands_do_without_the_broker() -> None:
 def test_version_of_the_installed_command() -> None:
     command = Path(sys.executable).with_name("trunkline")
     assert subprocess.run([command, "--version"], capture_output=True, check=True).stdout.startswith(b"trunkline, ")
+
+
+@pytest.mark.parametrize(("output", "code"), [("&-", 0), ("/dev/full", 1)])
+def test_output_that_nobody_takes(output: str, code: int) -> None:
+    if output.startswith("/") and not Path(output).exists():
+        pytest.skip(f"there is no {output}")
+    command = f"{sys.executable} -m trunkline config show --no-config >{output}"
+    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+    assert ("the output cannot be written" in result.stderr) is (code == 1)

@@ -1,6 +1,9 @@
 """The command `trunkline`. What a command needs is imported when it is called."""
 
 import gc
+import os
+import sys
+from errno import ENOSPC
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +17,14 @@ def main() -> None:
     from trunkline.management.cli import cli
 
     gc.enable()
-    cli.main(prog_name="trunkline", obj=run)
+    if sys.stdout is None:  # closed, as by `>&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    try:
+        cli.main(prog_name="trunkline", obj=run)
+    except OSError as error:
+        if error.errno != ENOSPC:
+            raise
+        sys.exit(f"trunkline: the output cannot be written: {error.strerror}")
 
 
 def run(read: "Callable[[], Config]", source: str) -> int:

@@ -6,8 +6,9 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from math import inf
 
 import click
 import trio
@@ -41,7 +42,7 @@ def run(read: Callable[[], Config], source: str) -> int:
     """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload;
     `source` says where from."""
     if RELOAD is not None:
-        signal.signal(RELOAD, signal.SIG_IGN)  # whoever asks so early gets what is being read now
+        signal.signal(RELOAD, signal.SIG_IGN)  # what is asked for so early is being read now
     config = read()
     try:
         logs.configure(config.log)
@@ -61,31 +62,25 @@ def run(read: Callable[[], Config], source: str) -> int:
 
 async def serve(config: Config, read: Callable[[], Config]) -> None:
     """Run a node until a signal stops it."""
-    watched = STOP if RELOAD is None else [*STOP, RELOAD]
     serving: list[Node] = []
     lost = ""
     stopping = trio.Event()
 
-    async def heed(signals: AsyncIterator[int]) -> None:
+    async def handle(signals: trio.MemoryReceiveChannel[int]) -> None:
         async for signum in signals:
-            if stopping.is_set():
-                continue  # trio would deliver it again, when nobody heeds it any more
             if signum == RELOAD:
                 with suppress(ReloadError):  # it is in the log
                     for node in serving:
                         reload(node)
-                continue
-            for each in watched:
-                signal.signal(each, signal.SIG_IGN if each == RELOAD else signal.SIG_DFL)
-            logger.info("stopping on %s", signal.Signals(signum).name)
-            _end_within(LONGEST_END + LONGEST_END_EACH * len(config.plugins))
-            stopping.set()
+            else:
+                logger.info("stopping on %s", signal.Signals(signum).name)
+                stopping.set()
 
     try:
-        # heeded from the beginning: a plugin may take its time to start
-        with trio.open_signal_receiver(*watched) as signals:
+        # from the beginning: a plugin may take its time to start
+        with _signals(LONGEST_END + LONGEST_END_EACH * len(config.plugins)) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(heed, signals)
+                nursery.start_soon(handle, signals)
                 async with open_node(config, read=read, open_control=open_control) as node:
                     serving.append(node)
                     if not stopping.is_set():
@@ -99,6 +94,32 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
     except BaseExceptionGroup as group:
         raise innermost(group) from None
     logger.info("stopped%s", lost)
+
+
+@contextmanager
+def _signals(time_to_end: float) -> Generator[trio.MemoryReceiveChannel[int]]:
+    """The signals that come. After one of STOP the process ends, at the latest when this time is over, and at the next
+    one at once: what the handler does it does even when something blocks the event loop."""
+    sender, receiver = trio.open_memory_channel[int](inf)
+    token = trio.lowlevel.current_trio_token()
+
+    def pass_on(signum: int, frame: object) -> None:
+        if signum in STOP:
+            for each in STOP:
+                signal.signal(each, signal.SIG_DFL)
+            if RELOAD is not None:
+                signal.signal(RELOAD, signal.SIG_IGN)
+            _end_within(time_to_end)
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(sender.send_nowait, signum)
+
+    former = {each: signal.signal(each, pass_on) for each in [*STOP, *([] if RELOAD is None else [RELOAD])]}
+    try:
+        yield receiver
+    finally:
+        for each, handler in former.items():
+            if signal.getsignal(each) is pass_on:
+                signal.signal(each, handler)
 
 
 async def _at_stake(node: Node) -> str:

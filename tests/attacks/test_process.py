@@ -17,7 +17,7 @@ from tests.test_main import ADDRESS, Process
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are not sent to processes there")
 
 EVIL = """
-import os, time
+import os, sys, time
 import trio
 from pydantic import field_validator
 from trunkline.config.units import Text
@@ -28,6 +28,14 @@ class Blocks:
 
     def stop(self):
         time.sleep(1000)
+
+class Stalls:
+    def __init__(self, context: Context[Settings]) -> None: ...
+
+    async def run(self) -> None:
+        print("serving, and blocked from now on", file=sys.stderr, flush=True)
+        time.sleep(600)
+
 
 class Swallows:
     def __init__(self, context: Context[Settings]): ...
@@ -74,7 +82,7 @@ class Started:
         self.folder = folder
         self._processes: list[Process] = []
         (folder / "evil.py").write_text(EVIL)
-        points = {"blocks": "evil:Blocks", "swallows": "evil:Swallows", "never": "evil:Never", "odd": "evil:odd"}
+        points = {"blocks": "evil:Blocks", "swallows": "evil:Swallows", "stalls": "evil:Stalls", "never": "evil:Never", "odd": "evil:odd"}
         describe(folder / "evil-1.0.dist-info", "evil", "1.0", points)
 
     def __call__(self, config: str) -> Process:
@@ -91,7 +99,7 @@ class Started:
             each.process.communicate()
 
 
-@pytest.mark.parametrize("plugin", ["blocks", "swallows"])
+@pytest.mark.parametrize("plugin", ["blocks", "stalls", "swallows"])
 def test_a_plugin_that_does_not_end_does_not_keep_the_process(started: Started, plugin: str) -> None:
     code = "import trunkline.serving as s; s.LONGEST_END = s.LONGEST_END_EACH = 0.2; from trunkline.__main__ import main; main()"
     file = started.folder / "trunkline.toml"
