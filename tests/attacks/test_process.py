@@ -82,7 +82,13 @@ class Started:
         self.folder = folder
         self._processes: list[Process] = []
         (folder / "evil.py").write_text(EVIL)
-        points = {"blocks": "evil:Blocks", "swallows": "evil:Swallows", "stalls": "evil:Stalls", "never": "evil:Never", "odd": "evil:odd"}
+        points = {
+            "blocks": "evil:Blocks",
+            "swallows": "evil:Swallows",
+            "stalls": "evil:Stalls",
+            "never": "evil:Never",
+            "odd": "evil:odd",
+        }
         describe(folder / "evil-1.0.dist-info", "evil", "1.0", points)
 
     def __call__(self, config: str) -> Process:
