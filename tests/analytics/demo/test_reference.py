@@ -14,8 +14,8 @@ from trunkline.analytics.demo.reference import (
     window_of,
 )
 from trunkline.analytics.jobs.alerts import Occurrence
-from trunkline.analytics.jobs.flapping import Flapping, FlappingOptions
-from trunkline.analytics.jobs.machines import play
+from trunkline.analytics.jobs.flapping import FlappingOptions, _machine
+from trunkline.analytics.jobs.machines import Subject, play
 from trunkline.events.reader import EventLog
 from trunkline.testing import broker
 
@@ -123,7 +123,7 @@ def test_flapping_agrees_with_the_job(times: list[int]) -> None:
     occurred = [
         Occurrence(START + at, "n", 1, next(numbers), 1, "c", None, None) for at in sorted(times) if START + at <= until
     ]
-    machine = Flapping(options).machine(("client", "c"), None)
+    machine = _machine(options, Subject("client", "c"))
     expected = {
         ("c", row["state"], row["time"]): {"count": row["count"], "began": row["began"]}
         for row in play(machine, occurred, until)
