@@ -57,9 +57,9 @@ class NodeSettings(Section):
     name: Text = key("trunkline", "Name of this node in logs, metrics and `$SYS` topics.", min_length=1, max_length=64)
     watchdog: OptionalDuration = key(
         None,
-        "When something holds up everybody for so long, a line in the log names it: the actor, the callback, its plugin and "
-        "the line where it stands. 0: nothing watches. When it is not set, 1 s in a broker of its own; a broker inside "
-        "another process is not watched.",
+        "When something blocks the broker for this long, the log names the actor, the callback, its plugin and "
+        "the line of code. 0 turns this off. When it is not set: 1 s in a standalone broker, off in a broker "
+        "inside another process.",
         "seconds",
         ge=0,
     )
@@ -73,9 +73,11 @@ class Listener(Section):
 
     url: ListenerUrl = key("tcp://127.0.0.1:1883", "Address and port to listen on. 1883 when the URL has no port.")
     name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
-    max_connections: Whole = key(100_000, "Connections at the same time; further ones are closed.", "connections", ge=1)
-    allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. Everybody when it is empty.")
-    deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even when `allow` has them.")
+    max_connections: Whole = key(
+        100_000, ("Connections at the same time; further connections are closed."), "connections", ge=1
+    )
+    allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. When it is empty, all may.")
+    deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even if `allow` has them.")
     allow_anonymous: OptionalFlag = key(
         None, "Whether clients may connect here without credentials. `auth.allow_anonymous` decides when it is not set."
     )
@@ -89,7 +91,9 @@ class Listener(Section):
         None, "SCRAM credentials of clients that connect here, in place of `auth.scram_file`."
     )
     versions: tuple[Literal["3.1", "3.1.1", "5.0"], ...] = key(
-        ("3.1", "3.1.1", "5.0"), "MQTT versions that are taken here. Clients of others are refused.", min_length=1
+        ("3.1", "3.1.1", "5.0"),
+        ("MQTT versions that are accepted here. Clients with other versions are refused."),
+        min_length=1,
     )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
 
@@ -121,27 +125,28 @@ class Listener(Section):
 
 
 class MqttSettings(Section):
-    """What the broker offers, and what it takes from a client."""
+    """What the broker offers, and what it accepts from a client."""
 
-    max_packet_size: Size = key(10_485_760, "Largest packet taken from a client.", "bytes", ge=128, le=268_435_460)
+    max_packet_size: Size = key(10_485_760, "Largest packet accepted from a client.", "bytes", ge=128, le=268_435_460)
     max_payload_size: Size = key(
         0,
-        "Largest payload that is published. A message with a larger one goes nowhere: a 5.0 client is told so (0x97) when it "
-        "waits for an acknowledgement. 0 takes what `max_packet_size` lets in.",
+        "Largest payload of a publication. A message with a larger one is dropped; a 5.0 client that waits for an "
+        "acknowledgement gets 0x97. 0 sets no limit besides `max_packet_size`.",
         "bytes",
         ge=0,
     )
     max_topic_levels: Whole = key(128, "Levels of a topic name or filter.", "levels", ge=1, le=65_535)
     max_filters: Whole = key(
         2000,
-        "Topic filters in one SUBSCRIBE or UNSUBSCRIBE. A client that sends more is disconnected (0x97). 0 is no bound.",
+        "Topic filters in one SUBSCRIBE or UNSUBSCRIBE. A client that sends more is disconnected (0x97). 0 means "
+        "no limit.",
         "filters",
         ge=0,
     )
     max_topic_alias: Whole = key(100, "Topic aliases a client may use towards the broker.", "aliases", ge=0, le=65_535)
     max_topic_alias_out: Whole = key(
         100,
-        "Topic aliases the broker uses towards a client that takes that many. 0 turns them off.",
+        "Topic aliases the broker uses towards a client that accepts that many. 0 turns them off.",
         "aliases",
         ge=0,
         le=65_535,
@@ -154,45 +159,48 @@ class MqttSettings(Section):
         ge=1,
         le=65_535,
     )
-    max_qos: Whole = key(2, "Highest QoS taken and granted.", ge=0, le=2)
+    max_qos: Whole = key(2, "Highest QoS accepted and granted.", ge=0, le=2)
     retain_available: Flag = key(True, "Whether clients may publish retained messages.")
-    wildcard_subscriptions: Flag = key(True, "Whether filters may hold `+` and `#`.")
+    wildcard_subscriptions: Flag = key(True, "Whether filters may contain `+` and `#`.")
     shared_subscriptions: Flag = key(True, "Whether clients may subscribe to `$share/GROUP/FILTER`.")
     server_keep_alive: WholeSeconds = key(
-        0, "Keep alive that replaces what 5.0 clients ask for. 0 takes theirs.", "seconds", ge=0, le=65_535
+        0, "Keep-alive that replaces the one of 5.0 clients. 0 uses theirs.", "seconds", ge=0, le=65_535
     )
     max_keep_alive: WholeSeconds = key(
         0,
-        "Longest keep alive; 5.0 clients that ask for more, or for none, are told this one. 0 is no maximum.",
+        "Longest keep-alive; 5.0 clients that ask for more, or for none, get this one. 0 means no maximum.",
         "seconds",
         ge=0,
         le=65_535,
     )
     keep_alive_multiplier: Number = key(
-        1.5, "A client that is silent for its keep alive times this is disconnected.", "factor", ge=1.0, le=10.0
+        1.5, "A client that is silent for its keep-alive times this factor is disconnected.", "factor", ge=1.0, le=10.0
     )
     connect_timeout: Duration = key(
         15.0,
-        "A connection whose CONNECT is not complete by then is closed, and a client that nobody has decided about by then "
-        "is refused (0x88).",
+        "A connection without a complete CONNECT after this time is closed; a client whose login is not decided "
+        "by then is refused (0x88).",
         "seconds",
         gt=0,
     )
-    allow_empty_client_id: Flag = key(True, "Whether the broker names clients that bring no client id.")
+    allow_empty_client_id: Flag = key(True, "Whether the broker assigns a client id to clients without one.")
     assigned_client_id_prefix: WireText = key(
-        "auto-", "What the client ids that the broker gives begin with; 20 random characters follow.", max_length=1000
+        "auto-", "Prefix of client ids that the broker assigns; 20 random characters follow.", max_length=1000
     )
-    max_client_id_length: Whole = key(256, "Longest client id that a client may bring.", "bytes", ge=23, le=65_535)
+    max_client_id_length: Whole = key(256, "Longest client id that is accepted.", "bytes", ge=23, le=65_535)
     response_information: WireText = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
-    server_reference: WireText = key("", "Another server that refused 5.0 clients are told of. Empty sends none.")
+    server_reference: WireText = key(
+        "", ("Another server that the broker names to refused 5.0 clients. Empty sends none.")
+    )
     subscribe_denied: Literal["refuse", "grant"] = key(
         "refuse",
-        "What answers a SUBSCRIBE that the access rules deny: a failure, or a grant under which nothing is delivered.",
+        "The answer to a SUBSCRIBE that the access rules deny: a failure, or a grant without deliveries.",
     )
     strict_utf8: Flag = key(True, "Whether text with control characters or non-characters is refused.")
     linger: Duration = key(
         5.0,
-        "After its last packet the broker waits this long for the client to close, so that the packet gets read.",
+        "After its last packet the broker waits this long for the client to close the connection, so that it can "
+        "read the packet.",
         "seconds",
     )
 
@@ -202,43 +210,45 @@ class SessionSettings(Section):
 
     max_inflight: Whole = key(
         100,
-        "QoS 1 and 2 messages sent and not yet acknowledged; a 5.0 client's receive maximum can lower it.",
+        "QoS 1 and 2 messages sent and not yet acknowledged (the window); a 5.0 client's receive maximum can lower it.",
         "messages",
         ge=1,
         le=65_535,
     )
-    max_queue_length: Whole = key(10_000, "Messages that wait for a client. 0 is no bound.", "messages", ge=0)
+    max_queue_length: Whole = key(
+        10_000, ("Messages that wait for a client, for each priority. 0 means no limit."), "messages", ge=0
+    )
     max_inflight_bridge: Whole = key(
         20,
-        "The same towards a 3.x client that says it is a bridge, as mosquitto's do unless `try_private` is off: they lose "
-        "QoS 2 messages above 20.",
+        "`max_inflight` towards a 3.x client that announces itself as a bridge, as Mosquitto's do unless "
+        "`try_private` is off: these lose QoS 2 messages above 20.",
         "messages",
         ge=1,
         le=65_535,
     )
     max_inflight_bytes: Size = key(
         16_777_216,
-        "No further message is sent while those of 4 KiB and more that are sent and not yet acknowledged take so many "
-        "bytes. 0 is no bound.",
+        "No further message is sent while unacknowledged messages of 4 KiB and more take this many bytes. 0 means "
+        "no limit.",
         "bytes",
         ge=0,
     )
     max_queue_bytes: OptionalSize = key(
         None,
-        "Bytes that messages may take that wait for a client: their topics, payloads and properties, and 512 for each. 0 "
-        "is no bound. When it is not set, twice `mqtt.max_packet_size`, and at least 16 MiB.",
+        "Bytes of the messages that wait for a client: topics, payloads and properties, and 512 for each message. "
+        "0 means no limit. When it is not set, twice `mqtt.max_packet_size`, and at least 16 MiB.",
         "bytes",
         ge=0,
     )
     store_qos0: Flag = key(True, "Whether QoS 0 messages wait for a client that is away.")
     priorities: Mapping[TopicFilter, Annotated[int, Field(strict=True, ge=1, le=255)]] = key(
-        {}, "Topic filters to priorities 1 to 255: what has a higher one leaves the queue first."
+        {}, "Topic filters and their priorities, 1 to 255: messages of a higher priority leave the queue first."
     )
     default_priority: Literal["lowest", "highest"] = key(
-        "lowest", "Where messages stand whose topic matches nothing in `priorities`."
+        "lowest", "Priority of messages whose topic matches nothing in `priorities`."
     )
     overflow: Literal["drop_oldest", "drop_new"] = key(
-        "drop_oldest", "What a full queue loses: its oldest message of the lowest priority, or the new one."
+        "drop_oldest", "What a full queue drops: its oldest message of the lowest priority, or the new one."
     )
     retry_interval: Duration = key(
         0.0,
@@ -248,34 +258,35 @@ class SessionSettings(Section):
     )
     backpressure: Duration = key(
         1.0,
-        "A connected client whose queue is a quarter full keeps its publishers waiting until the queue is short again, "
-        "but no longer than this: then it is a slow consumer, and its queue loses what is too much. 0 makes nobody wait.",
+        "When the queue of a connected client is a quarter full, its publishers wait until the queue is short "
+        "again, but no longer than this; then the client is a slow consumer, and its queue drops messages. 0 "
+        "turns waiting off.",
         "seconds",
     )
     backpressure_budget: Duration = key(
         6.0,
-        "Seconds of each minute that a publisher is kept waiting in vain, by all subscribers that do not catch up in time or "
-        "go away meanwhile. After that only those that caught up the last time may have it wait. 0 is no bound.",
+        "Seconds of each minute that a publisher waits in vain, for all subscribers that do not catch up in time "
+        "or disconnect. After that it waits only for subscribers that caught up the last time. 0 means no limit.",
         "seconds",
     )
     max_awaiting_rel: Whole = key(
         65_535,
-        "QoS 2 messages from a client whose PUBREL is missing; together they may hold `max_queue_bytes`. A 5.0 client "
-        "is told that it may send no more; a 3.x client cannot be told and is disconnected.",
+        "QoS 2 messages of a client whose PUBREL is missing; together they may take `max_queue_bytes`. A 5.0 "
+        "client gets this as its receive maximum; a 3.x client that sends more is disconnected.",
         "messages",
         ge=1,
         le=65_535,
     )
     await_rel_timeout: Duration = key(
         0.0,
-        "A QoS 2 message from a client whose PUBREL has not come by then is dropped and its packet id forgotten, so that "
-        "the client may deliver it twice. 0 waits as long as the session lasts.",
+        "A QoS 2 message whose PUBREL has not come after this time is dropped and its packet id forgotten, so the "
+        "client may publish it twice. 0 waits as long as the session lasts.",
         "seconds",
     )
     hook_timeout: Duration = key(
         120.0,
-        "A client whose packet has waited this long for hooks that take their time is disconnected. Access decisions "
-        "have `acl.timeout` besides.",
+        "A client whose packet has waited this long for async hooks is disconnected. Access decisions also have "
+        "`acl.timeout`.",
         "seconds",
         gt=0,
     )
@@ -286,22 +297,25 @@ class SessionSettings(Section):
         7200, "How long a 3.1 or 3.1.1 session with clean session 0 outlives its connection.", "seconds", ge=0
     )
     max_expiry_interval: WholeSeconds = key(
-        0, "Longest session expiry that a 5.0 client gets. 0 is no maximum.", "seconds", ge=0
+        0, "Longest session expiry that a 5.0 client gets. 0 means no maximum.", "seconds", ge=0
     )
-    max_subscriptions: Whole = key(10_000, "Subscriptions of one client. 0 is no bound.", "subscriptions", ge=0)
+    max_subscriptions: Whole = key(10_000, "Subscriptions of one client. 0 means no limit.", "subscriptions", ge=0)
 
 
 class RetainedSettings(Section):
-    """The last message of each topic, kept for those who subscribe later."""
+    """The last message of each topic, kept for new subscriptions."""
 
-    enabled: Flag = key(True, "Whether retained messages are kept. `mqtt.retain_available` tells clients.")
+    enabled: Flag = key(True, "Whether retained messages are kept. `mqtt.retain_available` announces it to clients.")
     max_messages: Whole = key(
-        1_000_000, "Retained messages on this node, those of `$SYS` left out. 0 is no bound.", "messages", ge=0
+        1_000_000, "Retained messages on this node, without those of `$SYS`. 0 means no limit.", "messages", ge=0
     )
-    max_bytes: Size = key(1_073_741_824, "Memory that all of them may take, roughly. 0 is no bound.", "bytes", ge=0)
+    max_bytes: Size = key(
+        1_073_741_824, ("Memory that all retained messages may take, roughly. 0 means no limit."), "bytes", ge=0
+    )
     max_message_size: Size = key(
         0,
-        "Largest message that is retained: its topic, payload and properties. 0 takes what `mqtt.max_packet_size` lets in.",
+        "Largest message that is retained: its topic, payload and properties. 0 sets no limit besides "
+        "`mqtt.max_packet_size`.",
         "bytes",
         ge=0,
     )
@@ -310,8 +324,8 @@ class RetainedSettings(Section):
     )
     check_retain_source: Flag = key(
         False,
-        "Whether a retained message is given out only as long as its publisher may publish it. Of a publisher whose session "
-        "is over, the access rules are told client id and user name.",
+        "Whether a retained message is delivered only while its publisher may publish it. For a publisher without "
+        "a session, the access rules see its client id and user name.",
     )
     replay_batch: Whole = key(
         100, "Retained messages that a new subscription is sent before other work gets its turn.", "messages", ge=1
@@ -360,35 +374,33 @@ class AuthSettings(Section):
 
 
 class PasswordSettings(Section):
-    """How the passwords of these files are verified, so that who guesses them holds up nobody else."""
+    """How passwords of these files are verified, so that guessing does not delay other logins."""
 
-    threads: Whole = key(
-        2, "Threads that verify passwords. Each takes a processor while it does.", "threads", ge=1, le=64
-    )
+    threads: Whole = key(2, "Threads that verify passwords. Each takes a processor meanwhile.", "threads", ge=1, le=64)
     max_waiting: Whole = key(
         1000,
-        "Logins that wait for them, in turns of the addresses that they come from; further ones are refused (0x89), "
-        "those first whose address has most.",
+        "Logins that wait for a thread; addresses take turns. Beyond that logins are refused (0x89), first those "
+        "of the address with the most.",
         "logins",
         ge=1,
     )
     max_failures: Whole = key(
         5,
-        "Different wrong passwords for one name from one address within `window`, after which a login is refused "
-        "(0x9F) without a look at the password, unless it was right before. 0: any number.",
+        "Different wrong passwords for one name from one address within `window`. After that a login is refused "
+        "(0x9F) before its password is verified, unless the same login was right before. 0 means no limit.",
         "passwords",
         ge=0,
     )
     max_failures_by_address: Whole = key(
         100,
-        "The same for all names together. This machine, behind which a proxy may hide everybody, is not counted. 0: any "
-        "number.",
+        "The same for all names together. This machine is exempt, since all clients of a proxy have its address. "
+        "0 means no limit.",
         "passwords",
         ge=0,
     )
     window: Duration = key(60.0, "The time in which wrong passwords are counted.", "seconds", gt=0)
     pause: Duration = key(60.0, "How long logins are refused after that.", "seconds", gt=0)
-    max_tracked: Whole = key(10_000, "Logins, names and addresses that are remembered; those seen last are kept.", ge=1)
+    max_tracked: Whole = key(10_000, "Logins, names and addresses that are remembered; the latest are kept.", ge=1)
 
 
 class AclSettings(Section):
@@ -396,9 +408,13 @@ class AclSettings(Section):
 
     file: OptionalPath = key(None, "Access rules.")
     deny_action: Literal["ignore", "disconnect"] = key(
-        "ignore", "What happens to a client that publishes what it may not: its message is dropped, or it is cut off."
+        "ignore",
+        (
+            "What happens to a client that publishes without the right: its message is dropped, or it is "
+            "disconnected as well."
+        ),
     )
-    no_match: Literal["allow", "deny"] = key("allow", "The decision where no rule matches.")
+    no_match: Literal["allow", "deny"] = key("allow", "The decision when no rule matches.")
     cache_size: Whole = key(
         1024,
         "Decisions remembered for each connection, about topics of up to 256 characters. 0 asks the rules every time.",
@@ -407,26 +423,27 @@ class AclSettings(Section):
     )
     asked_again: Whole = key(
         8,
-        "When access is decided otherwise than before, plugins and hooks that have to be waited for are asked about so "
-        "many subscriptions at the same time.",
+        "Subscriptions that async plugins and hooks are asked about at the same time, when access may have changed.",
         "subscriptions",
         ge=1,
     )
     timeout: Duration = key(
-        60.0, "A decision that plugins and hooks have not come to by then is a no.", "seconds", gt=0
+        60.0, "A decision that plugins and hooks have not made after this time is a no.", "seconds", gt=0
     )
 
 
 class FlappingSettings(Section):
-    """Clients with the same id that take each other's session over, again and again."""
+    """Clients with the same id that take over each other's session again and again."""
 
-    max_takeovers: Whole = key(30, "Takeovers of one client id within `window` that are put up with. 0: any.", ge=0)
+    max_takeovers: Whole = key(
+        30, ("Takeovers of one client id within `window` that are tolerated. 0 means no limit."), ge=0
+    )
     window: Duration = key(60.0, "The time in which takeovers are counted.", "seconds", gt=0)
     jail: Duration = key(60.0, "How long the client id is refused after that.", "seconds", gt=0)
 
 
 class SysSettings(Section):
-    """The broker's own figures, published below `$SYS`."""
+    """The broker's own metrics, published below `$SYS`."""
 
     interval: Duration = key(10.0, "Time between two publications. 0 publishes none.", "seconds")
 
@@ -435,45 +452,48 @@ class LogSettings(Section):
     """The broker's log. It holds no payloads and no passwords."""
 
     level: Literal["debug", "info", "warning", "error"] = key("info", "The least important records that are written.")
-    format: Literal["text", "json"] = key("text", "A line of text for each record, or a JSON object.")
+    format: Literal["text", "json"] = key("text", "A line of text or a JSON object for each record.")
     file: OptionalPath = key(None, "File that the log is appended to. Standard error when it is not set.")
 
 
 class ControlSettings(Section):
-    """The control socket, by which `trunkline ctl` reaches a running broker."""
+    """The control socket, through which `trunkline ctl` reaches a running broker."""
 
     enabled: OptionalFlag = key(
         None,
-        "Whether there is one. When it is not set, there is one if `path` is set, and in a broker of its own, which goes "
-        "on without it where the usual place cannot be had; a broker inside another process has none.",
+        "Whether there is a control socket. When it is not set: yes if `path` is set, no in a broker inside "
+        "another process, and yes in a standalone broker, which runs without one if the default place cannot be "
+        "used.",
     )
     path: OptionalPath = key(
         None,
-        "Where it is. When it is not set, `trunkline/NODE.sock` in `$XDG_RUNTIME_DIR`, or else `trunkline-UID/NODE.sock` "
-        "in the system's folder for temporary files; `NODE-2.sock` when another broker has that.",
+        "Its path. When it is not set, `trunkline/NODE.sock` in `$XDG_RUNTIME_DIR`, or else "
+        "`trunkline-UID/NODE.sock` in the system's folder for temporary files; `NODE-2.sock` when another broker "
+        "has that.",
     )
     transport: Literal["auto", "unix", "tcp"] = key(
         "auto",
-        "A Unix socket, or a loopback TCP port that is written to the file together with a token. `auto` takes a Unix "
-        "socket where there are any.",
+        "A Unix socket, or a loopback TCP port that is written to the file together with a token. `auto` is a "
+        "Unix socket where the system has them.",
     )
-    max_connections: Whole = key(16, "Connections at the same time; further ones are refused.", "connections", ge=1)
+    max_connections: Whole = key(
+        16, ("Connections at the same time; further connections are refused."), "connections", ge=1
+    )
     max_frame_size: Size = key(16_777_216, "Largest request, and largest answer.", "bytes", ge=65_536, le=1_073_741_824)
     idle_timeout: Duration = key(
-        300.0, "A connection that asks nothing, or reads nothing, for so long is closed.", "seconds", gt=0
+        300.0, "A connection that sends or reads nothing for this long is closed.", "seconds", gt=0
     )
 
 
 class PluginSettings(Section):
-    """Every plugin has these keys, besides its own. A section of its name, even an empty one, is all it takes to have it
-    run."""
+    """Every plugin has these keys besides its own. A section with its name, even an empty one, enables a plugin."""
 
     #: Hook points that deny everything while the plugin should run and does not: what it was to decide, nobody else does.
     guards: ClassVar[tuple[str, ...]] = ()
 
     enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")
     start_timeout: Duration = key(60.0, "A plugin whose start takes longer has failed.", "seconds", gt=0)
-    restarts: Whole = key(5, "Crashes within `restarts_within` after which it is started again.", "restarts", ge=0)
+    restarts: Whole = key(5, "Crashes within `restarts_within` after which the plugin is restarted.", "restarts", ge=0)
     restarts_within: Duration = key(
         60.0, "The time in which crashes are counted. One more than `restarts` disables the plugin.", "seconds", gt=0
     )
@@ -485,15 +505,15 @@ class PluginSettings(Section):
 
 
 class TraceSettings(Section):
-    """Messages whose way through the broker is kept, so that one can look up what became of them. It is off while both
-    `clients` and `topics` are empty; `trunkline ctl` starts and stops it in a running broker too."""
+    """Messages whose way through the broker is recorded. Tracing is off while both `clients` and `topics` are empty;
+    `trunkline ctl` starts and stops it in a running broker too."""
 
-    clients: tuple[Text, ...] = key((), "Client ids: what they publish, and what is to go to them.")
-    topics: tuple[TopicFilter, ...] = key((), "Topic filters: messages whose topics match, whoever gets them.")
+    clients: tuple[Text, ...] = key((), "Client ids: messages that they publish, and messages for them.")
+    topics: tuple[TopicFilter, ...] = key((), "Topic filters: all messages with a matching topic.")
     max_messages: Whole = key(1000, "Messages kept; the oldest is forgotten.", "messages", ge=1, le=100_000)
-    max_steps: Whole = key(1000, "What is kept to have happened to one message.", "steps", ge=1)
-    payload_bytes: Size = key(256, "Of each payload only the beginning is kept. 0 keeps none.", "bytes", ge=0)
-    max_bytes: Size = key(67_108_864, "Bytes, roughly, that all of it may take.", "bytes", ge=0)
+    max_steps: Whole = key(1000, "Steps kept for one message.", "steps", ge=1)
+    payload_bytes: Size = key(256, "Bytes kept of each payload, from its beginning. 0 keeps none.", "bytes", ge=0)
+    max_bytes: Size = key(67_108_864, "Memory that the trace may take, roughly.", "bytes", ge=0)
 
     @property
     def on(self) -> bool:
@@ -501,17 +521,17 @@ class TraceSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds of the whole node."""
+    """Limits of the whole node."""
 
     max_sessions: Whole = key(
         1_000_000,
-        "Sessions, connected or not; a client that needs one more is refused. 0 is no bound.",
+        "Sessions, connected or not; a client that needs one more is refused. 0 means no limit.",
         "sessions",
         ge=0,
     )
     max_subscriptions: Whole = key(
         10_000_000,
-        "Subscriptions of all clients; a SUBSCRIBE that needs one more is refused it. 0 is no bound.",
+        "Subscriptions of all clients; a further SUBSCRIBE is refused. 0 means no limit.",
         "subscriptions",
         ge=0,
     )

@@ -20,7 +20,7 @@ _HEAD = """\
 
 <!-- Written by `python -m trunkline.management.config_docs`. Change the models in config/settings.py instead. -->
 
-`trunkline` runs without any configuration. What is set comes from three places; a later one wins:
+`trunkline` runs without any configuration. Settings come from three places; a later one overrides an earlier one:
 
 1. a TOML file: the one that `--config` or the variable `TRUNKLINE_CONFIG` names, or else `trunkline.toml` in the current
    folder, or else `/etc/trunkline/trunkline.toml` (on Windows `trunkline\\trunkline.toml` in `%PROGRAMDATA%`);
@@ -42,9 +42,9 @@ max_queue_bytes = "4MiB"
 In a variable, a list is a TOML array or words with commas between (`TRUNKLINE_LISTENERS=tcp://127.0.0.1:1883`), a table
 is an inline TOML table, and a relative path starts at the working folder.
 
-`trunkline config check` tells all that is wrong with a configuration, each with the place it comes from. It also looks at what
-the configuration names: files, host names, the control socket. It opens no listener and starts no plugin.
-`trunkline config show` prints what is in force. Both, and the first line of the broker's log, say which file was read.
+`trunkline config check` reports every error in a configuration, with its origin. It also checks what the configuration names: files,
+host names, the control socket. It opens no listener and starts no plugin. `trunkline config show` prints the settings in force. Both,
+and the first line of the broker's log, name the file that was read.
 An unknown key is an error.
 
 Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are bytes, or text with a unit: `KiB`, `MiB`,
@@ -52,10 +52,9 @@ Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are 
 
 ## Safe by default
 
-The broker listens on this machine's loopback address alone, and there anybody may connect. A listener that other machines
-can reach needs a way to log in (`password_file`, `client_id_file` or `scram_file` in `[auth]`), or the explicit word that
-everybody may come in: `allow_anonymous = true`, in `[auth]` or for that listener. Without either the broker does not
-start.
+By default the broker listens on this machine's loopback address only, and anybody may connect there. A listener that other machines
+can reach needs a way to log in (`password_file`, `client_id_file` or `scram_file` in `[auth]`), or an explicit
+`allow_anonymous = true`, in `[auth]` or for that listener. With neither, the broker does not start.
 """
 
 
