@@ -15,7 +15,7 @@ HashedColumn = Literal["client_id", "publisher", "username", "peer", "topic", "f
 
 
 class EventsSettings(NeedsExtra):
-    """The event log: what happens in the broker, in files that Spark and others read."""
+    """The event log: what happens in the broker, in files that Spark and other programs read."""
 
     extra = "events"
     libraries = ("pyarrow",)
@@ -36,50 +36,55 @@ class EventsSettings(NeedsExtra):
             "message.dropped",
             "alarm.*",
         ),
-        "Hook points by name; `*` at the end stands for the rest.",
+        "Hook points by name; a `*` at the end matches the rest.",
     )
     topics: tuple[TopicFilter, ...] = setting(
-        ("#",), "Of events with a topic: those recorded. `#` is all but the topics that begin with `$`."
+        ("#",), "Topics of recorded events, where an event has one. `#` matches all but the topics that begin with `$`."
     )
     clients: tuple[Text, ...] = setting(
-        ("*",), "Of events with a client: client ids recorded, as patterns with `*` and `?`."
+        ("*",), "Client ids of recorded events, where an event has one, as patterns with `*` and `?`."
     )
     one_in: Whole = setting(
         1,
-        "Record one message in so many, with all that becomes of it. Other events are all recorded.",
+        "Record one message in this many, with all of its events. All other events are recorded.",
         "messages",
         ge=1,
     )
     max_payload: Size = setting(0, "Record payloads of up to this length. 0 records none.", "bytes", ge=0)
     user_properties: Flag = setting(False, "Record the user properties of messages.")
     hash: tuple[HashedColumn, ...] = setting(
-        (), "Columns in which a keyed hash stands for the text. The same text has the same hash in all of them."
+        (), "Columns in which a keyed hash replaces the text. The same text has the same hash in all of them."
     )
     hash_key: Secret = setting(SecretStr(""), "Key of the hashes, up to 64 bytes.")
     leave_out: tuple[PersonalColumn, ...] = setting((), "Columns that stay empty.")
     batch_rows: Whole = setting(512, "Rows that are written together.", "rows", ge=1, le=65_536)
     batch_time: Duration = setting(0.1, "How long a row waits for others to be written with it.", "seconds", gt=0)
     compression: Literal["none", "lz4", "zstd"] = setting("lz4", "How batches are compressed.")
-    sync: Duration = setting(1.0, "How often the system is told to put on disk what was written.", "seconds", gt=0)
+    sync: Duration = setting(1.0, "Time between two syncs of written data to disk.", "seconds", gt=0)
     roll_size: Size = setting(
         64 * 1024 * 1024,
-        "A longer segment is ended, and another begun: also one of more than an eighth of `max_size`.",
+        "Size after which a segment ends and the next begins; at most an eighth of `max_size`.",
         "bytes",
         ge=1024,
     )
-    roll_time: Duration = setting(600.0, "A segment with events that far apart is ended.", "seconds", gt=0)
-    heartbeat: Duration = setting(
-        1.0, "How often `node.tick` is recorded, by which readers know that time goes on.", "seconds", gt=0
+    roll_time: Duration = setting(
+        600.0, ("Time between the first and the last event of a segment after which it ends."), "seconds", gt=0
     )
-    stats: Duration = setting(10.0, "How often figures of node and sessions are recorded.", "seconds", gt=0)
+    heartbeat: Duration = setting(
+        1.0, "Time between two `node.tick` events, which show readers that time goes on.", "seconds", gt=0
+    )
+    stats: Duration = setting(10.0, "Time between two records of the metrics of node and sessions.", "seconds", gt=0)
     stats_sessions: Whole = setting(
         100, "Sessions with the longest queues that are recorded each time.", "sessions", ge=0
     )
     max_size: Size = setting(
-        4 * 1024**3, "What this node keeps of the log at most: the oldest segments are deleted.", "bytes", ge=1024**2
+        4 * 1024**3,
+        ("Largest size of this node's log; beyond that its oldest segments are deleted."),
+        "bytes",
+        ge=1024**2,
     )
     max_age: Duration = setting(7 * 86_400.0, "Older segments are deleted.", "seconds", gt=0)
-    delete_read: Flag = setting(False, "Delete segments that all who keep a position in the log have read.")
+    delete_read: Flag = setting(False, "Delete segments that all readers with a stored position have read.")
     max_rejects: Size = setting(1024 * 1024, "Bytes kept of events that could not be turned into rows.", "bytes", ge=0)
 
     @model_validator(mode="after")

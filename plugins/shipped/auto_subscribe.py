@@ -39,7 +39,7 @@ class Subscription(Table):
 class AutoSubscribeSettings(Settings):
     """Subscriptions that clients have from the moment they connect."""
 
-    subscriptions: tuple[Subscription, ...] = setting((), "What each client gets.", max_length=MOST)
+    subscriptions: tuple[Subscription, ...] = setting((), "Subscriptions of each client.", max_length=MOST)
 
 
 class AutoSubscribe:

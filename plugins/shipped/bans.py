@@ -29,14 +29,14 @@ PAGE: Final = 1000
 
 
 class ConfiguredBan(Table):
-    """One that holds for as long as the plugin runs."""
+    """A ban that holds as long as the plugin runs."""
 
     kind: Kind = setting(..., "What is banned.")
     who: Text = setting(
         ...,
         'Which one; for `address` also a CIDR block such as "10.0.0.0/8", for a pattern text with `*`, `?` and `[0-9]`.',
     )
-    reason: Text = setting("", "Why, for those who read the list. Clients are not told.", max_length=200)
+    reason: Text = setting("", "The reason, shown in the list of bans. Clients do not learn it.", max_length=200)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -47,8 +47,8 @@ class ConfiguredBan(Table):
 class FlappingDetect(Table):
     """A client id that disconnects more than `max_count` times within `window_time` is banned for `ban_time`."""
 
-    enable: Flag = setting(False, "Whether clients that come and go too often are banned.")
-    max_count: Whole = setting(15, "Disconnections that are put up with.", "disconnections", ge=1, le=10_000)
+    enable: Flag = setting(False, "Whether clients that connect and disconnect too often are banned.")
+    max_count: Whole = setting(15, "Disconnections that are tolerated.", "disconnections", ge=1, le=10_000)
     window_time: Duration = setting(60.0, "The time in which they are counted.", "seconds", gt=0)
     ban_time: Duration = setting(300.0, "How long the client id is banned.", "seconds", gt=0)
     max_tracked: Whole = setting(
@@ -63,8 +63,12 @@ class BansSettings(Settings):
 
     bans: tuple[ConfiguredBan, ...] = setting((), "Bans that hold from the start.")
     max_bans: Whole = setting(10_000, "Bans at the same time, of all kinds.", "bans", ge=1)
-    max_patterns: Whole = setting(100, "Patterns among them: each is compared with each client that connects.", ge=0)
-    flapping_detect: FlappingDetect = setting(FlappingDetect(), "Bans of clients that come and go too often.")
+    max_patterns: Whole = setting(
+        100, ("Patterns among the bans: each is compared with each client that connects."), ge=0
+    )
+    flapping_detect: FlappingDetect = setting(
+        FlappingDetect(), ("Bans of clients that connect and disconnect too often.")
+    )
 
     @property
     def authenticates(self) -> bool:

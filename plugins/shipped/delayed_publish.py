@@ -38,8 +38,8 @@ class DelayedSettings(Settings):
     """Messages to `$delayed/SECONDS/TOPIC` are published later."""
 
     max_delay: WholeSeconds = setting(LONGEST, "Longest delay.", "seconds", ge=0, le=LONGEST)
-    max_messages: Whole = setting(100_000, "Messages that may wait. 0 is no bound.", "messages", ge=0)
-    max_bytes: Size = setting(67_108_864, "Bytes that these may take. 0 is no bound.", "bytes", ge=0)
+    max_messages: Whole = setting(100_000, "Messages that may wait. 0 means no limit.", "messages", ge=0)
+    max_bytes: Size = setting(67_108_864, "Bytes that these may take. 0 means no limit.", "bytes", ge=0)
     check_access: Flag = setting(
         True, "Whether access rules are asked about the topic behind the delay, and not about the whole name."
     )

@@ -24,14 +24,14 @@ SWEEP_EVERY: Final = 60.0
 
 
 class ExclusiveSettings(Settings):
-    """Subscriptions to `$exclusive/FILTER` that one client has to itself."""
+    """Subscriptions to `$exclusive/FILTER`, which only one client can have."""
 
     max_subscriptions: Whole = setting(
-        100_000, "Exclusive subscriptions at the same time. 0 is no bound.", "subscriptions", ge=0
+        100_000, "Exclusive subscriptions at the same time. 0 means no limit.", "subscriptions", ge=0
     )
     claim: Duration = setting(
         10.0,
-        "How long a filter is kept for a client whose SUBSCRIBE is not through yet, as hooks or access rules take time.",
+        "How long a filter is reserved for a client while async hooks or access rules decide about its SUBSCRIBE.",
         "seconds",
     )
 

@@ -36,7 +36,7 @@ _PACKET: Final = "faults.packet"
 
 
 class FaultSettings(Settings):
-    """Faults that clients ask for by user properties. For tests, never for production."""
+    """Faults that clients request by user properties. For tests, never for production."""
 
     max_delay: Duration = setting(3600.0, "Longest delay before a connection is ended.", "seconds")
     max_request_ids: Whole = setting(

@@ -73,7 +73,7 @@ class Authorize(RequestTemplate):
 
 
 class HttpAuthSettings(HttpSettings):
-    """An HTTP service that says who may come in, and who may do what."""
+    """An HTTP service that decides who may connect, publish and subscribe."""
 
     guards: ClassVar[tuple[str, ...]] = ("client.authenticate", "client.check_acl")
 
@@ -81,7 +81,7 @@ class HttpAuthSettings(HttpSettings):
     authorize: Authorize = setting(Authorize(), "The request that asks whether it may publish or subscribe.")
     cache_size: Whole = setting(10_000, "Answers of each kind that are remembered.", "answers", ge=0)
     max_waiting: Whole = setting(
-        1000, "Questions that may be open at the same time; the answer to further ones is no.", "questions", ge=1
+        1000, "Questions that may be open at the same time; further questions are answered with no.", "questions", ge=1
     )
     max_failures: Whole = setting(5, "Failures in a row after which the service is left alone.", "failures", ge=1)
     pause: Duration = setting(5.0, "How long it is left alone before it is tried again.", "seconds", gt=0)

@@ -64,7 +64,7 @@ class HttpSettings(NeedsExtra):
     request_timeout: Duration = setting(
         5.0, "How long a request may take in all, from its wait for a connection to the last byte.", "seconds", gt=0
     )
-    max_response_size: Size = setting(64 * 1024, "The longest answer that is read.", "bytes", ge=1)
+    max_response_size: Size = setting(64 * 1024, "Longest answer that is accepted.", "bytes", ge=1)
     verify_tls: Flag = setting(True, "Whether the service's certificate is checked.")
     ca_file: OptionalPath = setting(
         None, "PEM file of the authorities that may have signed the certificate. The system's when it is not set."

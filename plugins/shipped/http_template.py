@@ -44,7 +44,7 @@ class Prepared:
 class RequestTemplate(Table):
     """A request, with words of the client in it."""
 
-    url: Url = setting("", "Where to ask. Path and query may hold `${clientid}` and the like. Empty: nobody is asked.")
+    url: Url = setting("", "URL to ask. Path and query may contain `${clientid}` and the like. Empty: nobody is asked.")
     method: Literal["get", "post"] = setting("post", "With `get` the entries of `body` go into the query.")
     body_format: Literal["json", "form"] = setting("json", "How the body is written.")
     body: Mapping[Text, Text] = setting({}, "The body's entries.")

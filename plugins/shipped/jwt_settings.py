@@ -15,7 +15,7 @@ _SOURCES: Final = ("secret", "public_key_file", "jwks_file", "jwks_url")
 
 class JwtSettings(HttpSettings):
     """Logins with JSON Web Tokens. One of `secret`, `public_key_file`, `jwks_file` and `jwks_url` says how they are
-    verified; what is said of HTTP is for the last of them."""
+    verified; the keys about HTTP belong to `jwks_url`."""
 
     extra: ClassVar[str] = "jwt"
     libraries: ClassVar[tuple[str, ...]] = ("jwt", "cryptography", "httpx")
@@ -29,24 +29,22 @@ class JwtSettings(HttpSettings):
     jwks_url: Url = setting("", "Where a JSON Web Key Set is published.")
     refresh_interval: Duration = setting(300.0, "Time between two fetches of `jwks_url`.", "seconds", gt=0)
     refetch_floor: Duration = setting(
-        10.0, "Shortest time between two fetches, when a token names a key that is not known.", "seconds", gt=0
+        10.0, "Shortest time between two fetches, when a token names an unknown key.", "seconds", gt=0
     )
-    algorithms: tuple[Text, ...] = setting(
-        (), "Algorithms that are taken. Those that the key is for, when it is empty."
-    )
-    max_token_size: Size = setting(16 * 1024, "Longest token that is looked at.", "bytes", ge=100)
+    algorithms: tuple[Text, ...] = setting((), "Algorithms that are accepted. When it is empty, those of the key.")
+    max_token_size: Size = setting(16 * 1024, "Longest token that is accepted.", "bytes", ge=100)
     leeway: Duration = setting(0.0, "How far the clocks of issuer and broker may be apart.", "seconds")
-    issuer: Text = setting("", "What `iss` must say. Empty: anything.")
-    audience: Text = setting("", "What `aud` must say, or hold. Empty: anything.")
+    issuer: Text = setting("", "Required value of `iss`. Empty: any.")
+    audience: Text = setting("", "Required value of `aud`, or one of its values. Empty: any.")
     required_claims: tuple[Text, ...] = setting(("exp",), "Claims that a token must have.")
     verify_claims: Mapping[Text, Text] = setting(
-        {}, "Claims and what they must say: `%c` is the client id, `%u` the user name that the client gave."
+        {}, "Claims and their required values: `%c` is the client id, `%u` the user name that the client sent."
     )
-    username_claim: Text = setting("sub", "The claim that says who the client is; its user name from then on.")
-    superuser_claim: Text = setting("is_superuser", "The claim that makes a superuser, when it is `true`. Empty: none.")
+    username_claim: Text = setting("sub", "The claim with the client's user name.")
+    superuser_claim: Text = setting("is_superuser", "The claim that makes a superuser if it is `true`. Empty: none.")
     attributes_claim: Text = setting("client_attrs", "The claim with attributes for hooks to read. Empty: none.")
     acl_claim: Text = setting("acl", "The claim with access rules. Empty: none.")
-    disconnect_after_expire: Flag = setting(True, "Whether a client is disconnected when its token ends.")
+    disconnect_after_expire: Flag = setting(True, "Whether a client is disconnected when its token expires.")
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:

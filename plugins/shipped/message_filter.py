@@ -94,7 +94,7 @@ class Wishes:
 class FilterSettings(Settings):
     """Subscriptions with conditions on user properties, `FILTER?key>5`."""
 
-    max_filters: Whole = setting(100, "Subscriptions with conditions of one client.", "subscriptions", ge=1)
+    max_filters: Whole = setting(100, "Subscriptions with conditions that one client may have.", "subscriptions", ge=1)
     max_conditions: Whole = setting(16, "Conditions of one subscription.", "conditions", ge=1, le=MOST)
     max_length: Whole = setting(1024, "Longest text of the conditions of one subscription.", "characters", ge=1)
 

@@ -30,7 +30,9 @@ _EXCLUSIVE: Final = "$exclusive/"
 class Rule(Table):
     """One rule."""
 
-    action: Literal["publish", "subscribe", "all"] = setting("all", "Which packets it is for; subscribe is both ways.")
+    action: Literal["publish", "subscribe", "all"] = setting(
+        "all", ("The packets that the rule is for; `subscribe` is SUBSCRIBE and UNSUBSCRIBE.")
+    )
     source: TopicFilter = setting(..., "Topics that the rule is for.")
     pattern: Text = setting(..., "A regular expression of Python's, looked for in the topic.")
     target: Text = setting(
@@ -62,13 +64,11 @@ class Rule(Table):
 
 
 class RewriteSettings(Settings):
-    """Other topics than those that clients name, by rules."""
+    """Rules that rewrite topics and filters."""
 
-    rules: tuple[Rule, ...] = setting((), "The rules. The last one whose source matches counts.")
-    check_access: Flag = setting(True, "Whether access rules are asked about the new topic of a message, too.")
-    max_topic_length: Whole = setting(
-        1024, "A rule refuses topics longer than this, and makes none.", "bytes", ge=1, le=65_535
-    )
+    rules: tuple[Rule, ...] = setting((), "The rules. The last one whose source matches applies.")
+    check_access: Flag = setting(True, "Whether access rules are also asked about the new topic of a message.")
+    max_topic_length: Whole = setting(1024, "Longest topic that a rule accepts and makes.", "bytes", ge=1, le=65_535)
 
 
 @dataclass(frozen=True, slots=True)

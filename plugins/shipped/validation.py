@@ -21,25 +21,25 @@ from trunkline.plugins.shipped.json_schemas import JsonSchema, SchemaProblem
 
 
 class Rule(Table):
-    """What payloads of some topics must be."""
+    """What payloads on some topics must be."""
 
     topics: tuple[TopicFilter, ...] = setting(..., "Topics that the rule is for.", min_length=1)
     content: Literal["any", "utf8", "json"] = setting("any", "What payloads must be: UTF-8 text, JSON, or anything.")
-    schema_file: OptionalPath = setting(None, "File of a JSON Schema that they must fit, as JSON.")
-    max_size: Size = setting(256 * 1024, "Longest payload. Longer ones are not looked into.", "bytes")
+    schema_file: OptionalPath = setting(None, "File of a JSON Schema that payloads must fit, as JSON.")
+    max_size: Size = setting(256 * 1024, "Longest payload. Longer ones fail without further checks.", "bytes")
     on_failure: Literal["refuse", "drop", "pass"] = setting(
         "refuse",
-        "What becomes of others: the publisher is told (0x99 to 5.0), or they vanish, or they pass and are counted.",
+        "What happens to other payloads: they are refused (0x99 for 5.0), dropped silently, or counted and passed.",
     )
 
 
 class ValidationSettings(NeedsExtra):
-    """Payloads that must have a form."""
+    """Rules that payloads must fulfil."""
 
     extra: ClassVar[str] = "schema"
     libraries: ClassVar[tuple[str, ...]] = ("jsonschema", "referencing")
 
-    rules: tuple[Rule, ...] = setting((), "Every rule whose topics match must hold.")
+    rules: tuple[Rule, ...] = setting((), "Every rule whose topics match must be fulfilled.")
     report_topic: Text = setting("", "Topic at which each failure is published, as JSON. Empty: none.")
 
     @model_validator(mode="after")

@@ -33,13 +33,15 @@ _PASSING: Final = frozenset({408, 425, 429})
 
 
 class WebhookSettings(HttpSettings):
-    """Events that an HTTP service is told of."""
+    """Events that are sent to an HTTP service."""
 
     url: Url = setting(..., "Where events are sent, by POST.", min_length=1)
     events: tuple[Text, ...] = setting(
-        ("client.connected", "client.disconnected"), "Hook points by name; `*` at the end stands for the rest."
+        ("client.connected", "client.disconnected"), "Hook points by name; a `*` at the end matches the rest."
     )
-    topics: tuple[TopicFilter, ...] = setting(("#",), "Of events with a message: the topics that are told of.")
+    topics: tuple[TopicFilter, ...] = setting(
+        ("#",), ("Topics of the events that are sent, where an event has a message.")
+    )
     payload: PayloadForm = setting(
         "auto", "Payloads as text where they are UTF-8 and in Base64 where not, always in Base64, or not at all."
     )
@@ -48,18 +50,18 @@ class WebhookSettings(HttpSettings):
     secret: Secret = setting(
         SecretStr(""), "Signs each request: `X-Trunkline-Signature` has the HMAC-SHA256 of the body. Empty: none."
     )
-    batch_size: Whole = setting(100, "Most events of a request.", "events", ge=1)
-    batch_bytes: Size = setting(
-        1024 * 1024, "Bytes of events after which a request gets no more of them.", "bytes", ge=1
+    batch_size: Whole = setting(100, "Events of one request.", "events", ge=1)
+    batch_bytes: Size = setting(1024 * 1024, "Bytes of events after which a request takes no more.", "bytes", ge=1)
+    batch_time: Duration = setting(1.0, "How long an event may wait for others in its request.", "seconds")
+    max_queue: Whole = setting(
+        10_000, ("Events that may wait to be sent; beyond that the oldest are dropped."), "events", ge=1
     )
-    batch_time: Duration = setting(1.0, "How long an event may wait for others to go with it.", "seconds")
-    max_queue: Whole = setting(10_000, "Events that wait to be sent; then the oldest are lost.", "events", ge=1)
     max_queue_bytes: Size = setting(16 * 1024 * 1024, "The same in bytes.", "bytes", ge=1024)
     retry_min: Duration = setting(
         0.5, "How long to wait after a failure; twice as long after each further one.", "seconds", gt=0
     )
     retry_max: Duration = setting(60.0, "The longest wait.", "seconds", gt=0)
-    flush_time: Duration = setting(3.0, "How long what still waits may take when the plugin stops.", "seconds", le=4.5)
+    flush_time: Duration = setting(3.0, "How long the plugin may send the rest when it stops.", "seconds", le=4.5)
 
     @model_validator(mode="after")
     def _known(self) -> Self:
