@@ -1,16 +1,15 @@
-"""Actors on trio: mailboxes, calls, monitors, links, supervisors, timers and a run queue. See docs/actors.md.
+"""Actors on trio: mailboxes, calls, monitors, supervisors, timers and a run queue. See docs/actors.md.
 
-Modules that know each other: actor, bonds, calls, child, exits, ref, registry, scheduler, supervisor, timers.
+Modules that know each other: actor, bonds, calls, child, exits, ref, scheduler, supervisor, timers.
 """
 
 from trunkline.actors.actor import Actor
 from trunkline.actors.bonds import Monitor
 from trunkline.actors.calls import LATER, Reply
-from trunkline.actors.child import Child, Restart, Strategy
+from trunkline.actors.child import Child, Restart
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts
 from trunkline.actors.later import Due, Later, with_pauses
 from trunkline.actors.ref import Ref
-from trunkline.actors.registry import Registry
 from trunkline.actors.scheduler import EndOfTurn, Scheduler
 from trunkline.actors.supervisor import Supervisor
 from trunkline.actors.system import System, system
@@ -28,12 +27,10 @@ __all__ = [
     "Monitor",
     "Reason",
     "Ref",
-    "Registry",
     "Reply",
     "Restart",
     "Scheduler",
     "Shutdown",
-    "Strategy",
     "Supervisor",
     "System",
     "TaskActor",

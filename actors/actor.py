@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""What an actor is to who writes one."""
+"""The class that actors are derived from."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ class Actor(Generic[M]):
     """
 
     __slots__ = ("ref", "scheduler")
-
-    #: True: the end of a linked actor, whatever its reason, arrives as a `Down` message instead of ending this one.
-    trap_exits: ClassVar[bool] = False
 
     sets_up: ClassVar[bool] = False
     tears_down: ClassVar[bool] = False
@@ -87,7 +84,7 @@ class Actor(Generic[M]):
     def start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> trio.CancelScope:
         """Run a task that lives no longer than the actor. An exception from it crashes the actor.
 
-        Returns its cancel scope, for who wants to end it earlier.
+        Returns its cancel scope, which ends it earlier.
         """
         return self.ref._start_task(async_fn, args)
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from trunkline.actors.calls import Reply
     from trunkline.actors.ref import Ref
-    from trunkline.actors.registry import Registry
 
 
 class Monitor:
@@ -25,14 +24,12 @@ class Monitor:
 class Bonds:
     """Made when an actor gets its first tie: most have none, and each set would cost more than their mailbox."""
 
-    __slots__ = ("done", "idle", "links", "monitors", "names", "owed", "scopes", "setup", "watching")
+    __slots__ = ("done", "idle", "monitors", "owed", "scopes", "setup", "watching")
 
     def __init__(self) -> None:
         self.monitors: set[Monitor] | None = None
         self.watching: set[Monitor] | None = None
-        self.links: set[Ref[Any]] | None = None
         self.owed: set[Reply] | None = None
-        self.names: list[tuple[Registry, str]] | None = None
         #: The actor's running tasks.
         self.scopes: set[trio.CancelScope] | None = None
         #: Around a setup that still runs.

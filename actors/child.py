@@ -21,14 +21,6 @@ class Restart(Enum):
     TEMPORARY = "never"
 
 
-class Strategy(Enum):
-    """Which children are stopped and started again when one of them is."""
-
-    ONE_FOR_ONE = "that one"
-    ONE_FOR_ALL = "all"
-    REST_FOR_ONE = "that one and those started after it"
-
-
 @dataclass(frozen=True, slots=True)
 class Child:
     """How to start a child, and how to treat it. A restart calls `start` again: a new object, never a reset."""

@@ -17,13 +17,13 @@ class Shutdown(Exception):
 
 
 class Down(Exception):
-    """An actor has ended: raised from a call to it, and delivered as a message to who monitors it."""
+    """An actor has ended: raised from a call to it, and delivered as a message to the actor that monitors it."""
 
     def __init__(self, ref: Ref[Any], reason: Reason, monitor: Monitor | None = None) -> None:
         super().__init__(ref, reason)
         self.ref = ref
         self.reason = reason
-        #: The monitor that asked for this message; None for a failed call or the exit of a linked actor.
+        #: The monitor that asked for this message; None for a failed call.
         self.monitor = monitor
 
     def __str__(self) -> str:

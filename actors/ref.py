@@ -7,7 +7,7 @@ is ready already is an append and nothing else. Calls and stops lie in the same 
 
 The end has two steps. *Closing*: the mailbox becomes one that drops everything, and calls that wait in it fail. Then,
 from the run queue or from its supervisor's task and never from within a handler, *winding down*: tasks are cancelled
-and awaited, `teardown` runs, monitors and links hear of it, and the supervisor decides what follows.
+and awaited, `teardown` runs, monitors fire, and the supervisor decides what follows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trio.lowlevel import current_task, reschedule, wait_task_rescheduled
 
 from trunkline.actors.bonds import Bonds, Monitor
 from trunkline.actors.calls import Reply
-from trunkline.actors.exits import Down, Reason, Shutdown, abnormal
+from trunkline.actors.exits import Down, Reason, abnormal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -237,25 +237,6 @@ class Ref(Generic[M_contra]):
         if bonds is not None and bonds.watching is not None:
             bonds.watching.discard(monitor)
 
-    def link(self, other: Ref[Any]) -> None:
-        """When either ends other than normally, the other ends too (or gets a `Down`, if it traps exits)."""
-        if self._supervisor is None:
-            other._exit_of(self, self._reason)
-        elif other._supervisor is None:
-            self._exit_of(other, other._reason)
-        elif other is not self:
-            for one, two in ((self, other), (other, self)):
-                bonds = one._tie()
-                if bonds.links is None:
-                    bonds.links = set()
-                bonds.links.add(two)
-
-    def unlink(self, other: Ref[Any]) -> None:
-        for one, two in ((self, other), (other, self)):
-            bonds = one._bonds
-            if bonds is not None and bonds.links is not None:
-                bonds.links.discard(two)
-
     # -- what the runtime does
 
     def _tie(self) -> Bonds:
@@ -280,15 +261,6 @@ class Ref(Generic[M_contra]):
         bonds = self._bonds
         if bonds is not None and bonds.owed is not None:
             bonds.owed.discard(reply)
-
-    def _exit_of(self, linked: Ref[Any], reason: Reason) -> None:
-        actor = self._actor
-        if actor is None:
-            return
-        if actor.trap_exits:
-            cast("Ref[Any]", self).cast(Down(linked, reason))
-        elif reason is not None:
-            self._quit(reason if isinstance(reason, Shutdown) else Down(linked, reason))
 
     def _close(self, reason: Reason) -> None:
         """Take no more messages; calls that wait fail."""
@@ -409,16 +381,11 @@ class Ref(Generic[M_contra]):
         bonds, self._bonds = self._bonds, None
         reason = self._reason
         if bonds is not None:
-            for registry, name in bonds.names or ():
-                registry.forget(name, self)
             for monitor in bonds.watching or ():
                 monitor.ref.demonitor(monitor)
             for monitor in bonds.monitors or ():
                 monitor.watcher.demonitored(monitor)
                 monitor.watcher.cast(Down(self, reason, monitor))
-            for linked in bonds.links or ():
-                linked.unlink(self)
-                linked._exit_of(self, reason)
             if bonds.done is not None:
                 bonds.done.set()
         supervisor._child_ended(self, reason)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import trio
 
 from trunkline.actors.actor import Actor
-from trunkline.actors.child import Child, Restart, Strategy
+from trunkline.actors.child import Child, Restart
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts, abnormal
 from trunkline.actors.ref import Hold, Ref
 
@@ -73,13 +73,11 @@ class Supervisor:
         "intensity",
         "name",
         "period",
-        "strategy",
     )
 
     def __init__(
         self,
         *children: Child,
-        strategy: Strategy = Strategy.ONE_FOR_ONE,
         intensity: int = 1,
         period: float = 5.0,
         name: str = "supervisor",
@@ -88,7 +86,6 @@ class Supervisor:
         if len(set(names)) < len(names):
             raise ValueError(f"two children of {name} have the same name: {names}")
         self._specs = children
-        self.strategy = strategy
         self.intensity = intensity
         self.period = period
         self.name = name
@@ -373,36 +370,17 @@ class Supervisor:
         elif abnormal(reason):
             logger.error("%s: %s crashed: %r", self.name, ref.name, reason, exc_info=reason)
 
-    async def _restart(self, failed: _Place, ref: Ref[Any], reason: Reason) -> None:
-        # Restarted meanwhile with its siblings,, or stopped for good.
-        if failed.ref is not None or self._places.get(failed.child.name) is not failed:
-            return
-        while True:
+    async def _restart(self, place: _Place, ref: Ref[Any], reason: Reason) -> None:
+        while self._places.get(place.child.name) is place:  # or it was stopped for good meanwhile
             self._count_restart(ref, reason)
-            group = self._group(failed)
-            if len(group) > 1 or self.strategy is not Strategy.ONE_FOR_ONE:
-                await self._stop_dynamic()
-                for place in reversed(group):
-                    if place.ref is not None:
-                        await self._stop(place.ref)
-                group = [place for place in group if self._places.get(place.child.name) is place]
+            place.restarts += 1
             try:
-                for place in group:
-                    failed = place
-                    place.restarts += 1
-                    await self._start(place)
+                await self._start(place)
                 return
             except Exception as error:
                 reason = error
-                logger.error("%s: %s did not start again", self.name, failed.child.name, exc_info=error)
+                logger.error("%s: %s did not start again", self.name, place.child.name, exc_info=error)
             await trio.lowlevel.checkpoint()
-
-    def _group(self, failed: _Place) -> list[_Place]:
-        """Who is started again, in order."""
-        if self.strategy is Strategy.ONE_FOR_ONE:
-            return [failed]
-        places = list(self._places.values())
-        return places if self.strategy is Strategy.ONE_FOR_ALL else places[places.index(failed) :]
 
     def _count_restart(self, ref: Ref[Any], reason: Reason) -> None:
         now = trio.current_time()

@@ -1,4 +1,4 @@
-"""A scheduler and a root supervisor, for who wants actors and nothing else."""
+"""Actors alone: a scheduler and a root supervisor."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
-from trunkline.actors.child import Child, Strategy
-from trunkline.actors.registry import Registry
 from trunkline.actors.scheduler import Scheduler
 from trunkline.actors.supervisor import Supervisor
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trunkline.actors.actor import Actor
+    from trunkline.actors.child import Child
     from trunkline.actors.ref import Ref
 
 M = TypeVar("M")
@@ -24,12 +23,11 @@ M = TypeVar("M")
 class System:
     """What `system()` opens."""
 
-    __slots__ = ("registry", "scheduler", "supervisor")
+    __slots__ = ("scheduler", "supervisor")
 
     def __init__(self, supervisor: Supervisor, scheduler: Scheduler) -> None:
         self.supervisor = supervisor
         self.scheduler = scheduler
-        self.registry = Registry()
 
     def start(self, actor: Actor[M], *, name: str | None = None, shutdown: float | None = None) -> Ref[M]:
         """Start an actor that is never started again; see `Supervisor.start`."""
@@ -46,7 +44,6 @@ class System:
 @asynccontextmanager
 async def system(
     *children: Child,
-    strategy: Strategy = Strategy.ONE_FOR_ONE,
     intensity: int = 1,
     period: float = 5.0,
     scheduler: Scheduler | None = None,
@@ -56,7 +53,7 @@ async def system(
     Raises:
         TooManyRestarts: the root supervisor gave up; the block was cancelled.
     """
-    root = Supervisor(*children, strategy=strategy, intensity=intensity, period=period, name="root")
+    root = Supervisor(*children, intensity=intensity, period=period, name="root")
     opened = System(root, scheduler if scheduler is not None else Scheduler())
     try:
         async with trio.open_nursery() as outer:

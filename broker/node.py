@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from trunkline.actors import Child, Restart, Scheduler, Strategy, Supervisor, TaskActor, TooManyRestarts
+from trunkline.actors import Child, Restart, Scheduler, Supervisor, TaskActor, TooManyRestarts
 from trunkline.actors.system import innermost
 from trunkline.broker.alarms import Alarms
 from trunkline.broker.background import BackgroundTask
@@ -122,7 +122,6 @@ class Node:
             Child("sessions", lambda: self._sessions),
             Child("connections", lambda: self._connections),
             Child("plugins", lambda: self.plugins.supervisor),
-            strategy=Strategy.ONE_FOR_ONE,
             intensity=5,
             period=10.0,
             name="node",

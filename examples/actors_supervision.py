@@ -1,11 +1,11 @@
-"""A small tree: a store and its reader restart together, and give up when they crash too often."""
+"""A small tree: a store that crashes is started again, and its supervisor gives up when that happens too often."""
 
 import logging
 
 import trio
 
 from trunkline import actors
-from trunkline.actors import Actor, Child, Reason, Ref, Restart, Strategy, Supervisor, TooManyRestarts
+from trunkline.actors import Actor, Child, Reason, Restart, Supervisor, TooManyRestarts
 
 
 class Store(Actor[tuple[str, int]]):
@@ -33,25 +33,24 @@ class Store(Actor[tuple[str, int]]):
 class Sensor(Actor[None]):
     """Has a task of its own, which ends with it."""
 
-    def __init__(self, store: Ref[tuple[str, int]]) -> None:
-        self.store = store
+    def __init__(self, plant: Supervisor) -> None:
+        self.plant = plant
 
     def init(self) -> None:
         self.start_task(self.measure)
 
     async def measure(self) -> None:
-        for value in (20, 21, -1):
-            self.store.cast(("temperature", value))
+        for value in (20, -1, 21, -1):
+            self.plant["store"].cast(("temperature", value))  # after a restart it is another one
             await trio.sleep(1)
 
 
 async def main() -> None:
     def start_plant() -> Supervisor:
-        # Started left to right; when the store crashes, the sensor is stopped and both are started again.
+        # Started left to right, stopped right to left.
         plant = Supervisor(
             Child("store", Store, shutdown=2),
-            Child("sensor", lambda: Sensor(plant["store"]), Restart.TRANSIENT),
-            strategy=Strategy.REST_FOR_ONE,
+            Child("sensor", lambda: Sensor(plant), Restart.TRANSIENT),
             intensity=1,
             period=60,
             name="plant",

@@ -262,24 +262,6 @@ async def test_a_setup_can_be_cancelled_by_its_starter(autojump_clock: MockClock
     assert log == []
 
 
-async def test_a_setup_ends_when_a_linked_actor_crashes(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with system() as actors:
-        other = actors.start(Probe())
-
-        class Linked(Probe):
-            async def setup(self) -> None:
-                self.ref.link(other)
-                other.cast(ValueError())
-                await trio.sleep(60)
-
-        with pytest.raises(Down):
-            await actors.start_child(Child("linked", Linked))
-        assert trio.current_time() < 1
-        assert actors.supervisor.count == 0
-
-
 async def test_calls_that_wait_for_a_setup_fail_with_it(autojump_clock: MockClock) -> None:
     log: list[str] = []
     failed: list[str] = []

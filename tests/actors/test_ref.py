@@ -1,4 +1,4 @@
-"""Tests of `ref` and `bonds`: mailboxes, monitors, links, what one actor does to another."""
+"""Tests of `ref` and `bonds`: mailboxes, monitors, what one actor does to another."""
 
 from __future__ import annotations
 
@@ -248,93 +248,6 @@ async def test_a_watcher_that_ends_leaves_nothing_with_whom_it_watched() -> None
         assert ref._bonds.monitors == set()
         ref.monitor(watching)
         assert ref._bonds.monitors == set()
-
-
-@pytest.mark.parametrize("first", [True, False])
-async def test_links_work_both_ways(first: bool, caplog: pytest.LogCaptureFixture) -> None:
-    async with system() as actors:
-        one, two = actors.start(Probe(), name="one"), actors.start(Probe(), name="two")
-        one.link(two)
-        faulty, linked = (one, two) if first else (two, one)
-        error = ValueError("fault")
-        faulty.cast(error)
-        reason = await linked.join()
-        assert isinstance(reason, Down)
-        assert (reason.ref, reason.reason) == (faulty, error)
-    # The fault is logged with its traceback once; the linked end is one line.
-    assert [record.exc_info is not None for record in caplog.records] == [True, False]
-
-
-async def test_a_normal_end_leaves_linked_actors_alone() -> None:
-    async with system() as actors:
-        one, two = actors.start(Probe()), actors.start(Probe())
-        one.link(two)
-        one.stop()
-        await settle()
-        assert two.alive
-        assert two._bonds is not None
-        assert two._bonds.links == set()
-
-
-async def test_a_shutdown_takes_linked_actors_along(caplog: pytest.LogCaptureFixture) -> None:
-    async with system() as actors:
-        one, two = actors.start(Probe()), actors.start(Probe())
-        one.link(two)
-        one.stop(Shutdown())
-        assert isinstance(await two.join(), Shutdown)
-    assert not caplog.records
-
-
-async def test_unlink(caplog: pytest.LogCaptureFixture) -> None:
-    async with system() as actors:
-        one, two = actors.start(Probe()), actors.start(Probe())
-        one.link(two)
-        two.unlink(one)
-        one.cast(ValueError())
-        await settle()
-        assert two.alive
-
-
-@pytest.mark.parametrize("first", [True, False])
-async def test_link_to_an_actor_that_crashed_before(first: bool, caplog: pytest.LogCaptureFixture) -> None:
-    async with system() as actors:
-        dead, other = actors.start(Probe()), actors.start(Probe())
-        dead.cast(ValueError())
-        await settle()
-        if first:
-            dead.link(other)
-        else:
-            other.link(dead)
-        assert isinstance(await other.join(), Down)
-
-
-async def test_trapped_exits_arrive_as_messages(caplog: pytest.LogCaptureFixture) -> None:
-    class Trap(Probe):
-        trap_exits = True
-
-    async with system() as actors:
-        trap = Trap()
-        trapping = actors.start(trap)
-        faulty, normal = actors.start(Probe()), actors.start(Probe())
-        trapping.link(faulty)
-        normal.link(trapping)
-        error = ValueError()
-        faulty.cast(error)
-        normal.stop()
-        await settle()
-        assert {(down.ref, down.reason) for down in trap.got} == {(faulty, error), (normal, None)}
-        assert trapping.alive
-
-
-async def test_links_in_a_ring_all_end(caplog: pytest.LogCaptureFixture) -> None:
-    async with system() as actors:
-        refs = [actors.start(Probe()) for _ in range(5)]
-        for i, ref in enumerate(refs):
-            ref.link(refs[(i + 1) % 5])
-        refs[2].cast(ValueError())
-        for ref in refs:
-            await ref.join()
-        assert actors.supervisor.count == 0
 
 
 async def test_an_actor_that_takes_no_messages_says_so(caplog: pytest.LogCaptureFixture) -> None:

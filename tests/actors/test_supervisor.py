@@ -15,7 +15,6 @@ from trunkline.actors import (
     Restart,
     Scheduler,
     Shutdown,
-    Strategy,
     Supervisor,
     TooManyRestarts,
     system,
@@ -34,35 +33,26 @@ def end(ref: Ref[Any], how: str) -> None:
         ref.stop(ENDS[how])
 
 
-# -- strategies
+# -- restarts
 
 
 @pytest.mark.parametrize("has_setup", [True, False])
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_who_is_restarted(
-    strategy: Strategy, victim: str, has_setup: bool, caplog: pytest.LogCaptureFixture
+async def test_a_child_that_crashes_is_restarted_alone(
+    victim: str, has_setup: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log: list[str] = []
     names = ["a", "b", "c"]
     children = [waiter(log, name) if has_setup else Child(name, Probe) for name in names]
-    async with system(*children, strategy=strategy) as actors:
+    async with system(*children) as actors:
         before = {name: actors[name] for name in names}
         log.clear()
         before[victim].cast(ValueError("fault"))
         await settle()
-        restarted = {
-            Strategy.ONE_FOR_ONE: [victim],
-            Strategy.ONE_FOR_ALL: names,
-            Strategy.REST_FOR_ONE: names[names.index(victim) :],
-        }[strategy]
-        assert [name for name in names if actors[name] is not before[name]] == restarted
+        assert [name for name in names if actors[name] is not before[name]] == [victim]
         assert all(actors[name].alive for name in names)
-        assert all(before[name].ended == (name in restarted) for name in names)
-        if has_setup:
-            # The victim ends first, then the others right to left; all start left to right.
-            siblings = [name for name in reversed(restarted) if name != victim]
-            assert log == [f"-{name}" for name in (victim, *siblings)] + [f"+{name}" for name in restarted]
+        assert [name for name in names if before[name].ended] == [victim]
+        assert log == ([f"-{victim}", f"+{victim}"] if has_setup else [])
     assert len(caplog.records) == 1
 
 
@@ -86,52 +76,6 @@ async def test_when_a_child_is_restarted(restart: Restart, how: str, caplog: pyt
             with pytest.raises(ValueError, match="'a' already"):
                 await actors.start_child(Child("a", Probe))
     assert len(caplog.records) == (how == "crash")
-
-
-@pytest.mark.parametrize("strategy", [Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE])
-async def test_group_restarts_and_children_that_are_not_permanent(
-    strategy: Strategy, caplog: pytest.LogCaptureFixture
-) -> None:
-    log: list[str] = []
-    children = (
-        waiter(log, "a"),
-        waiter(log, "temporary", Restart.TEMPORARY),
-        waiter(log, "transient", Restart.TRANSIENT),
-    )
-    async with system(*children, strategy=strategy) as actors:
-        dynamic = actors.start(Probe())
-        actors["transient"].stop()
-        await settle()
-        log.clear()
-        actors["a"].cast(ValueError())
-        await settle()
-        # A temporary child doesn't come back; a transient one that had ended normally does, with its group.
-        assert log == ["-a", "-temporary", "+a", "+transient"]
-        assert dynamic.ended
-        log.clear()
-        actors.start(Probe()).cast(ValueError())
-        await settle()
-        assert log == []
-
-
-async def test_a_temporary_child_that_crashes_restarts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    log: list[str] = []
-    children = waiter(log, "a"), waiter(log, "b", Restart.TEMPORARY)
-    async with system(*children, strategy=Strategy.ONE_FOR_ALL, intensity=0) as actors:
-        actors["b"].cast(ValueError())
-        await settle()
-        assert log == ["+a", "+b", "-b"]
-        assert actors["a"].alive
-
-
-async def test_two_crashes_at_the_same_time_are_one_restart_of_the_group(caplog: pytest.LogCaptureFixture) -> None:
-    log: list[str] = []
-    async with system(waiter(log, "a"), waiter(log, "b"), strategy=Strategy.ONE_FOR_ALL) as actors:
-        log.clear()
-        actors["a"].cast(ValueError())
-        actors["b"].cast(ValueError())
-        await settle()
-        assert log[2:] == ["+a", "+b"]
 
 
 async def test_a_restart_is_a_new_object(caplog: pytest.LogCaptureFixture) -> None:
@@ -209,16 +153,6 @@ async def test_a_restart_that_fails_is_tried_again_and_counts(caplog: pytest.Log
     with pytest.raises(TooManyRestarts) as caught:
         await give_up()
     assert str(caught.value.reason) == "no setup of a"
-
-
-async def test_a_group_restart_that_fails_in_the_middle_starts_over(caplog: pytest.LogCaptureFixture) -> None:
-    log: list[str] = []
-    outcomes = [False, True, False]
-    children = waiter(log, "a"), waiter(log, "b", fail_setup=outcomes.pop), waiter(log, "c")
-    async with system(*children, strategy=Strategy.ONE_FOR_ALL, intensity=2) as actors:
-        log.clear()
-        await crash(actors)
-        assert log == ["-a", "-c", "-b", "+a", "-a", "+a", "+b", "+c"]
 
 
 async def test_one_faulty_child_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:

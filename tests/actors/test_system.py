@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.actors.probes import Probe, settle, tasks_under, waiter
-from trunkline.actors import Child, Down, Reason, Ref, Supervisor, TooManyRestarts, system
+from trunkline.actors import Child, Reason, Ref, Supervisor, TooManyRestarts, system
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -154,18 +154,6 @@ def test_keyboard_interrupt_stops_everything(where: str) -> None:
     assert log[0] == "+a"
     if where == "handler":
         assert log == ["+a", "-a"]
-
-
-async def test_two_systems_know_nothing_of_each_other() -> None:
-    async with system() as one, system() as two:
-        ref = one.start(Probe())
-        two.start(Probe()).link(ref)
-        one.registry.register("x", ref)
-        assert "x" not in two.registry
-        ref.stop()
-        await settle()
-        with pytest.raises(Down):
-            await ref.call("x")
 
 
 @pytest.mark.parametrize("turns", range(8))
