@@ -25,9 +25,10 @@ def _split(value: object) -> object:
     return value
 
 
-#: Types of options. A time is in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`, as everywhere in Trunkline.
-Seconds = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
-Positive = Annotated[Seconds, Field(gt=0)]
+#: A time in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`, as everywhere in Trunkline.
+_Duration = Annotated[float, BeforeValidator(parse_duration)]
+Seconds = Annotated[_Duration, Field(ge=0)]
+Positive = Annotated[_Duration, Field(gt=0)]
 UpToADay = Annotated[Positive, Field(le=DAY)]
 Count = Annotated[int, Field(ge=1)]
 Factor = Annotated[float, Field(ge=1)]
