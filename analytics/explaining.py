@@ -81,8 +81,8 @@ def meaning(field: FieldInfo) -> str:
         words.append(f"One of {', '.join(map(str, get_args(field.annotation)))}.")
     limits = [
         text.format(f"{value:g}" if isinstance(value, float) else value)
-        for limit in field.metadata
         for name, text in _LIMITS.items()
+        for limit in field.metadata
         if (value := getattr(limit, name, None)) is not None
     ]
     if limits:
