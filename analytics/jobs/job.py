@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: This kind of event lets the time of a stream go on where nothing else happens.
 CLOCK: Final = "node.tick"
-DAY: Final = 86_400.0
+DAY: Final = 86_400
 
 
 def _split(value: object) -> object:
