@@ -1,1 +1,1 @@
-"""The Spark side: the event log as a source, results back to MQTT and to tables, jobs, a report and a demonstration."""
+"""The Spark side: the event log as a source, results back to MQTT and to tables, jobs and a report."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 class _Analytics(LazyGroup):
     elsewhere: ClassVar = {
-        "demo": ("trunkline.analytics.demo.commands", "Broker, devices, Spark and results, all at once."),
         "report": ("trunkline.analytics.report.commands", "Write a page that tells how a broker is."),
     }
 

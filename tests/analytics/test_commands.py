@@ -60,7 +60,7 @@ def test_commands_and_jobs_are_listed_without_spark() -> None:
         "assert not {'pyspark', 'pyarrow', 'pandas', 'rich'} & set(sys.modules)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for name in ("demo", "explain", "list", "report", "run", *CATALOGUE):
+    for name in ("explain", "list", "report", "run", *CATALOGUE):
         assert f"\n{name} " in shown or f"\n  {name} " in shown, name
 
 

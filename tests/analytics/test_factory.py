@@ -1,0 +1,150 @@
+"""The example of the factory, in its short form: a real broker, real sockets, the event log, streams, results by MQTT, the
+report."""
+
+import io
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from rich.console import Console
+
+from factory import Settings, run
+from reference import SECOND, Event, flapping
+from results import Results as Received
+from results import differences
+from table import table
+from trunkline.analytics.jobs.alerts import Occurrence
+from trunkline.analytics.jobs.flapping import FlappingOptions, _machine
+from trunkline.analytics.jobs.machines import Subject, play
+from trunkline.analytics.report.results import Results
+from trunkline.events.reader import EventLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = 1_748_779_200 * SECOND
+
+
+class Ran(NamedTuple):
+    good: bool
+    said: str
+    html: Path
+    received: Received
+    results: Results
+    #: The events that the report is about.
+    rows: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ran(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("factory")
+    html = tmp_path_factory.mktemp("report") / "report.html"
+    settings = Settings(folder=folder, html=html, duration=6.0, rate=100.0, seed=3, window=2.0, within=1.0, every=5.0)
+    console = Console(file=io.StringIO(), width=200)
+    outcome = run(settings, spark, console)
+    assert isinstance(console.file, io.StringIO)
+    log = EventLog(settings.log)
+    log.refresh()
+    rows = [
+        row
+        for node, extent in log.nodes().items()
+        for batch in log.read(node, extent.first, extent.end)
+        for row in batch.to_pylist()
+    ]
+    before = [row for row in rows if row["time"] < outcome.report.end]
+    return Ran(outcome.good, console.file.getvalue(), html, outcome.results, outcome.report, before)
+
+
+def test_the_results_are_those_of_plain_python(ran: Ran) -> None:
+    assert ran.good, ran.said
+    counts = dict(line.split(": ") for line in ran.said.splitlines() if line.endswith("from plain Python"))
+    numbers = {job: int(words.split()[0]) for job, words in counts.items()}
+    # six groups in each window, but for windows in which some have nothing; eight ranks; two clients that flap
+    assert numbers["latency"] >= 9
+    assert numbers["traffic"] >= 3 * 8
+    assert numbers["flapping"] >= 2
+
+
+def test_the_report_has_the_sums_of_the_events(ran: Ran) -> None:
+    results, rows = ran.results, ran.rows
+    kinds = Counter(row["kind"] for row in rows)
+    published = [row for row in rows if row["kind"] == "message.publish"]
+    assert sum(row.received for row in results.traffic) == kinds["message.publish"] > 0
+    assert sum(row.received_bytes for row in results.traffic) == sum(row["size"] for row in published)
+    assert sum(row.delivered for row in results.traffic) == kinds["message.delivered"] > 0
+    assert sum(row.connected for row in results.churn) == kinds["client.connected"] > 0
+    assert sum(row.disconnected for row in results.churn) == kinds["client.disconnected"]
+    refused = sum(row["kind"] == "client.connack" and row["reason_code"] != 0 for row in rows)
+    assert sum(row.refused for row in results.churn) == refused > 0
+    drops = Counter(row["reason"] for row in rows if row["kind"] == "message.dropped")
+    found = Counter[str]()
+    for drop in results.drops:
+        found[drop.reason] += drop.messages
+    assert found == drops
+    assert results.denied == refused + drops["not_authorized"] == sum(row.times for row in results.denials)
+    assert {row.name: row.messages for row in results.topics} == Counter(row["topic"] for row in published)
+    assert {row.name: row.messages for row in results.clients} == Counter(row["client_id"] for row in published)
+    assert sum(row.deliveries for row in results.latency) == kinds["message.delivered"]
+    assert {row.client_id for row in results.flapping} == {"gateway-flaps", "gateway-worse"}
+    lengths = [row["queue_length"] for row in rows if row["kind"] == "session.stats"]
+    assert max(row.length for row in results.queues) == max(lengths)
+    (health,) = results.health
+    assert (health.missing, health.dropped, health.corrupt, health.end) == (0, 0, 0, "stopped")
+    assert health.events >= len(rows)
+
+
+def test_the_page_is_there_alone(ran: Ran) -> None:
+    page = ran.html.read_text(encoding="utf-8")
+    assert "gateway-worse" in page
+    assert 'id="traffic-messages"' in page
+    assert list(ran.html.parent.iterdir()) == [ran.html]
+
+
+def test_every_difference_is_a_line() -> None:
+    expected = {(1,): {"n": 3, "p50": 1.5, "none": None}, (2,): {"n": 4}, (3,): {"n": 5}}
+    found = {(1,): {"n": 3, "p50": 1.5000000000001, "more": 7}, (2,): {"n": 5}, (4,): {"n": 5}}
+    assert differences(expected, found) == [
+        "(2,): n is 5 and should be 4",
+        "(3,): did not come",
+        "(4,): is not expected",
+    ]
+
+
+def test_the_table_shows_the_newest_results(ran: Ran) -> None:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table("live", ran.received))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "gateway-worse" in shown
+    assert "plant/0/…" in shown
+
+
+@given(st.lists(st.integers(0, 60 * SECOND), min_size=1, max_size=60, unique=True))
+def test_flapping_agrees_with_the_job(times: list[int]) -> None:
+    """At any moments, where the run above has a few."""
+    until = START + 50 * SECOND
+    numbers = count()
+    occurred = [
+        Occurrence(START + at, "n", 1, next(numbers), 1, "c", None, None) for at in sorted(times) if START + at <= until
+    ]
+    machine = _machine(FlappingOptions(limit=3, window=10.0, calm=4.0), Subject("client", "c"))
+    expected = {
+        ("c", row["state"], row["time"]): {"count": row["count"], "began": row["began"]}
+        for row in play(machine, occurred, until)
+        if row["time"] < until
+    }
+    nothing = dict.fromkeys(Event._fields)
+    happened = [
+        Event(**nothing | {"time": START + at, "kind": "client.connected", "client_id": "c"})  # type: ignore[arg-type]
+        for at in times
+    ]
+    found = flapping(happened, limit=3, window=10, calm=4, until=until)
+    # at the very end the job's machine waits: more may come at the same time
+    assert {key: row for key, row in found.items() if key[2] < until} == expected
