@@ -1,23 +1,23 @@
-"""The configuration of a node: read from a file, environment variables and flags, and checked as a whole.
-
-What comes later in that order wins. All that is wrong is reported at once, each with the place it came from.
+"""The configuration of a node, and its reader: it takes the values of all sources, then checks them as a whole, and
+reports all that is wrong at once, each problem with the source that it came from.
 """
 
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import combinations
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, cast
+from typing import Annotated, Any, Final, NamedTuple, Self, cast
 
-from pydantic import InstanceOf, SerializeAsAny, ValidationError, model_validator
+from pydantic import BaseModel, InstanceOf, SerializeAsAny, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trunkline.config import settings
-from trunkline.config.errors import ConfigError, Problem
-from trunkline.config.key_path import KeyPath, dotted, nearest
-from trunkline.config.plugin_config import PLUGIN_PREFIX, FindPlugin, PluginReader, no_plugins
+from trunkline.config.errors import ConfigError, Problem, Unusable
+from trunkline.config.fields import based, field_at, file_problem, files_in, is_secret
+from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.settings import Listener, PluginSettings, Section
 from trunkline.config.units import Accepts, accepted, from_text, shown
 
@@ -25,6 +25,12 @@ from trunkline.config.units import Accepts, accepted, from_text, shown
 PREFIX = "TRUNKLINE_"
 #: The one variable that is no key: the configuration file's path (`trunkline.management.command_line`).
 FILE_VARIABLE = "TRUNKLINE_CONFIG"
+#: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
+PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
+#: Plugins that cannot be had, after which no further one is looked for: that takes a look at all that is installed.
+MAX_MISSING: Final = 20
+#: Files that the broker makes: only their folders must be there.
+MADE: Final = (("log", "file"), ("control", "path"))
 
 
 class Config(Section):
@@ -77,14 +83,14 @@ class Config(Section):
         return max(2 * self.mqtt.max_packet_size, 16_777_216) if asked is None else asked
 
     @classmethod
-    def from_mapping(cls, table: Mapping[str, object], find_plugin: FindPlugin = no_plugins) -> "Config":
+    def from_mapping(cls, table: Mapping[str, object], find_plugin: "FindPlugin | None" = None) -> "Config":
         """From a nested mapping, as a configuration file holds it.
 
         Raises:
             ConfigError: with all that is wrong.
         """
-        reader = Reader(find_plugin)
-        reader.take_table(table, "settings", base=None)
+        reader = Reader(find_plugin or no_plugins)
+        reader.take_table(table, "settings")
         return reader.finish().config
 
     @model_validator(mode="after")
@@ -140,112 +146,205 @@ def _overlap(one: str, other: str) -> bool:
     return first == second or (first.version == second.version and (first.is_unspecified or second.is_unspecified))
 
 
-def fields_of(section: str) -> dict[str, FieldInfo] | None:
-    """The keys of a section; None when there is no such section."""
-    field = Config.model_fields.get(section)
-    model = field.annotation if field is not None else None
-    return model.model_fields if isinstance(model, type) and issubclass(model, Section) else None
-
-
 class Loaded(NamedTuple):
     config: Config
     #: Where each key that is not at its default came from: "mqtt.max_qos" -> "trunkline.toml".
     sources: Mapping[str, str]
 
 
+#: The settings of the plugin of a name; raises `Unusable` when there are none.
+FindPlugin = Callable[[str], type[PluginSettings]]
+
+
+def no_plugins(name: str) -> type[PluginSettings]:
+    """For a reader without plugins' sections."""
+    raise Unusable(["plugins are not read here"])
+
+
 class Reader:
-    """Collects values from the sources, then checks them as a whole."""
+    """Takes the values of the sources; a later one wins. Those of a plugin are read by the model that the plugin brings."""
 
     def __init__(self, find_plugin: FindPlugin = no_plugins, sections: Collection[str] | None = None) -> None:
-        self._sections = sections
+        """`sections`, when they are given, are all that is read."""
+        self._find_plugin = find_plugin
+        self._sections = Config.model_fields if sections is None else sections
+        self._partial = sections is not None
         self.problems: list[Problem] = []
-        self.values: dict[tuple[str, ...], object] = {}
-        self.sources: dict[tuple[str, ...], str] = {}
-        self.plugins = PluginReader(self.complain, find_plugin)
+        #: By key, and where each came from. A plugin's section has a source of its own: an empty one is enough.
+        self._values: dict[Keys, object] = {}
+        self._sources: dict[Keys, str] = {}
+        self._models: dict[str, type[PluginSettings] | None] = {}
+        #: Plugins that cannot be had: why, and the source that names them. They may be disabled.
+        self._missing: dict[str, tuple[str, list[str]]] = {}
+        self._disabled: dict[str, bool] = {}
 
-    def complain(self, source: str, path: KeyPath, text: str) -> None:
+    def _complain(self, source: str, path: KeyPath, text: str) -> None:
         self.problems.append(Problem(source, dotted(path), text))
 
-    def set(self, path: tuple[str, ...], value: object, source: str) -> None:
-        self.values[path] = value
-        self.sources[path] = source
+    # The sources
 
     def take_file(self, path: Path) -> None:
+        source = str(path)
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            if path.is_fifo():
+                self._complain(source, (), "is a pipe, and cannot be read again at a reload")
+                return
+            table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors of Windows write a byte order mark
         except OSError as error:
-            self.complain(str(path), (), f"cannot be read: {error.strerror or error}")
+            self._complain(source, (), f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError:
-            self.complain(str(path), (), "is not UTF-8 text")
+            self._complain(source, (), "is not UTF-8 text")
         except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
-            self.complain(str(path), (), f"is not TOML: {error}")
+            self._complain(source, (), f"is not TOML: {error}")
         else:
-            self.take_table(table, str(path), base=path.parent)
+            self.take_table(table, source, path.parent)
 
-    def take_table(self, table: Mapping[str, object], source: str, base: Path | None) -> None:
+    def take_table(self, table: Mapping[str, object], source: str, base: Path | None = None) -> None:
         """`base` is the folder that relative paths start from; None leaves them as they are."""
         for section, content in table.items():
-            if self._sections is not None and section not in self._sections:
-                continue
-            if section == "listeners":
-                self.set((section,), _from_folder(content, base), source)
-            elif section == "plugins":
-                self.plugins.take_table(content, source, base)
-            elif (fields := fields_of(section)) is None:
-                known = Config.model_fields
-                hint = nearest(section, known) or f"; known are {', '.join(known)}"
-                self.complain(source, (section,), f"unknown section{hint}")
+            if section not in self._sections:
+                if not self._partial:
+                    hint = nearest(section, Config.model_fields) or f"; known are {', '.join(Config.model_fields)}"
+                    self._complain(source, (section,), f"unknown section{hint}")
+            elif section == "listeners":
+                self._set((section,), Config.model_fields[section], content, source, base)
+            elif section != "plugins":
+                self._take_section((section,), model_of(section), content, source, base)
             elif not isinstance(content, Mapping):
-                self.complain(source, (section,), f"{shown(content)}: accepted is a table, [{section}]")
+                self._complain(source, (section,), f"{shown(content)}: accepted is a table a plugin, [plugins.NAME]")
             else:
-                for key, value in cast("Mapping[str, object]", content).items():
-                    if (field := fields.get(key)) is None:
-                        self.complain(source, (section, key), unknown_key(section, key))
-                        continue
-                    if base is not None and field.annotation == Path | None and isinstance(value, str) and value:
-                        value = base / value
-                    self.set((section, key), value, source)
+                for name, part in cast("Mapping[str, object]", content).items():
+                    self._take_section((section, name), self._plugin(name, source), part, source, base)
+
+    def _take_section(
+        self, path: Keys, model: type[Section] | None, content: object, source: str, base: Path | None
+    ) -> None:
+        if model is None:
+            if isinstance(content, Mapping) and "enabled" in content:
+                self._disabled[path[1]] = content["enabled"] is False
+        elif not isinstance(content, Mapping):
+            self._complain(source, path, f"{shown(content)}: accepted is a table, [{dotted(path)}]")
+        else:
+            self._begin(path, source)
+            for key, value in cast("Mapping[str, object]", content).items():
+                self._take(path, key, model, value, source, base)
 
     def take_environment(self, environ: Mapping[str, str]) -> None:
         known = {variable(path): path for path in key_paths()}
-        if self._sections is not None:
-            for name, key in known.items():
-                if key[0] in self._sections and name in environ:
-                    self.set(key, from_text(field_at(key), environ[name]), f"variable {name}")
-            return
         single = {name.replace("__", "_"): name for name in known}
         for name, text in environ.items():
             if not name.startswith(PREFIX) or name == FILE_VARIABLE:
                 continue
             source = f"variable {name}"
-            if name.startswith(PLUGIN_PREFIX):
-                self.plugins.take_variable(name, text)
-            elif (path := known.get(name)) is not None:
-                self.set(path, from_text(field_at(path), text), source)
+            if (path := known.get(name)) is not None:
+                if path[0] in self._sections:
+                    field = field_at(Config, path)[1]
+                    assert field is not None
+                    self._values[path], self._sources[path] = from_text(field, text), source
+            elif self._partial:
+                continue
+            elif name.startswith(PLUGIN_PREFIX):
+                self._take_plugin_variable(name, text, source)
             elif name in single:
-                self.complain(source, (), f"sets nothing; did you mean {single[name]}?")
+                self._complain(source, (), f"sets nothing; did you mean {single[name]}?")
             elif "__" in name or nearest(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
                 # the rest is let be: Kubernetes sets TRUNKLINE_PORT and the like beside a service of that name
-                self.complain(source, (), f"unknown key{nearest(name, known)}")
+                self._complain(source, (), f"unknown key{nearest(name, known)}")
+
+    def _take_plugin_variable(self, variable: str, text: str, source: str) -> None:
+        plugin, _, key = variable.removeprefix(PLUGIN_PREFIX).lower().partition("__")
+        name = plugin.replace("_", "-")
+        model = self._plugin(name, source)
+        if model is not None:
+            self._begin(("plugins", name), source)
+            field = model.model_fields.get(key)
+            self._take(("plugins", name), key, model, text if field is None else from_text(field, text), source)
+        elif key == "enabled":
+            self._disabled[name] = from_text(PluginSettings.model_fields[key], text) is False
+
+    def take_override(self, key: str, value: object, source: str) -> None:
+        path = tuple(key.split("."))
+        self._values[path], self._sources[path] = value, source
+
+    def _plugin(self, name: str, source: str) -> type[PluginSettings] | None:
+        if name not in self._models:
+            self._models[name] = None
+            if len(self._missing) >= MAX_MISSING:
+                self._missing[name] = source, [f"not looked for: {MAX_MISSING} plugins before it cannot be had"]
+                return None
+            try:
+                self._models[name] = self._find_plugin(name)
+            except Unusable as error:
+                self._missing[name] = source, error.reasons
+        return self._models[name]
+
+    def _begin(self, path: Keys, source: str) -> None:
+        if path[0] == "plugins":
+            self._values.setdefault(path, None)
+            self._sources.setdefault(path, source)
+
+    def _take(
+        self, path: Keys, key: str, model: type[Section], value: object, source: str, base: Path | None = None
+    ) -> None:
+        field = model.model_fields.get(key)
+        if field is None:
+            self._complain(source, (*path, key), _unknown_key(key, model, path[0]))
+        else:
+            self._set((*path, key), field, value, source, base)
+
+    def _set(self, path: Keys, field: FieldInfo, value: object, source: str, base: Path | None) -> None:
+        self._values[path] = value if base is None else based(field.annotation, value, base)
+        self._sources[path] = source
+
+    # What is made of them
+
+    def plugins(self) -> dict[str, PluginSettings]:
+        """The settings of all plugins that are right."""
+        for name, (source, problems) in self._missing.items():
+            for problem in problems if not self._disabled.get(name) else ():
+                self._complain(source, ("plugins", name), problem)
+        checked: dict[str, PluginSettings] = {}
+        sections: dict[str, dict[str, object]] = {}
+        for path, value in self._values.items():
+            if path[0] == "plugins":
+                section = sections.setdefault(path[1], {})
+                if len(path) > 2:
+                    section[path[2]] = value
+        for name, values in sections.items():
+            path, model = ("plugins", name), self._models[name]
+            assert model is not None
+            try:
+                settings = checked[name] = model.model_validate(values)
+            except ValidationError as error:
+                for detail in error.errors():
+                    self._take_error(path, model, detail)
+            except Exception as error:  # noqa: BLE001 - a plugin's own validator may raise anything
+                text = f"the plugin's settings cannot be checked: {type(error).__name__}: {error}"
+                self._complain(self._source(path), path, text)
+            else:
+                self._check_files(path, settings)
+        return checked
 
     def finish(self) -> Loaded:
-        plugins = self.plugins.finish()
-        config = self._validated(plugins)
+        """
+        Raises:
+            ConfigError: with all that is wrong.
+        """
+        config = self._validated(self.plugins())
         if config is not None:
-            self._check_files(config)
+            self._check_files((), config)
         if config is None or self.problems:
             raise ConfigError(self.problems)
-        sources = {**self.sources, **self.plugins.sources}
-        return Loaded(config, {dotted(path): source for path, source in sources.items()})
+        return Loaded(config, {dotted(path): source for path, source in self._sources.items()})
 
     def _validated(self, plugins: Mapping[str, PluginSettings]) -> Config | None:
         """Checks twice when a value is wrong: what the keys contradict shows only once each of them is right."""
         for _ in range(2):
             table: dict[str, Any] = {"plugins": plugins}
-            for path, value in self.values.items():
-                if len(path) == 1:
+            for path, value in self._values.items():
+                if path[0] == "listeners":
                     table[path[0]] = value
-                else:
+                elif path[0] != "plugins":
                     table.setdefault(path[0], {})[path[1]] = value
             try:
                 return Config.model_validate(table)
@@ -253,134 +352,117 @@ class Reader:
                 details = error.errors()
                 if details[0]["type"] == "conflicts":
                     for path, text in details[0].get("ctx", {})["found"]:
-                        self.complain(self._source(path), path, text)
+                        self._complain(self._source(path), path, text)
                     break
                 for detail in details:
-                    self._take_error(detail)
+                    self._stand_in(self._take_error((), Config, detail))
         return None
-
-    def _take_error(self, detail: ErrorDetails) -> None:
-        path = tuple(part for part in detail["loc"] if part != "[key]")  # pydantic's mark of a table's key
-        source = self._source(path)
-        if detail["type"] == "extra_forbidden":
-            self.complain(source, path, unknown_key("listeners", str(path[-1])))
-        elif detail["type"] == "missing":
-            self.complain(source, path, "is missing")
-        else:
-            self.complain(source, path, f"{shown(detail['input'])}: accepted is {accepted(field_at(path))}")
-        self._stand_in(path)
 
     def _stand_in(self, path: KeyPath) -> None:
         """Something right takes the place of what is wrong, so that the rest can still be checked."""
-        listeners = self.values.get(("listeners",))
+        listeners = self._values.get(("listeners",))
         if path[0] != "listeners":
-            self.values.pop(cast("tuple[str, ...]", path[:2]), None)
+            self._values.pop(cast("Keys", path[:2]), None)
             if path[0] == "auth":
-                self.values["auth", "allow_anonymous"] = True
+                self._values["auth", "allow_anonymous"] = True
         elif len(path) > 1 and isinstance(listeners, list):
-            index = cast("int", path[1])
-            whole = cast("list[object]", listeners)
-            self.values["listeners",] = [
-                *whole[:index],
-                {"name": f"listeners[{index}]", "url": "tcp://127.0.0.1:0"},
-                *whole[index + 1 :],
-            ]
+            whole = list(cast("list[object]", listeners))
+            whole[cast("int", path[1])] = {"name": f"listeners[{path[1]}]", "url": "tcp://127.0.0.1:0"}
+            self._values["listeners",] = whole
         else:
-            self.values.pop(("listeners",), None)
+            self._values.pop(("listeners",), None)
+
+    def _take_error(self, section: Keys, model: type[Section], detail: ErrorDetails) -> KeyPath:
+        """Reports what pydantic found, and returns the key."""
+        within = tuple(part for part in detail["loc"] if part != "[key]")  # pydantic's mark of a table's key
+        path = (*section, *within)
+        holder, field = field_at(model, within)
+        if detail["type"] == "extra_forbidden":
+            text = _unknown_key(str(within[-1]), holder, str(path[0]))
+        elif detail["type"] == "missing":
+            text = "is missing"
+        elif (own := _own_words(detail)) or field is None:
+            text = own or detail["msg"]
+        else:
+            value = "what it holds" if is_secret(field.annotation) else shown(detail["input"])
+            text = f"{value}: accepted is {accepted(field)}"
+        self._complain(self._source(path), path, text)
+        return path
+
+    def _check_files(self, section: Keys, settings: Section) -> None:
+        for within, file in files_in(settings):
+            path = (*section, *within)
+            if path in MADE:
+                problem = "" if file.absolute().parent.is_dir() else f"no folder {file.parent}"
+            else:
+                problem = file_problem(file)
+            if problem:
+                self._complain(self._source(path), path, problem)
 
     def _source(self, path: KeyPath) -> str:
-        keys = cast("tuple[str, ...]", path)
-        return self.sources.get(keys[:2]) or self.sources.get(keys[:1]) or "default"
-
-    def _check_files(self, config: Config) -> None:
-        for path in key_paths():
-            if field_at(path).annotation != Path | None:
-                continue
-            file = value_at(config, path)
-            if not isinstance(file, Path):
-                continue
-            if path in (("log", "file"), ("control", "path")):
-                if not file.absolute().parent.is_dir():
-                    self.complain(self._source(path), path, f"no folder {file.parent}")
-            else:
-                self._check_file(path, file)
-        for index, listener in enumerate(config.listeners):
-            for key, file in listener.files._asdict().items():
-                if file is not None:
-                    self._check_file(("listeners", index, key), file)
-
-    def _check_file(self, path: KeyPath, file: Path) -> None:
-        if not file.exists() or file.is_dir():
-            self.complain(self._source(path), path, f"no file {file}")
-        elif file.is_fifo():
-            self.complain(self._source(path), path, f"{file} is a pipe, and cannot be read again at a reload")
+        """Of the key, or of the section that it stands in."""
+        keys = cast("Keys", path)
+        return next((self._sources[keys[:end]] for end in (3, 2, 1) if keys[:end] in self._sources), "default")
 
 
-def _from_folder(listeners: object, base: Path | None) -> object:
-    """The listeners with their relative paths starting from a folder."""
-    if base is None or not isinstance(listeners, list):
-        return listeners
-    based: list[object] = []
-    for entry in cast("list[object]", listeners):
-        if not isinstance(entry, Mapping):
-            based.append(entry)
-            continue
-        table = cast("Mapping[str, object]", entry)
-        files = {
-            key: base / value
-            for key, value in table.items()
-            if key in settings.CredentialFiles._fields and isinstance(value, str) and value
-        }
-        based.append({**table, **files})
-    return based
+def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str, object]) -> PluginSettings:
+    """A plugin's settings as the configuration would have them, of values by key.
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    reader = Reader(lambda _: model)
+    reader.take_table({"plugins": {name: values}}, "")
+    found = reader.plugins()
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return found[name]
 
 
-def key_paths() -> Iterator[tuple[str, ...]]:
-    """Every key, section by section."""
-    for section in Config.model_fields:
-        fields = fields_of(section)
-        if section == "listeners":
-            yield (section,)
-        elif fields is not None:
-            yield from ((section, key) for key in fields)
+def _own_words(detail: ErrorDetails) -> str:
+    """What a validator says. (Most of those in `trunkline.config.units` only say that it is "not a …".)"""
+    if detail["type"] not in ("value_error", "assertion_error"):
+        return ""
+    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    return "" if words.startswith("not a") else words
 
 
-def variable(path: tuple[str, ...]) -> str:
-    """The environment variable that sets a key."""
-    return PREFIX + "__".join(path).upper()
-
-
-def field_at(path: KeyPath) -> FieldInfo:
-    """The field that a place in the configuration belongs to."""
-    if path[0] != "listeners":
-        return (fields_of(str(path[0])) or {})[str(path[1])]
-    if len(path) > 2 and (field := Listener.model_fields.get(str(path[2]))) is not None:
-        return field
-    return Config.model_fields["listeners"]
-
-
-def unknown_key(section: str, key: str) -> str:
+def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
     """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere. In TOML, what
     stands below a section's head belongs to that section."""
-    if key in Config.model_fields:
+    if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
-    here = Listener.model_fields if section == "listeners" else fields_of(section) or {}
-    if hint := nearest(key, here):
+    if hint := nearest(key, model.model_fields):
         return f"unknown key{hint}"
-    others = [other for other in Config.model_fields if key in (fields_of(other) or {})]
-    return f"unknown key; {others[0]}.{key} is one" if others else "unknown key"
+    others = [path for path in key_paths() if path[1:] == (key,)] if section != "plugins" else []
+    return (
+        f"unknown key; {dotted(others[0])} is one"
+        if others
+        else f"unknown key; known are {', '.join(model.model_fields)}"
+    )
+
+
+def model_of(section: str) -> type[Section]:
+    return cast("type[Section]", Config.model_fields[section].annotation)
+
+
+def key_paths() -> Iterator[Keys]:
+    """Every key of the broker's own, section by section."""
+    for section in Config.model_fields:
+        if section == "listeners":
+            yield (section,)
+        elif section != "plugins":
+            yield from ((section, key) for key in model_of(section).model_fields)
+
+
+def variable(path: Keys) -> str:
+    """The environment variable that sets a key."""
+    return PREFIX + "__".join(path).upper()
 
 
 def changes(old: Config, new: Config) -> list[str]:
     """The keys that differ; of plugins, their sections."""
     names = sorted(old.plugins.keys() | new.plugins.keys())
-    return [dotted(path) for path in key_paths() if value_at(old, path) != value_at(new, path)] + [
-        dotted(("plugins", name)) for name in names if old.plugins.get(name) != new.plugins.get(name)
-    ]
-
-
-def value_at(config: Config, path: tuple[str, ...]) -> object:
-    value: object = config
-    for part in path:
-        value = getattr(value, part)
-    return value
+    return [
+        dotted(path) for path in key_paths() if attrgetter(".".join(path))(old) != attrgetter(".".join(path))(new)
+    ] + [dotted(("plugins", name)) for name in names if old.plugins.get(name) != new.plugins.get(name)]

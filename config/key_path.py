@@ -1,8 +1,11 @@
-"""Places in a configuration, as messages name them."""
+"""Keys of a configuration, as messages name them."""
 
 import json
 from collections.abc import Iterable
 
+#: Of tables: ("mqtt", "max_qos").
+Keys = tuple[str, ...]
+#: And of what stands in them: ("listeners", 0, "url").
 KeyPath = tuple[str | int, ...]
 
 
@@ -17,9 +20,8 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
-def nearest(
-    name: str, names: Iterable[str], cutoff: float = 0.65
-) -> str:  # "persistence" is no slip for "listeners", at 0.6
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.65) -> str:
+    """A hint at the name that may have been meant. ("persistence" is no slip for "listeners", at 0.6.)"""
     from difflib import get_close_matches  # only needed to explain a mistake
 
     found = get_close_matches(name, list(names), n=1, cutoff=cutoff)

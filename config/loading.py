@@ -6,9 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trunkline.config.config import Config, Loaded, Reader
+from trunkline.config.config import Config, FindPlugin, Loaded, Reader, no_plugins
 from trunkline.config.errors import ConfigError, Problem
-from trunkline.config.plugin_config import FindPlugin, no_plugins
 
 
 class Override(NamedTuple):
@@ -46,7 +45,7 @@ def load_with_sources(
         reader.take_file(Path(path))
     reader.take_environment(os.environ if environ is None else environ)
     for key, override in overrides.items():
-        reader.set(tuple(key.split(".")), override.value, f"flag {override.flag}")
+        reader.take_override(key, override.value, f"flag {override.flag}")
     loaded = reader.finish()
     if not loaded.config.listeners:  # a broker inside another process has its own ways in
         raise ConfigError([Problem(loaded.sources["listeners"], "listeners", "is empty: nobody could connect")])

@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -94,7 +95,8 @@ def parse_network(value: object) -> IPv4Network | IPv6Network:
     if isinstance(value, IPv4Network | IPv6Network):
         return value
     if isinstance(value, str):
-        return ip_network(value, strict=False)
+        with suppress(ValueError):
+            return ip_network(value, strict=False)
     raise ValueError("not an address or CIDR block")
 
 

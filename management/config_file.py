@@ -32,7 +32,7 @@ def change_section(
         ValueError: the file is not TOML, or its form does not allow for such a section.
         OSError: the file cannot be read or written; there is none, unless it is to be made.
     """
-    text = file.read_text(encoding="utf-8") if file.exists() or not create else ""
+    text = file.read_text(encoding="utf-8-sig") if file.exists() or not create else ""
     before = meaning(text)
     changed = with_keys(text, section, values)
     check(before, meaning(changed))

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.config.config import Config
+from trunkline.config.config import Config, Reader
 from trunkline.config.errors import ConfigError, Problem
-from trunkline.config.key_path import KeyPath, dotted
-from trunkline.config.plugin_config import PluginReader
+from trunkline.config.key_path import dotted
 from trunkline.config.units import from_text
 from trunkline.management.config_file import Content, change_section, meaning
 from trunkline.plugins.finding import settings_model
@@ -29,18 +28,13 @@ def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, 
     values = {key: from_text(fields[key], text) if key in fields else text for key, text in arguments}
 
     def check(before: Content, after: Content) -> None:
-        problems: list[Problem] = []
-
-        def complain(source: str, path: KeyPath, text: str) -> None:
-            problems.append(Problem(source, dotted(path), text))
-
-        reader = PluginReader(complain, settings_model)
-        reader.take_table({name: before.get(_SECTION, {}).get(name, {})}, str(file), file.parent)
+        reader = Reader(settings_model)
+        reader.take_table({_SECTION: {name: before.get(_SECTION, {}).get(name, {})}}, str(file), file.parent)
         for key, value in values.items():
-            reader.take_table({name: {key: value}}, f"argument {key}", file.parent)
-        reader.finish()
-        if problems:
-            raise ConfigError(problems)
+            reader.take_table({_SECTION: {name: {key: value}}}, f"argument {key}", file.parent)
+        reader.plugins()
+        if reader.problems:
+            raise ConfigError(reader.problems)
         _check_rest(file, name, before, after)
 
     return change_section(file, (_SECTION, name), {"enabled": True, **values}, create=create, check=check)
@@ -54,7 +48,7 @@ def disable(file: Path, name: str) -> bool:
         ValueError: the file is not TOML, or cannot be changed.
         OSError: it cannot be read or written.
     """
-    sections: object = meaning(file.read_text(encoding="utf-8")).get(_SECTION)
+    sections: object = meaning(file.read_text(encoding="utf-8-sig")).get(_SECTION)
     if not (isinstance(sections, dict) and name in sections):
         return False
 

@@ -5,16 +5,14 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trunkline.config.errors import Problem
-from trunkline.config.key_path import KeyPath, dotted
-from trunkline.config.plugin_config import PLUGIN_PREFIX, PluginReader
+from trunkline.config.config import PLUGIN_PREFIX, Reader
 from trunkline.config.settings import PluginSettings
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
@@ -126,20 +124,17 @@ def _setting(key: str, field: FieldInfo) -> Row:
 
 def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str, str]]:
     """The settings that are right, and what is wrong with others, by plugin."""
-    problems: dict[str, str] = {}
-
-    def complain(source: str, path: KeyPath, text: str) -> None:
-        if len(path) == 1:
-            raise ValueError(text)
-        problems.setdefault(str(path[1]), str(Problem(source, dotted(path), text)))
-
-    reader = PluginReader(complain, settings_model)
+    reader = Reader(settings_model)
     if path is not None:
-        reader.take_table(meaning(path.read_text(encoding="utf-8")).get("plugins", {}), str(path), path.parent)
-    for variable, text in os.environ.items():
-        if variable.startswith(PLUGIN_PREFIX):
-            reader.take_variable(variable, text)
-    return reader.finish(), problems
+        sections = meaning(path.read_text(encoding="utf-8-sig")).get("plugins", {})
+        if not isinstance(sections, Mapping):
+            raise ValueError("plugins: accepted is a table a plugin, [plugins.NAME]")
+        reader.take_table({"plugins": cast("Mapping[str, object]", sections)}, str(path), path.parent)
+    reader.take_environment({name: text for name, text in os.environ.items() if name.startswith(PLUGIN_PREFIX)})
+    configured, problems = reader.plugins(), dict[str, str]()
+    for problem in reader.problems:
+        problems.setdefault(problem.key.split(".")[1], str(problem))
+    return configured, problems
 
 
 def _text(factory: Factory, where: str) -> str:

@@ -17,8 +17,10 @@ import trio
 
 from trunkline.actors import Child, Down, Restart, Shutdown, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
+from trunkline.config.config import plugin_settings
+from trunkline.config.errors import ConfigError
+from trunkline.config.fields import file_problem, files_in
 from trunkline.config.key_path import dotted, nearest
-from trunkline.config.plugin_config import missing_files, settings_from
 from trunkline.config.settings import PluginSettings
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL
@@ -392,15 +394,16 @@ def _checked(name: str, given: Settings | Mapping[str, object] | None, model: ty
     """
     if isinstance(given, Mapping):
         try:
-            return settings_from(name, model, given)
-        except ValueError as error:
-            raise PluginError(str(error).splitlines()) from None
+            return plugin_settings(name, model, given)
+        except ConfigError as error:
+            raise PluginError(error.reasons) from None
     if given is None:
         settings = model()
     elif isinstance(given, model):
         settings = given
     else:  # its module was imported anew, and with it the model
         settings = model.model_validate(given.model_dump())
-    if missing := [f"plugins.{name}.{dotted(within)}: no file {file}" for within, file in missing_files(settings)]:
-        raise PluginError(missing)
+    files = ((dotted(("plugins", name, *path)), file_problem(file)) for path, file in files_in(settings))
+    if problems := [f"{key}: {problem}" for key, problem in files if problem]:
+        raise PluginError(problems)
     return settings

@@ -24,6 +24,7 @@ TESTED_IN: dict[str, str] = {
     "broker/session/state.py": "broker/session/test_export.py",
     "broker/session/waiting.py": "broker/test_waiting_access.py",
     "config/errors.py": "config/test_config.py",
+    "config/fields.py": "config/test_plugins.py",
     "config/loading.py": "config/test_config.py",
     "events/segment.py": "events/test_arrow_segment.py",
     "hooks/credentials.py": "hooks/test_passwords.py",

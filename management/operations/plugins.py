@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from trunkline.config.errors import ConfigError, Problem
-from trunkline.config.key_path import dotted
-from trunkline.config.plugin_config import PluginReader
+from trunkline.config.config import Reader
+from trunkline.config.errors import ConfigError
 from trunkline.config.settings import PluginSettings
 from trunkline.config.units import from_text
 from trunkline.management.operations.registry import (
@@ -90,19 +89,16 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
         raise Refused("; ".join(map(str, error.problems))) from error
     if not given:
         return configured
-    problems: list[Problem] = []
-    reader = PluginReader(
-        lambda source, path, text: problems.append(Problem(source, dotted(path), text)), settings_model
-    )
+    reader = Reader(settings_model)
     known = settings_model(name).model_fields
     if configured is not None:
         values = {key: getattr(configured, key) for key in configured.model_fields_set}
-        reader.take_table({name: values}, "configuration", None)
+        reader.take_table({"plugins": {name: values}}, "configuration")
     texts = {key: from_text(known[key], text) if key in known else text for key, text in given.items()}
-    reader.take_table({name: texts}, "argument", None)
-    settings = reader.finish()
-    if problems:
-        raise BadRequest("; ".join(map(str, problems)))
+    reader.take_table({"plugins": {name: texts}}, "argument")
+    settings = reader.plugins()
+    if reader.problems:
+        raise BadRequest("; ".join(map(str, reader.problems)))
     return settings[name]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from math import inf
 
-import click
 import trio
 
 from trunkline import __version__
@@ -19,7 +18,7 @@ from trunkline.broker.node import ListenError, Node, NodeFailed, open_node
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
 from trunkline.management import logs
-from trunkline.management.command_line import BAD_USAGE, FAILED
+from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.reloading import ReloadError, reload
 
@@ -54,9 +53,9 @@ def run(read: Callable[[], Config], source: str) -> int:
     except KeyboardInterrupt:
         pass  # so early that nothing had started
     except SecurityError as error:
-        return _say(*error.problems, code=BAD_USAGE)
+        fail(error.problems, BAD_USAGE)
     except (ListenError, ControlSocketError, NodeFailed, OSError) as error:
-        return _say(str(error), code=FAILED)
+        fail([error], FAILED)
     return 0
 
 
@@ -144,9 +143,3 @@ def _end_within(seconds: float) -> None:
     watchdog = threading.Timer(seconds, end)
     watchdog.daemon = True
     watchdog.start()
-
-
-def _say(*problems: str, code: int) -> int:
-    for problem in problems:
-        click.echo(f"trunkline: {problem}", err=True)
-    return code

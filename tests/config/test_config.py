@@ -126,6 +126,16 @@ def test_configuration_file_that_cannot_be_read(file: Path) -> None:
     assert problems(file) == [f"{file}: is not UTF-8 text"]
 
 
+def test_a_byte_order_mark_is_skipped(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf[mqtt]\nmax_qos = 1\n")
+    assert load(file, {}).mqtt.max_qos == 1
+
+
+def test_a_pipe_is_no_configuration_file(file: Path) -> None:
+    os.mkfifo(file)
+    assert problems(file) == [f"{file}: is a pipe, and cannot be read again at a reload"]
+
+
 @pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[mqtt]\nmax_qos = " + "9" * 5000])
 def test_a_configuration_file_that_cannot_be_parsed(file: Path, text: str) -> None:
     file.write_text(text)
@@ -169,7 +179,6 @@ def test_values_of_unknown_keys_are_not_repeated(file: Path) -> None:
         ({"listeners": [3]}, "listeners[0]"),
         ({"listeners": [{"url": "tcp://127.0.0.1:1", "allow": ["x"]}]}, "listeners[0].allow[0]"),
         ({"session": {"priorities": {"a/b": 0}}}, 'session.priorities."a/b"'),
-        ({"session": {"priorities": {"a/#/b": 1}}}, 'session.priorities."a/#/b"'),
         ({"mqtt": {"max_packet_size": "1GiB"}}, "mqtt.max_packet_size"),
         ({"mqtt": {"max_qos": True}}, "mqtt.max_qos"),
         ({"auth": {"allow_anonymous": "maybe"}, "listeners": ["tcp://0.0.0.0:1"]}, "auth.allow_anonymous"),
@@ -179,6 +188,11 @@ def test_one_problem(table: dict[str, object], key: str) -> None:
     (line,) = problems_of(table)
     assert line.startswith(f"{key}: ")
     assert "accepted is " in line
+
+
+def test_a_validator_says_in_its_own_words_what_is_wrong() -> None:
+    (line,) = problems_of({"session": {"priorities": {"a/#/b": 1}}})
+    assert line.startswith("session.priorities.\"a/#/b\": '#' is not alone")
 
 
 def test_a_network_that_is_none_is_told_apart_from_its_list() -> None:

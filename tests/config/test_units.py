@@ -4,8 +4,10 @@ from typing import Literal
 
 import pytest
 from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 
-from trunkline.config.config import field_at
+from trunkline.config.config import Config
+from trunkline.config.fields import field_at
 from trunkline.config.units import (
     NEVER,
     Text,
@@ -21,6 +23,12 @@ from trunkline.config.units import (
     shown,
     split_listener_url,
 )
+
+
+def field(path: tuple[str, ...]) -> FieldInfo:
+    found = field_at(Config, path)[1]
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_not_loopback(host: str) -> None:
     ],
 )
 def test_accepted(path: tuple[str | int, ...], words: str) -> None:
-    assert accepted(field_at(path)) == words
+    assert accepted(field(path)) == words
 
 
 def test_accepted_is_text_of_some_length() -> None:
@@ -152,7 +160,7 @@ def test_accepted_is_text_of_some_length() -> None:
     ],
 )
 def test_text_of_a_variable(path: tuple[str, ...], text: str, value: object) -> None:
-    assert from_text(field_at(path), text) == value
+    assert from_text(field(path), text) == value
 
 
 def test_long_values_are_cut() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.config import Config, changes
-from trunkline.config.errors import ConfigError
+from trunkline.config.config import MAX_MISSING, Config, changes
+from trunkline.config.errors import ConfigError, Unusable
 from trunkline.config.loading import load, load_with_sources
+from trunkline.config.settings import PluginSettings
 from trunkline.management.config_view import as_toml
 from trunkline.plugins.finding import settings_model
 
@@ -172,6 +173,19 @@ def test_one_that_cannot_be_had_is_missed_only_when_it_is_enabled(
         assert problem.startswith(f"{file}: plugins.absent: no plugin 'absent' is installed")
     else:
         assert not load(file, environ, find_plugin=settings_model).plugins
+
+
+def test_many_that_cannot_be_had_are_not_all_looked_for() -> None:
+    looked_for: list[str] = []
+
+    def find(name: str) -> type[PluginSettings]:
+        looked_for.append(name)
+        raise Unusable([f"no plugin {name}"])
+
+    with pytest.raises(ConfigError) as raised:
+        Config.from_mapping({"plugins": {f"p{number}": {} for number in range(1000)}}, find)
+    assert (len(raised.value.problems), len(looked_for)) == (1000, MAX_MISSING)
+    assert raised.value.problems[-1].text == f"not looked for: {MAX_MISSING} plugins before it cannot be had"
 
 
 def test_what_is_no_table(file: Path) -> None:

@@ -1,0 +1,73 @@
+"""Walks through the types of sections: which field a key belongs to, and which values are paths."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from trunkline.config.key_path import KeyPath
+
+Model = type[BaseModel]
+
+
+def field_at(model: Model, path: KeyPath) -> tuple[Model, FieldInfo | None]:
+    """The field at a place within a model, and the model that has it: keys lead into models in lists and tables."""
+    holder, field = model, None
+    for part in path:
+        if isinstance(part, str):
+            if field is not None and (inner := _model_in(field.annotation)) is not None:
+                holder, field = inner, None
+            if field is None:
+                field = holder.model_fields.get(part)
+    return holder, field
+
+
+def _model_in(annotation: Any) -> Model | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
+
+
+def is_secret(annotation: Any) -> bool:
+    return annotation is SecretStr or any(map(is_secret, get_args(annotation)))
+
+
+def based(annotation: Any, value: object, base: Path) -> object:
+    """A value as a file holds it, with relative paths starting at `base`, however deep they stand in it."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if annotation in (Path, Path | None):
+        return base / value if isinstance(value, str) and value else value
+    if isinstance(value, list):
+        inside = next(iter(get_args(annotation)), None)
+        return [based(inside, entry, base) for entry in cast("list[object]", value)]
+    model = _model_in(annotation)
+    if model is not None and isinstance(value, Mapping):
+        fields = model.model_fields
+        return {
+            key: based(fields[key].annotation, entry, base) if key in fields else entry
+            for key, entry in cast("Mapping[str, object]", value).items()
+        }
+    return value
+
+
+def files_in(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
+    """The keys that name files, and the files; not folders, which are made when they are not there."""
+    if isinstance(value, Path):
+        yield path, value
+    elif isinstance(value, BaseModel):
+        for key, field in type(value).model_fields.items():
+            if field.annotation is not Path:
+                yield from files_in(getattr(value, key), (*path, key))
+    elif isinstance(value, tuple):
+        for index, entry in enumerate(cast("tuple[object, ...]", value)):
+            yield from files_in(entry, (*path, index))
+
+
+def file_problem(file: Path) -> str:
+    """Why a file cannot be read, now and at each reload; empty if it can."""
+    if file.is_fifo():
+        return f"{file} is a pipe, and cannot be read again at a reload"
+    return "" if file.exists() and not file.is_dir() else f"no file {file}"
