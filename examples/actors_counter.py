@@ -1,4 +1,7 @@
-"""An actor that counts words: casts, a call, a timer, and what a caller sees of a crash."""
+"""An actor that counts words, and one that uses a timer. A caller sees the crash of an actor.
+
+    python examples/actors_counter.py
+"""
 
 import trio
 

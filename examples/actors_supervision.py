@@ -1,4 +1,7 @@
-"""A small tree: a store that crashes is started again, and its supervisor gives up when that happens too often."""
+"""A supervisor restarts a store that crashes, and gives up when that happens too often.
+
+    python examples/actors_supervision.py
+"""
 
 import logging
 

@@ -1,4 +1,7 @@
-"""An authenticator of one's own: it waits for a database, remembers who may do what, and has others decide about strangers."""
+"""A plugin that authenticates: it asks a database, remembers access rights, and passes on unknown clients.
+
+    python examples/authenticator.py
+"""
 
 import trio
 from paho.mqtt import client as mqtt

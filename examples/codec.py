@@ -1,4 +1,7 @@
-"""The codec alone: bytes in, packets out, and back. No socket, no event loop."""
+"""The codec alone turns bytes into packets and back, without a socket or an event loop.
+
+    python examples/codec.py
+"""
 
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode

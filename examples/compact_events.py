@@ -1,4 +1,7 @@
-"""What is over in an event log becomes Parquet files, and these are read as any others are."""
+"""Compact the finished part of an event log to Parquet files, and read those.
+
+    python examples/compact_events.py LOG FOLDER
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""What `trunkline ctl` does, a program can do too. An argument is the broker's control socket."""
+"""Do in a program what `trunkline ctl` does. The argument, if any, is the broker's control socket.
+
+    python examples/control.py [SOCKET]
+"""
 
 import sys
 

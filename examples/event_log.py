@@ -1,4 +1,7 @@
-"""Records what happens in a broker, and reads it again: here in one process, usually in two."""
+"""Record what happens in a broker, and read it: here in one process, usually in two.
+
+    python examples/event_log.py
+"""
 
 from collections import Counter
 from functools import partial

@@ -1,4 +1,7 @@
-"""Does a client send again what was not acknowledged? The first try ends with its connection; paho tries again by itself."""
+"""Request a fault by a user property: the first publication ends its connection, and paho-mqtt sends it again.
+
+    python examples/faults.py
+"""
 
 import trio
 from paho.mqtt import client as mqtt

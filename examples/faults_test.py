@@ -1,4 +1,7 @@
-"""A client that must cope with a bad network, tested in one."""
+"""Test a client in a bad network: lost acknowledgements, refused connections, a slow line.
+
+    pytest examples/faults_test.py
+"""
 
 from collections.abc import Iterator
 

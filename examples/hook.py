@@ -1,4 +1,7 @@
-"""Plain functions see every message, change it, or refuse it."""
+"""Hooks are plain functions that see every message, change it, or refuse it.
+
+    python examples/hook.py
+"""
 
 from dataclasses import replace
 from functools import partial

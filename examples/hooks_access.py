@@ -1,4 +1,7 @@
-"""Access rules, and a callback that decides before they are asked."""
+"""Access rules, and a callback that decides before them.
+
+    python examples/hooks_access.py
+"""
 
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Hooks
 from trunkline.hooks.acl import Acl

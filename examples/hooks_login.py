@@ -1,4 +1,7 @@
-"""Decide who may connect: a callback that waits for somebody else's answer, before the password file is asked."""
+"""Decide who may connect: an async callback asks a service before the password file is asked.
+
+    python examples/hooks_login.py
+"""
 
 import trio
 import trio.lowlevel

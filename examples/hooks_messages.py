@@ -1,4 +1,7 @@
-"""Look at messages, change them, refuse them."""
+"""Watch messages, change them, refuse them.
+
+    python examples/hooks_messages.py
+"""
 
 from dataclasses import replace
 

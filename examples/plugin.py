@@ -1,4 +1,7 @@
-"""A plugin with settings, a hook, a task and a figure of its own, tried in a broker in this process."""
+"""A plugin with settings, a hook, a task and a metric, in a broker in this process.
+
+    python examples/plugin.py
+"""
 
 from collections import Counter
 from functools import partial

@@ -1,4 +1,4 @@
-"""A plugin that ends the connections of clients which have published nothing for too long."""
+"""A plugin that disconnects clients that have published nothing for too long. plugin_away_test.py tests it."""
 
 import trio
 

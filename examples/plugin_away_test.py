@@ -1,4 +1,7 @@
-"""Tests of a plugin, with the fixture `mqtt_broker`: in trio, and with a client of your own choice."""
+"""Test a plugin with the fixture `mqtt_broker`: in trio, and with an MQTT client of your choice.
+
+    pytest examples/plugin_away_test.py
+"""
 
 import threading
 

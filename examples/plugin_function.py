@@ -1,4 +1,7 @@
-"""A plugin that is a function: it registers what it wants, and is done."""
+"""A plugin that is a function: it registers what it needs, and returns.
+
+    python examples/plugin_function.py
+"""
 
 import trio
 

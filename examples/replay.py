@@ -1,4 +1,7 @@
-"""What clients and broker said to each other: written down, shown, and said again to other brokers."""
+"""Record what clients and broker send, show it, and replay it to other brokers. The argument is a new file.
+
+    python examples/replay.py JOURNAL
+"""
 
 import sys
 from dataclasses import replace

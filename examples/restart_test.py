@@ -1,4 +1,7 @@
-"""A client that must survive the broker's end."""
+"""Test that a client loses nothing when the broker restarts.
+
+    pytest examples/restart_test.py
+"""
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.packettypes import PacketTypes

@@ -1,4 +1,7 @@
-"""A consumer of results that Spark publishes: it gets each one once, also when Spark does a batch again."""
+"""Consume the results that a Spark query publishes, each one once, even if Spark repeats a batch.
+
+    python examples/results_once.py HOST PORT
+"""
 
 import json
 import sys

@@ -1,4 +1,7 @@
-"""Records what happens in a broker, then has Spark say which topics were busy. No Java needs to be installed."""
+"""Record what happens in a broker, then count messages by topic in Spark. No Java needs to be installed.
+
+    python examples/spark_topics.py
+"""
 
 import sys
 from functools import partial

@@ -1,4 +1,7 @@
-"""Code that uses aiomqtt, tested with pytest-asyncio: what waits is awaited."""
+"""Test code that uses aiomqtt, with pytest-asyncio.
+
+    pytest examples/test_aiomqtt.py
+"""
 
 import asyncio
 

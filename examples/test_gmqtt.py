@@ -1,4 +1,7 @@
-"""Code that uses gmqtt, tested with pytest-asyncio."""
+"""Test code that uses gmqtt, with pytest-asyncio.
+
+    pytest examples/test_gmqtt.py
+"""
 
 import gmqtt
 import pytest

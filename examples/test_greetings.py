@@ -1,4 +1,7 @@
-"""pytest finds the fixture wherever Trunkline is installed: each test has a broker of its own."""
+"""Test with the fixture `mqtt_broker`, which pytest finds wherever Trunkline is installed.
+
+    pytest examples/test_greetings.py
+"""
 
 from paho.mqtt import publish
 

@@ -1,4 +1,7 @@
-"""A hook that raises fails its test, unless the test expects it."""
+"""A hook that raises fails its test, unless the test expects it.
+
+    pytest examples/test_hook_errors.py
+"""
 
 from trunkline.hooks import ClientInfo
 from trunkline.mqtt.message import Message

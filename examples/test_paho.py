@@ -1,4 +1,7 @@
-"""Code that uses paho-mqtt, tested with the fixture: each test has a broker of its own."""
+"""Test code that uses paho-mqtt: each test has a broker of its own.
+
+    pytest examples/test_paho.py
+"""
 
 from paho.mqtt import client as mqtt
 

@@ -1,4 +1,7 @@
-"""Brokers with settings of their own, and several in one test."""
+"""Give test brokers settings of their own, and use several in one test.
+
+    pytest examples/test_settings.py
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""What happens after an hour, in a test that takes milliseconds: real clients know nothing of it."""
+"""Test what happens after an hour, in milliseconds, with a real client.
+
+    pytest examples/test_time.py
+"""
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.packettypes import PacketTypes

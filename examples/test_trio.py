@@ -1,4 +1,7 @@
-"""A test in trio: the broker lives in the test's own run, and obeys the test's own clock."""
+"""Test in trio: the broker lives in the test's own run and obeys the test's clock.
+
+    pytest examples/test_trio.py
+"""
 
 import pytest
 import trio

@@ -1,4 +1,7 @@
-"""Without pytest: a broker for the length of a block."""
+"""Use a broker without pytest, for the length of a block.
+
+    python examples/test_unittest.py
+"""
 
 import unittest
 

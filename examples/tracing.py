@@ -1,4 +1,7 @@
-"""A test of a program that publishes: what came of its messages, and what if one is missing."""
+"""Test a program that publishes: what became of its messages, and what an assertion says if one is missing.
+
+    python examples/tracing.py
+"""
 
 from paho.mqtt import publish
 

@@ -1,4 +1,7 @@
-"""The outcome of a message for a subscriber that is away, and whose queue is short."""
+"""The outcome of a message for a subscriber that is away, with a short queue.
+
+    python examples/tracing_outcomes.py
+"""
 
 import trio
 from paho.mqtt import client as mqtt

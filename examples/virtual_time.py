@@ -1,4 +1,7 @@
-"""A keep-alive of an hour, tested in no time: the broker obeys the test's clock."""
+"""A keep-alive of an hour passes at once: the broker obeys the test's clock.
+
+    python examples/virtual_time.py
+"""
 
 import trio
 from trio.testing import MockClock
