@@ -1,6 +1,6 @@
 """Request a fault by a user property: the first publication ends its connection, and paho-mqtt sends it again.
 
-    python examples/faults.py
+python examples/faults.py
 """
 
 import trio

@@ -1,6 +1,6 @@
 """Watch messages, change them, refuse them.
 
-    python examples/hooks_messages.py
+python examples/hooks_messages.py
 """
 
 from dataclasses import replace

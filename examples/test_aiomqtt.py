@@ -1,6 +1,6 @@
 """Test code that uses aiomqtt, with pytest-asyncio.
 
-    pytest examples/test_aiomqtt.py
+pytest examples/test_aiomqtt.py
 """
 
 import asyncio
