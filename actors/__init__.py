@@ -8,7 +8,7 @@ from trunkline.actors.bonds import Monitor
 from trunkline.actors.calls import LATER, Reply
 from trunkline.actors.child import Child, Restart
 from trunkline.actors.exits import Down, Reason, Shutdown, TooManyRestarts
-from trunkline.actors.later import Due, Later, with_pauses
+from trunkline.actors.later import Due, Later, Paced
 from trunkline.actors.ref import Ref
 from trunkline.actors.scheduler import EndOfTurn, Scheduler
 from trunkline.actors.supervisor import Supervisor
@@ -25,6 +25,7 @@ __all__ = [
     "EndOfTurn",
     "Later",
     "Monitor",
+    "Paced",
     "Reason",
     "Ref",
     "Reply",
@@ -37,5 +38,4 @@ __all__ = [
     "Timer",
     "TooManyRestarts",
     "system",
-    "with_pauses",
 ]

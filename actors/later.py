@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from typing import Self
 
     from trunkline.actors.ref import Ref
     from trunkline.actors.scheduler import Scheduler
@@ -62,9 +63,23 @@ class Later:
         return self._ref._start_task(async_fn, args)
 
 
-async def with_pauses(items: Iterable[T], at_once: int) -> AsyncIterator[T]:
-    """In a task: let others run after every `at_once` items."""
-    for number, item in enumerate(items):
-        if number and number % at_once == 0:
+class Paced(Generic[T]):
+    """`async for` over items, in a task: others run after every `at_once` of them."""
+
+    __slots__ = ("_at_once", "_items", "_left")
+
+    def __init__(self, items: Iterable[T], at_once: int) -> None:
+        self._items = iter(items)
+        self._at_once = self._left = at_once
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if not self._left:
+            self._left = self._at_once
             await trio.lowlevel.checkpoint()
-        yield item
+        self._left -= 1
+        for item in self._items:
+            return item
+        raise StopAsyncIteration

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from trunkline.actors import Paced
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.pubsub import BurstTo
 from trunkline.broker.routes import Subscriber
@@ -19,7 +21,7 @@ from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.router import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from typing import Any
 
     from trunkline.broker.session.actor import SessionActor
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.reasons import Reason
 
 
-#: Sessions that are told of something before others get their turn.
+#: Sessions that are notified before others get their turn.
 SESSIONS_AT_ONCE: Final = 100
 
 
@@ -46,7 +48,7 @@ class NodeHost:
         self._sessions = sessions
         self._figures = figures
         #: Sessions that do not know yet that access is decided otherwise than before.
-        self._to_tell: list[SessionActor] = []
+        self._to_notify: list[SessionActor] = []
 
     async def metrics(self) -> dict[str, int]:
         return await self._figures()
@@ -209,23 +211,23 @@ class NodeHost:
 
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None:
         if client_id is None:
-            walking = bool(self._to_tell)
-            self._to_tell = list(self._sessions)
-            self._tell_some()
-            if self._to_tell and not walking:
-                self._services.start_task(self._tell_the_rest)
+            walking = bool(self._to_notify)
+            self._to_notify = list(self._sessions)
+            for session in islice(self._taken_to_notify(), SESSIONS_AT_ONCE):
+                session.ref.cast(mail.RulesChanged())
+            if self._to_notify and not walking:
+                self._services.start_task(self._notify_the_rest)
         elif (actor := self._sessions.get(client_id)) is not None:
             actor.ref.cast(mail.RulesChanged(subscriptions))
 
-    def _tell_some(self) -> None:
-        for actor in self._to_tell[-SESSIONS_AT_ONCE:]:
+    async def _notify_the_rest(self) -> None:
+        await trio.lowlevel.checkpoint()  # the first ones look at all their subscriptions
+        async for actor in Paced(self._taken_to_notify(), SESSIONS_AT_ONCE):
             actor.ref.cast(mail.RulesChanged())
-        del self._to_tell[-SESSIONS_AT_ONCE:]
 
-    async def _tell_the_rest(self) -> None:
-        while self._to_tell:
-            await trio.lowlevel.checkpoint()  # they look at all that they have subscribed to
-            self._tell_some()
+    def _taken_to_notify(self) -> Iterator[SessionActor]:
+        while self._to_notify:
+            yield self._to_notify.pop()
 
     # Alarms
 

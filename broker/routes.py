@@ -12,11 +12,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from trunkline.actors import LATER, Actor
+from trunkline.actors import LATER, Actor, Due, Later
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trunkline.actors import Reply
     from trunkline.router import Options, RetainedStore, Router
@@ -93,12 +93,8 @@ class RemoveRoutes(Request[str, bool]):
         return writer.remove(self.subscriber, wanted)
 
 
-class GoOn:
-    """To the writer itself: there are slices left."""
-
-
-class RouteWriter(Actor[GoOn]):
-    __slots__ = ("_limit", "_on_start", "_open", "_retained", "_router", "_sweep", "_sweep_timer")
+class RouteWriter(Actor[Due]):
+    __slots__ = ("_later", "_limit", "_on_start", "_open", "_retained", "_router", "_sweep", "_sweep_timer")
 
     def __init__(
         self,
@@ -119,6 +115,7 @@ class RouteWriter(Actor[GoOn]):
         self._open: dict[Subscriber, deque[tuple[Request[Any, Any], Reply]]] = {}
 
     def init(self) -> None:
+        self._later = Later(self.ref, self.scheduler)
         self._sweep_timer = self.call_at(self._retained.next_deadline, self._sweep_expired)
         self._on_start(self)
 
@@ -134,24 +131,26 @@ class RouteWriter(Actor[GoOn]):
         reply = self.reply_later()
         if behind is not None:
             behind.append((request, reply))
-            return LATER
-        if not self._open:
-            self.scheduler.later(self.ref, GoOn())
-        self._open[request.subscriber] = deque([(request, reply)])
+        else:
+            behind = self._open[request.subscriber] = deque([(request, reply)])
+            slices = self._work_off(request.subscriber, behind)
+            self._later.next_turn(lambda: self._later.in_slices(slices))
         return LATER
 
-    def handle(self, message: GoOn) -> None:
-        del message
-        subscriber, requests = next(iter(self._open.items()))
-        request, reply = requests[0]
-        del self._open[subscriber]
-        if self._work(request):
+    def _work_off(self, subscriber: Subscriber, requests: deque[tuple[Request[Any, Any], Reply]]) -> Iterator[None]:
+        """Those of one subscriber, in order. Between two slices come those of others."""
+        while requests:
+            request, reply = requests[0]
+            while not self._work(request):
+                yield
             requests.popleft()
             reply.send(request.results)
-        if requests:
-            self._open[subscriber] = requests  # behind all others
-        if self._open:
-            self.scheduler.later(self.ref, GoOn())
+            if requests:
+                yield
+        del self._open[subscriber]
+
+    def handle(self, message: Due) -> None:
+        message.action()
 
     def _work(self, request: Request[Any, Any]) -> bool:
         """One slice of it. Returns whether it was the last."""

@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.subscribing import Answer, Outcome
+    from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.mqtt.packets import Will
 
 PUBACK: Final = PacketType.PUBACK
@@ -97,7 +96,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._outbound = outbound = Outbound(session, services, pressure, later)
         self._acknowledged = Acknowledged(session, services, outbound)
         self._inbound = inbound = Inbound(session, services, outbound, subscriber, later.after)
-        self._subscribing = Subscribing(session, services, outbound, subscriber)
+        self._subscribing = Subscribing(session, services, outbound, subscriber, waiting)
         self._subscription_check = check = SubscriptionCheck(session, services, outbound, self._subscribing, later)
 
         def publish_will(gone: Will) -> None:
@@ -249,53 +248,34 @@ class SessionActor(Actor["mail.ToSession"]):
         self._acknowledged.pubcomp(packet)
 
     def _on_subscribe(self, packet: Subscribe) -> None:
-        channel, subscribing = self._outbound.channel, self._subscribing
-        assert channel is not None
-
-        subscribing.check_filters([request.filter for request in packet.requests], channel)
-
-        def subscribe(outcomes: list[Outcome]) -> None:
-            self._waiting.for_routes()
-            subscribing.subscribe(packet, outcomes, channel)
-
-        if subscribing.waits(packet):
-            self._waiting.ask(channel, lambda: subscribing.decide_async(packet, channel), subscribe)
-        else:
-            subscribe(subscribing.decide(packet, channel))
+        assert self._outbound.channel is not None
+        self._subscribing.subscribe(packet, self._outbound.channel)
 
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
-        channel, subscribing = self._outbound.channel, self._subscribing
-        assert channel is not None
-
-        subscribing.check_filters(packet.filters, channel)
-
-        def unsubscribe(outcomes: list[str | Deny | Withhold]) -> None:
-            self._waiting.for_routes()
-            subscribing.unsubscribe(packet, outcomes, channel)
-
-        if subscribing.waits(packet):
-            self._waiting.ask(channel, lambda: subscribing.decide_filters_async(packet, channel), unsubscribe)
-        else:
-            unsubscribe(subscribing.decide_filters(packet, channel))
+        assert self._outbound.channel is not None
+        self._subscribing.unsubscribe(packet, self._outbound.channel)
 
     def _on_burst(self, message: BurstTo) -> None:
         self._outbound.deliver_burst(message.burst, message.target)
 
     def _on_subscribed(self, message: mail.Subscribed) -> None:
-        self._subscribing.subscribed(message.answer, message.grants)
-        self._routed(message.answer)
+        self._routed(message.answer, lambda: self._subscribing.subscribed(message.answer, message.grants))
 
     def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
-        self._subscribing.unsubscribed(message.answer, message.existed)
-        self._routed(message.answer)
+        self._routed(message.answer, lambda: self._subscribing.unsubscribed(message.answer, message.existed))
 
     def _on_unreachable(self, message: mail.Unreachable) -> None:
         del message
         self._ending.unreachable()
 
-    def _routed(self, answer: Answer) -> None:
+    def _routed(self, answer: Answer, acknowledge: Callable[[], None]) -> None:
         """The routes are as this connection, or somebody on its behalf, asked for, and it may go on."""
         channel = answer.channel
+        try:
+            acknowledge()
+        except ProtocolError as error:
+            self._attachment.disconnect(error.reason, str(error))
+            return
         if channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
             if answer.packet_id:

@@ -269,14 +269,16 @@ class Outbound:
 
     # Other packets
 
-    def write(self, packet: Packet) -> None:
-        """Put a packet behind what goes out in this turn."""
+    def write(self, packet: Packet) -> bool:
+        """Put a packet behind what goes out in this turn. False if the client takes none as large."""
         channel = self.channel
-        if channel is not None:
-            wire = encode_within(packet, channel.version, channel.max_packet_size)
-            if wire:
-                self.pieces.append(wire)
-                self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
+        if channel is None:
+            return True
+        wire = encode_within(packet, channel.version, channel.max_packet_size)
+        if wire:
+            self.pieces.append(wire)
+            self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
+        return bool(wire)
 
     def write_all(self, kind: type[Acknowledgement], packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""

@@ -23,7 +23,7 @@ def step(
     packet: Auth,
     channel: Channel,
     hooks: Hooks,
-    write: Callable[[Packet], None],
+    write: Callable[[Packet], object],
     wait_for: Callable[[Callable[[], Awaitable[Any]], Callable[[Any], None]], None],
     on_new_user: Callable[[], None],
 ) -> None:

@@ -76,3 +76,14 @@ class Session:
         self.expiry_interval = expiry_interval
         self.will = will
         self.left_at = inf
+
+    def subscribe(self, filter: str, options: Options, *, by_client: bool = True) -> None:
+        self.subscriptions[filter] = options
+        if by_client:
+            self.unasked.discard(filter)
+        else:
+            self.unasked.add(filter)
+
+    def unsubscribe(self, filter: str) -> None:
+        self.subscriptions.pop(filter, None)
+        self.unasked.discard(filter)

@@ -1,16 +1,14 @@
 """SUBSCRIBE and UNSUBSCRIBE: what is granted, what the routes are asked for, and the answer.
 
-The routes have one writer, so the client waits for its reply before the session goes on with its packets. Hooks at
-these points may be async; then it waits for them too. A packet with many filters is worked off in slices, and its client
-waits until that is done. Nobody else waits.
+The routes have one writer, and the session handles its client's next packet after the writer's reply. Where a hook is async,
+or the filters are many, a task decides, and the client waits for that, too. No other client waits.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import trio
-
+from trunkline.actors import Paced
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny, Withhold
@@ -37,10 +35,13 @@ if TYPE_CHECKING:
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
 
-#: What came of an entry of a SUBSCRIBE: it is to be made, or this answers it.
+#: Of an entry of a SUBSCRIBE: what is to be subscribed to, or what refuses it.
 Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
+#: The same of an UNSUBSCRIBE.
+FilterOutcome: TypeAlias = str | Deny | Withhold
 
 _DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
 SEND_RETAINED: Final = 0
@@ -56,7 +57,7 @@ class Answer:
         self.client = client
         #: The connection that asked; None when nobody is connected.
         self.channel = channel
-        #: 0 when somebody else asked on the client's behalf: then there is no answer.
+        #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
         self.packet_id = packet_id
         self.reasons: list[int] = [Reason.SUCCESS] * length
         #: The filters that were accepted, and where each stands in the answer.
@@ -76,46 +77,72 @@ class Answer:
 
     @property
     def properties(self) -> Properties:
-        told = self.channel is not None and self.channel.problem_information
-        return reason_string(self.text) if told else NO_PROPERTIES
+        explained = self.channel is not None and self.channel.problem_information
+        return reason_string(self.text) if explained else NO_PROPERTIES
 
 
 class Subscribing:
-    __slots__ = ("_outbound", "_services", "_session", "_subscriber")
+    __slots__ = ("_outbound", "_services", "_session", "_subscriber", "_waiting")
 
-    def __init__(self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber) -> None:
+    def __init__(
+        self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber, waiting: Waiting
+    ) -> None:
         self._session = session
         self._services = services
         self._outbound = outbound
         self._subscriber = subscriber
+        self._waiting = waiting
 
-    # What becomes of each filter
+    # What is asked for, and what hooks and access rules say to it
 
-    def check_filters(self, filters: Iterable[str], channel: Channel) -> None:
-        """Before anybody is asked about them.  # [MQTT-4.7.0-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
-
-        Raises:
-            ProtocolError: one of them is no topic filter, and nobody knows its form.
+    def subscribe(self, packet: Subscribe, channel: Channel) -> None:
         """
-        most = self._services.config.mqtt.max_topic_levels
+        Raises:
+            ProtocolError: the client must go.
+        """
+        self._check_filters([request.filter for request in packet.requests], channel)
+        hooks = self._services.hooks
+        if self._services.access.waits or hooks.is_async(CLIENT_SUBSCRIBE) or len(packet.requests) > FILTERS_AT_ONCE:
+            self._waiting.ask(
+                channel,
+                lambda: self._decide_in_task(packet, channel),
+                lambda outcomes: self._subscribe(packet, outcomes, channel),
+            )
+        else:
+            self._subscribe(packet, self._decide(packet, channel), channel)
+
+    def unsubscribe(self, packet: Unsubscribe, channel: Channel) -> None:
+        """
+        Raises:
+            ProtocolError: the client must go.
+        """
+        self._check_filters(packet.filters, channel)
+        if self._services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
+            self._waiting.ask(
+                channel,
+                lambda: self._decide_filters_in_task(packet, channel),
+                lambda outcomes: self._unsubscribe(packet, outcomes, channel),
+            )
+        else:
+            self._unsubscribe(packet, self._decide_filters(packet, channel), channel)
+
+    def _check_filters(self, filters: Iterable[str], channel: Channel) -> None:
+        """
+        Raises:
+            ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1] [MQTT-4.7.1-1]
+                # [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+        """
+        max_levels = self._services.config.mqtt.max_topic_levels
         for filter in filters:
             try:
-                validate_filter(filter, most)
+                validate_filter(filter, max_levels)
             except ProtocolError:
                 part = self._services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
                 if not isinstance(part, str) or part == filter:
                     raise
-                validate_filter(part, most)
+                validate_filter(part, max_levels)
 
-    def waits(self, packet: Subscribe | Unsubscribe) -> bool:
-        """Does the answer take longer than a turn: because somebody must be waited for, or because it is long?"""
-        hooks, access = self._services.hooks, self._services.access
-        if isinstance(packet, Subscribe):
-            return len(packet.requests) > FILTERS_AT_ONCE or hooks.is_async(CLIENT_SUBSCRIBE) or access.waits
-        return len(packet.filters) > FILTERS_AT_ONCE or hooks.is_async(CLIENT_UNSUBSCRIBE)
-
-    def decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        """What hooks and access rules make of a SUBSCRIBE."""
+    def _decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
         hooks, client = self._services.hooks, channel.client
         outcomes: list[Outcome] = []
         for asked in packet.requests:
@@ -123,26 +150,39 @@ class Subscribing:
             outcomes.append(changed)
         return [self._unfit(each) or self._denied(each, channel) or each for each in outcomes]
 
-    async def decide_async(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        """As `decide`, in slices, waiting for whom it takes."""
+    async def _decide_in_task(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
         hooks, access, client = self._services.hooks, self._services.access, channel.client
         outcomes: list[Outcome] = []
-        for number, asked in enumerate(packet.requests, 1):
+        async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
             request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
             refusal = self._unfit(request)
             if refusal is None and access.waits:
                 assert isinstance(request, SubscriptionRequest)
                 if not await access.ask(client, "subscribe", plain_filter(request.filter), request.qos):
-                    refusal = self._unheard(request)
+                    refusal = self._silenced(request)
             elif refusal is None:
                 refusal = self._denied(request, channel)
             outcomes.append(refusal or request)
-            if number % FILTERS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+        return outcomes
+
+    def _decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
+        hooks, client = self._services.hooks, channel.client
+        outcomes: list[FilterOutcome] = []
+        for filter in packet.filters:
+            changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
+            outcomes.append(changed)
+        return outcomes
+
+    async def _decide_filters_in_task(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
+        hooks, client = self._services.hooks, channel.client
+        outcomes: list[FilterOutcome] = []
+        async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
+            changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
+            outcomes.append(changed)
         return outcomes
 
     def _unfit(self, request: Outcome) -> Deny | Withhold | None:
-        """What is wrong with it, whoever asks."""
+        """What refuses it for every client."""
         if not isinstance(request, SubscriptionRequest):
             return request
         mqtt = self._services.config.mqtt
@@ -164,40 +204,18 @@ class Subscribing:
         allowed = self._services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
         return None if allowed else _DENIED
 
-    def _unheard(self, request: SubscriptionRequest) -> Deny | Withhold:
-        """Deliveries cannot wait, so a subscription that is to look granted is not made at all."""
+    def _silenced(self, request: SubscriptionRequest) -> Deny | Withhold:
+        """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at all."""
         if self._services.config.mqtt.subscribe_denied == "refuse":
             return _DENIED
         return Withhold(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
 
-    def decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
-        """What hooks make of an UNSUBSCRIBE."""
-        hooks, client = self._services.hooks, channel.client
-        outcomes: list[str | Deny | Withhold] = []
-        for filter in packet.filters:
-            changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            outcomes.append(changed)
-        return outcomes
-
-    async def decide_filters_async(self, packet: Unsubscribe, channel: Channel) -> list[str | Deny | Withhold]:
-        hooks, client = self._services.hooks, channel.client
-        outcomes: list[str | Deny | Withhold] = []
-        for number, filter in enumerate(packet.filters, 1):
-            changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            outcomes.append(changed)
-            if number % FILTERS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
-        return outcomes
-
     # What is asked of the routes
 
-    def subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
-        """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]
-
-        Raises:
-            ProtocolError: the client must go.
-        """
+    def _subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
+        """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
         _check_stays(outcomes)
+        self._waiting.for_routes()
         answer = Answer(channel.client, channel, packet.packet_id, len(outcomes))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
@@ -221,7 +239,7 @@ class Subscribing:
         self._make_routes(answer, wanted)
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
-        """As `subscribe`, on behalf of the client: neither hooks nor access rules are asked."""
+        """On behalf of the client: neither hooks nor access rules are asked."""
         answer = Answer(channel.client, channel, 0, len(requests))
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(requests):
@@ -245,11 +263,7 @@ class Subscribing:
         options = Options(qos, no_local, as_published, request.retain_handling, identifier)
         wanted.append((request.filter, options))
         # known from now on: if the session ends before the routes are made, they must be removed all the same
-        self._session.subscriptions[request.filter] = options
-        if answer.packet_id:
-            self._session.unasked.discard(request.filter)
-        else:
-            self._session.unasked.add(request.filter)
+        self._session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
 
     def _make_routes(self, answer: Answer, wanted: list[tuple[str, Options]]) -> None:
         cast = self._subscriber.cast
@@ -264,12 +278,9 @@ class Subscribing:
         metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
 
-    def unsubscribe(self, packet: Unsubscribe, filters: Sequence[str | Deny | Withhold], channel: Channel) -> None:
-        """
-        Raises:
-            ProtocolError: the client must go.
-        """
+    def _unsubscribe(self, packet: Unsubscribe, filters: Sequence[FilterOutcome], channel: Channel) -> None:
         _check_stays(filters)
+        self._waiting.for_routes()
         answer = Answer(channel.client, channel, packet.packet_id, len(filters))
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
@@ -281,7 +292,7 @@ class Subscribing:
         self._remove_routes(answer)
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
-        """As `unsubscribe`, on behalf of the client, which may be away."""
+        """On behalf of the client, which may be away."""
         answer = Answer(client, channel, 0, len(filters))
         for place, filter in enumerate(filters):
             answer.accept(place, filter)
@@ -297,7 +308,11 @@ class Subscribing:
     # What came of it
 
     def subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
-        """The routes are there: SUBACK first, then what was retained."""
+        """The routes are there: SUBACK first, then what was retained.
+
+        Raises:
+            ProtocolError: the client takes no packet as large as the SUBACK.
+        """
         hooks, retained = self._services.hooks, self._services.pubsub.retained
         made: list[Grant] = []
         revoked = self._session.revoked
@@ -314,8 +329,9 @@ class Subscribing:
             return  # the connection that asked is gone
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
-        if answer.packet_id:
-            self._outbound.write(Suback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.8.4-1]
+        fits = not answer.packet_id or self._outbound.write(
+            Suback(answer.packet_id, answer.reasons, answer.properties)  # [MQTT-3.8.4-1]
+        )
         for grant in made:
             options = grant.options
             if hooks.session_subscribed:
@@ -333,21 +349,27 @@ class Subscribing:
             )
             if wanted and retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
                 self._outbound.replay(grant, self._as_retained(options))
+        if not fits:
+            raise ProtocolError("the client takes no packet large enough for the SUBACK", Reason.PACKET_TOO_LARGE)
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
         before = self._services.pubsub.router.subscription(self._subscriber, filter)
         if before is None:
-            self._session.subscriptions.pop(filter, None)
-            self._session.unasked.discard(filter)
+            self._session.unsubscribe(filter)
         else:
-            self._session.subscriptions[filter] = before
+            self._session.subscribe(filter, before, by_client=filter not in self._session.unasked)
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
         return Target(self._subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
 
     def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
+        """The routes are gone.
+
+        Raises:
+            ProtocolError: the client takes no packet as large as the UNSUBACK.
+        """
         hooks, session = self._services.hooks, self._session
         self._outbound.end_replays(answer.filters)
         for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
@@ -355,8 +377,7 @@ class Subscribing:
                 answer.reasons[place] = was_there
                 continue
             if session.subscriptions.get(filter) is before:  # it may be wanted anew, and that route is still to come
-                session.subscriptions.pop(filter, None)
-                session.unasked.discard(filter)
+                session.unsubscribe(filter)
                 if session.revoked is not None:
                     session.revoked.forget(filter)
             if not was_there:
@@ -365,8 +386,14 @@ class Subscribing:
             self._services.metrics.client_unsubscribe += 1
             if hooks.session_unsubscribed:
                 hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
-        if answer.packet_id and answer.channel is self._outbound.channel:
-            self._outbound.write(Unsuback(answer.packet_id, answer.reasons, answer.properties))  # [MQTT-3.10.4-4]
+        if (
+            answer.packet_id
+            and answer.channel is self._outbound.channel
+            and not self._outbound.write(
+                Unsuback(answer.packet_id, answer.reasons, answer.properties)
+            )  # [MQTT-3.10.4-4]
+        ):
+            raise ProtocolError("the client takes no packet large enough for the UNSUBACK", Reason.PACKET_TOO_LARGE)
 
 
 def _check_stays(answers: Sequence[object]) -> None:

@@ -266,3 +266,11 @@ async def test_a_session_that_ends_before_what_it_wants_anew_is_there_leaves_no_
         )
         await session.join()
         assert here.node.router.subscriptions == 0
+
+
+async def test_a_client_that_takes_no_packet_as_large_as_the_suback_is_disconnected() -> None:
+    async with room() as here:
+        limit = raw.maximum_packet_size(40)
+        client = await here.client("a", properties=limit)
+        await client.send(raw.subscribe(1, *[(f"t/{number}", 0) for number in range(50)]))
+        await client.expect_disconnect(0x95)
