@@ -7,6 +7,7 @@ from typing import Any
 from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.connection.connection import Connection
 from trunkline.broker.session.actor import SessionActor
 
 
@@ -35,6 +36,13 @@ class Room:
         found = self.node.sessions.get(client_id)
         assert found is not None, f"no session of {client_id}"
         return found
+
+    def read(self, client_id: str, data: bytes) -> None:
+        """Have the connection of a client get bytes, in a turn, as a poller does."""
+        channel = self.session(client_id).channel
+        for connection in self.node.connections:
+            if isinstance(connection, Connection) and connection._channel is channel:  # pyright: ignore[reportPrivateUsage]
+                connection.receive(data)
 
     async def leave(self) -> None:
         for wire in self._wires:

@@ -224,10 +224,9 @@ async def test_a_filter_that_makes_trouble_costs_itself(monkeypatch: pytest.Monk
 async def test_routes_are_there_before_anything_that_was_read_after_the_subscribe() -> None:
     async with room() as here:
         reader, writer = await here.client("reader"), await here.client("writer")
-        to_reader, to_writer = list(here.node._connections)  # pyright: ignore[reportPrivateUsage]
         with here.node.scheduler.turn:  # as the poller does
-            to_reader.hand(raw.subscribe(1, ("t", 0)))
-            to_writer.hand(raw.publish("t", b"x") + raw.PINGREQ)
+            here.read("reader", raw.subscribe(1, ("t", 0)))
+            here.read("writer", raw.publish("t", b"x") + raw.PINGREQ)
         assert (await reader.expect_type(raw.SUBACK)).reasons == [0]
         await reader.expect_publish("t", b"x")
         await writer.expect(raw.PINGRESP)

@@ -157,10 +157,9 @@ async def test_a_long_subscribe_is_worked_off_in_order_while_others_go_on() -> N
         here.node.hooks.add("client.subscribe", count)
         greedy, other = await here.client("greedy"), await here.client("other")
         filters = [f"t/{number}" for number in range(1000)]
-        to_greedy, _ = list(here.node._connections)  # pyright: ignore[reportPrivateUsage]
         long = raw.subscribe(1, *[(filter, 0) for filter in filters])
         with here.node.scheduler.turn:
-            to_greedy.hand(long + raw.publish("t/999", b"x") + raw.unsubscribe(2, *filters) + raw.PINGREQ)
+            here.read("greedy", long + raw.publish("t/999", b"x") + raw.unsubscribe(2, *filters) + raw.PINGREQ)
         assert asked <= 100  # and not all of them in the turn that brought them
         await other.ping()
         assert (await greedy.expect_type(raw.SUBACK)).reasons == [0] * 1000
