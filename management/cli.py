@@ -12,8 +12,7 @@ from trunkline import __version__
 from trunkline.config.config import Config, Loaded
 from trunkline.config.errors import ConfigError
 from trunkline.config.loading import Override, load_with_sources
-from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, no_file
-from trunkline.management.lazy_group import LazyGroup
+from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
 
 if TYPE_CHECKING:
     from trunkline.config.settings import PluginSettings

@@ -2,9 +2,10 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Final, Never, TypeVar
+from typing import ClassVar, Final, Never, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -74,3 +75,27 @@ def fail(problems: Iterable[object], code: int) -> Never:
     for problem in problems:
         click.echo(f"trunkline: {printable(str(problem))}", err=True)
     sys.exit(code)
+
+
+class LazyGroup(click.Group):
+    """A group of which some commands are imported only when they are called: what they need may take long, or be missing.
+    A subclass says in `elsewhere` which."""
+
+    #: By name: the module that has the command under this name, and what it does, for the group's help.
+    elsewhere: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.elsewhere])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.elsewhere:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(self.elsewhere[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Of commands that are elsewhere without importing them."""
+        rows = [(name, words) for name, (_, words) in self.elsewhere.items()]
+        rows += [(name, command.get_short_help_str(120)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))

@@ -90,7 +90,6 @@ class _Plugin:
         self.settings: Settings | None = None
         self._hooks = hooks
         self._host = host
-        self._guard: Callable[..., Deny | None] | None = None
         #: The points that it guards.
         self._guarded: tuple[str, ...] = ()
 
@@ -139,28 +138,25 @@ class _Plugin:
         return f"plugin.{self.name}"
 
     def owns(self, callback: object) -> bool:
-        return callback is self._guard or (self.current is not None and self.current.hooks.owns(callback))
+        return callback == self.deny_while_down or (self.current is not None and self.current.hooks.owns(callback))
 
     def guard(self, settings: Settings) -> None:
         """Deny, where the plugin is to decide, for as long as it does not run."""
         self.unguard()
-        if settings.guards:
-
-            def deny_without_plugin(*_: object) -> Deny | None:
-                running = self.current is not None and self.current.decides
-                return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
-
-            self._guard, self._guarded = deny_without_plugin, settings.guards
-            for point in settings.guards:
-                self._hooks.add(point, deny_without_plugin, priority=GUARD)
-            self._forget_decisions()
+        self._guarded = settings.guards
+        for point in self._guarded:
+            self._hooks.add(point, self.deny_while_down, priority=GUARD)
+        self._forget_decisions()
 
     def unguard(self) -> None:
-        if self._guard is not None:
-            for point in self._guarded:
-                self._hooks.remove(point, self._guard)
-            self._guard = None
-            self._forget_decisions()
+        for point in self._guarded:
+            self._hooks.remove(point, self.deny_while_down)
+        self._forget_decisions()
+        self._guarded = ()
+
+    def deny_while_down(self, *_: object) -> Deny | None:
+        running = self.current is not None and self.current.decides
+        return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
 
     def _forget_decisions(self) -> None:
         if CLIENT_CHECK_ACL.name in self._guarded:

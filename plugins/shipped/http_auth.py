@@ -112,7 +112,7 @@ class HttpAuth:
         self._client = HttpClient(settings)
         self._circuit = Circuit(settings.max_failures, settings.pause)
         self._waiting = 0
-        self._logins = Logins(context, "the login has ended")
+        self._logins = Logins(context, "the login has ended", LOGIN_RULES)  # they come before the question
         self._login_question = self._question("authenticate", settings.authenticate, settings.authenticate.cache_ttl)
         self._acl_question = self._question("authorize", settings.authorize, settings.authorize.cache_ttl)
         self._hits = context.counter("cache_hits", "Questions answered from memory.")
@@ -167,26 +167,14 @@ class HttpAuth:
         client.superuser = client.superuser or verdict.superuser
         return ALLOW
 
-    @hook("client.connected")
-    def connected(self, client: ClientInfo) -> None:
-        self._logins.watch(client)
-
     @hook("client.disconnected")
     def disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
-        self._logins.forget(client)
         decided = self._decided.get(client.client_id)
         if decided is not None and decided[0] is client:
             decided[2]()
             del self._decided[client.client_id]
 
     # Who may publish and subscribe
-
-    @hook("client.check_acl", priority=LOGIN_RULES)
-    def check_rules(
-        self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
-    ) -> Allow | Deny | None:
-        """The rules that came with the login come before the question."""
-        return self._logins.decide(client, action, topic, qos, retain)
 
     async def check_acl(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final, cast
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.decisions import ALLOW, Allow, Deny
 from trunkline.hooks.exchange import Exchange, Success
-from trunkline.hooks.points import Action
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, PluginError, hook
 from trunkline.plugins.shipped.acl_rules import RulesError
@@ -180,20 +179,6 @@ class Jwt:
                 continue
             return cast("bytes", verified["payload"])
         return None
-
-    # While they are connected
-
-    @hook("client.connected")
-    def connected(self, client: ClientInfo) -> None:
-        self._logins.watch(client)
-
-    @hook("client.disconnected")
-    def disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
-        self._logins.forget(client)
-
-    @hook("client.check_acl")
-    def check_acl(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
-        return self._logins.decide(client, action, topic, qos, retain)
 
 
 def _header(data: bytes) -> tuple[str, str | None] | None:

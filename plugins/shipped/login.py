@@ -31,15 +31,18 @@ class Login:
 
 
 class Logins:
-    """Of the clients that one plugin has let in."""
+    """Of the clients that one plugin has let in. Their access rules hold, and their connections end, by hooks of its own."""
 
-    def __init__(self, context: Context[Any], text: str) -> None:
-        """`text` is what a client is told whose login has ended."""
+    def __init__(self, context: Context[Any], text: str, priority: int = 0) -> None:
+        """`text` is what a client is told when its login has ended, `priority` that of access rules."""
         self._context = context
         self._key = f"{context.name}.login"
         self._text = text
         self._expired = context.counter("expired", "Clients disconnected because their login had ended.")
         self._watched = dict[str, tuple["ClientInfo", "Callable[[], None]"]]()
+        context.hooks.add("client.connected", self.watch)
+        context.hooks.add("client.disconnected", self._disconnected)
+        context.hooks.add("client.check_acl", self._decide, priority=priority)
 
     def accept(
         self,
@@ -65,7 +68,10 @@ class Logins:
             cancel = self._context.after(login.expires_at - self._context.wall, self._end, client)
             self._watched[client.client_id] = client, cancel
 
-    def forget(self, client: ClientInfo) -> None:
+    def _disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
+        self._forget(client)
+
+    def _forget(self, client: ClientInfo) -> None:
         """The connection is gone, and with it the end of its login. Another one of the same client id may be there already."""
         login = self._login(client)
         if login is not None and login.expires_at is not None:
@@ -79,7 +85,7 @@ class Logins:
         if watched is not None:
             watched[1]()
 
-    def decide(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
+    def _decide(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
         """What the access rules of the login say."""
         login = self._login(client)
         if login is None:
@@ -92,7 +98,7 @@ class Logins:
         return cast("Login | None", client.attributes.get(self._key))
 
     def _end(self, client: ClientInfo) -> None:
-        self.forget(client)
+        self._forget(client)
         if self._context.kick(client.client_id, Reason.NOT_AUTHORIZED, self._text):
             self._expired.add()
 

@@ -13,7 +13,7 @@ from trunkline.hooks.passwords import parse_passwords, verify_password
 from trunkline.hooks.scram import derive_keys, parse_scram
 from trunkline.management import command_line
 from trunkline.management.cli import cli
-from trunkline.management.lazy_group import LazyGroup
+from trunkline.management.command_line import LazyGroup
 
 
 class FakeRun:

@@ -7,8 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.management.plugin_packages import describe
+from trunkline.management.cli import cli
 from trunkline.management.plugin_template import write_plugin
 from trunkline.plugins import PluginError
 
@@ -49,41 +51,37 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["door-bell", "a-name-that-is-as-long-as-it-may-be-made"])
-def test_it_passes_its_own_tests(tmp_path: Path, name: str) -> None:
+def test_it_passes_its_own_tests_and_can_be_enabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Installed by what pip would write for it: the entry points in a folder of the path."""
+    name = "a-name-that-is-as-long-as-it-may-be-made"
     write_plugin(name, tmp_path / "made")
     project = tomllib.loads((tmp_path / "made" / "pyproject.toml").read_text())["project"]
     (tmp_path / "site").mkdir()
     points = project["entry-points"]["trunkline.plugins"]
     describe(tmp_path / "site" / "made-0.1.0.dist-info", project["name"], project["version"], points)
-    path = [str(tmp_path / "made" / "src"), str(tmp_path / "site"), str(ROOT / "src")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    path = [str(tmp_path / "made" / "src"), str(tmp_path / "site")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "made",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, str(ROOT / "src")])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    for folder in path:
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", *arguments],
-            cwd=tmp_path / "made",
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        result = CliRunner().invoke(cli, [*arguments, "--config", "broker.toml"])
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
-    assert " passed" in run("pytest", "-q", "-p", "no:cacheprovider")
-    run("trunkline", "plugins", "enable", name, "greeting=good morning", "--config", "broker.toml", "--create")
-    assert run("trunkline", "config", "check", "--config", "broker.toml") == "Good: configuration broker.toml.\n"
-    (line,) = [
-        line
-        for line in run("trunkline", "plugins", "list", "--config", "broker.toml").splitlines()
-        if line.startswith(f"{name} ")
-    ]
-    assert line.split(maxsplit=4)[1:] == [
-        project["name"],
-        "0.1.0",
-        "yes",
-        "Greets clients, and reports how many there were.",
-    ]
+    run("plugins", "enable", name, "greeting=good morning", "--create")
+    assert run("config", "check") == "Good: configuration broker.toml.\n"
+    (line,) = [line for line in run("plugins", "list").splitlines() if line.startswith(f"{name} ")]
+    does = "Greets clients, and reports how many there were."
+    assert line.split(maxsplit=4)[1:] == [project["name"], "0.1.0", "yes", does]

@@ -11,7 +11,7 @@ from trunkline.broker.node import ListenError, open_node
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
 from trunkline.management import logs
-from trunkline.management.control import ControlSocketError
+from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.start_check import obstacles
 
 URL = "tcp://127.0.0.1:0"
@@ -19,7 +19,7 @@ URL = "tcp://127.0.0.1:0"
 
 async def starts(config: Config) -> bool:
     try:
-        async with open_node(config, read=lambda: config):
+        async with open_node(config, read=lambda: config, open_control=open_control):
             return True
     except (ListenError, SecurityError, ControlSocketError):
         return False
@@ -90,7 +90,7 @@ async def test_nothing_is_found_where_a_broker_starts(tmp_path: Path) -> None:
 
 async def test_a_broker_that_runs_does_not_stand_against_its_own_configuration(tmp_path: Path) -> None:
     config = Config.from_mapping({"listeners": [URL], "control": {"path": tmp_path / "x.sock"}})
-    async with open_node(config, read=lambda: config):
+    async with open_node(config, read=lambda: config, open_control=open_control):
         assert obstacles(config) == []
 
 

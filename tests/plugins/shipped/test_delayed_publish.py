@@ -232,7 +232,7 @@ async def test_what_waits_outlives_a_crash_and_a_pause_of_the_plugin(
         plugins = here.node.plugins
         current = plugins._plugins["delayed-publish"].current  # type: ignore[attr-defined]
         assert current is not None
-        current.after(0, lambda: 1 / 0, ())
+        current.call_at(0, lambda: 1 / 0)
         await wait_all_tasks_blocked()
         assert next(row.crashes for row in plugins.rows() if row.name == "delayed-publish") == 1
         await client.publish("$delayed/10/t", b"2", qos=1)

@@ -172,7 +172,7 @@ async def test_owners_outlive_a_crash_and_what_they_gave_up_meanwhile_is_free(ca
         await a.subscribe("$exclusive/t", "$exclusive/u")
         current = plugins._plugins["exclusive"].current  # type: ignore[attr-defined]
         assert current is not None
-        current.after(0, lambda: 1 / 0, ())
+        current.call_at(0, lambda: 1 / 0)
         await wait_all_tasks_blocked()
         assert await b.subscribe("$exclusive/t") == [0x97]
         await plugins.disable("exclusive")

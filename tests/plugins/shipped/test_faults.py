@@ -213,7 +213,7 @@ async def test_what_had_its_fault_stays_so_after_a_crash(caplog: pytest.LogCaptu
         assert (await client.publish("t", qos=1, properties=once)).reason == 0x97  # type: ignore[union-attr]
         current = plugins._plugins["faults"].current  # type: ignore[attr-defined]
         assert current is not None
-        current.after(0, lambda: 1 / 0, ())
+        current.call_at(0, lambda: 1 / 0)
         await wait_all_tasks_blocked()
         assert (await client.publish("t", qos=1, properties=once)).reason == 0x10  # type: ignore[union-attr]
         always = fault(rejectpublish=0x97)

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
-from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
+from trunkline.hooks import ALLOW, Allow, ClientInfo
 from trunkline.plugins import Context, Settings
 from trunkline.plugins.shipped.login import MAX_ATTRIBUTES, Logins, text_attributes
 
@@ -21,9 +21,6 @@ class Guest:
         self.context = context
         self.logins = Logins(context, "time is up")
         context.hooks.add("client.authenticate", self.authenticate)
-        context.hooks.add("client.connected", self.logins.watch)
-        context.hooks.add("client.disconnected", lambda client, reason, text: self.logins.forget(client))
-        context.hooks.add("client.check_acl", self.logins.decide)
 
     def authenticate(self, client: ClientInfo, password: bytes | None) -> Allow:
         seconds = float(client.username or "inf")
@@ -105,14 +102,12 @@ async def test_a_restart_does_not_forget_who_is_in(autojump_clock: MockClock) ->
 
 async def test_what_another_plugin_has_let_in() -> None:
     async with room() as here:
-        given: list[Context[Settings]] = []
-        await here.node.plugins.enable("tool", None, given.append)
-        logins = Logins(given[0], "")
-        client = ClientInfo("a")
-        logins.watch(client)
-        logins.forget(client)
-        decision: Allow | Deny | None = logins.decide(client, "publish", "t", 0, False)
-        assert decision is None
+        await here.node.plugins.enable("tool", None, lambda context: Logins(context, ""))
+        client = await here.client("a")
+        answer = await client.publish("t", b"", qos=1)
+        assert answer is not None
+        assert answer.reason == 0x10  # nobody subscribes
+        await client.disconnect()
 
 
 def test_attributes_are_text_and_not_too_many() -> None:

@@ -286,7 +286,7 @@ async def test_they_outlive_a_crash_and_a_pause(caplog: pytest.LogCaptureFixture
 
         current = plugins._plugins["message-filter"].current  # type: ignore[attr-defined]
         assert current is not None
-        current.after(0, lambda: 1 / 0, ())
+        current.call_at(0, lambda: 1 / 0)
         await wait_all_tasks_blocked()
         await come("t", client, b"9")
         await plugins.reload("message-filter")
