@@ -10,8 +10,7 @@ import click
 
 from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
 from trunkline.analytics.jobs.catalogue import CATALOGUE, UnknownJob, find
-from trunkline.management.command_line import BAD_USAGE, FAILED, fail
-from trunkline.management.command_line import LazyGroup
+from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
