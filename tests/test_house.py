@@ -145,6 +145,12 @@ def test_links_in_the_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_rows_of_tables_are_lines() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert [line for line in text.splitlines() if line.startswith("|") and not line.endswith("|")] == [], page.name
+
+
 def pages(navigation: list[dict[str, Any]]) -> list[str]:
     """The pages of the site's navigation, in its order."""
     found = list[str]()

@@ -23,12 +23,17 @@ def tables(job: "Job[Any]") -> Iterator[str]:
     yield "|---|---|---|"
     for name, field in job.options.model_fields.items():
         if name not in SHARED:
-            yield f"| `{name}` | {shown(field.default)} | {meaning(field)} |"
+            yield f"| `{name}` | {shown(field.default)} | {_cell(meaning(field))} |"
     yield ""
     yield "| column | type | |"
     yield "|---|---|---|"
     for column in job.columns:
-        yield f"| `{column.name}` | {column.type} | {column.meaning} |"
+        yield f"| `{column.name}` | {column.type} | {_cell(column.meaning)} |"
+
+
+def _cell(text: str) -> str:
+    """A row of a table is one line."""
+    return " ".join(text.split())
 
 
 def with_tables(page: str) -> str:
