@@ -9,9 +9,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
-from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.conversation import Conversation
 from trunkline.mqtt.describing import PREVIEW, describe, fields, quoted_if_needed
-from trunkline.mqtt.packets import Connack, Connect, PacketType, Publish
+from trunkline.mqtt.packets import PacketType, Publish
 from trunkline.mqtt.topics import matches
 from trunkline.mqtt.versions import Version
 
@@ -20,37 +20,6 @@ if TYPE_CHECKING:
 
     from trunkline.management.journal_file import Entry
     from trunkline.mqtt.packets import Packet
-
-
-class Conversation:
-    """What is known of a connection: without it, its packets cannot be read."""
-
-    __slots__ = ("_aliases", "client_id", "version")
-
-    def __init__(self, client_id: str = "", version: Version | None = None) -> None:
-        self.client_id = client_id
-        self.version = version
-        #: Topics by the aliases that were made for them, of each side.
-        self._aliases: dict[bool, dict[int, str]] = {True: {}, False: {}}
-
-    def read(self, passed: Passed) -> Packet | None:
-        """The packet, taken apart, with its topic's name if it names an alias alone; None if it cannot be decoded."""
-        first = passed.data[0] >> 4 == PacketType.CONNECT and passed.from_client
-        if self.version is None and not first:
-            return None
-        decoded = Decoder(server=passed.from_client, version=None if first else self.version).feed(passed.data)
-        packet = cast("Packet", decoded[0]) if decoded else None
-        if isinstance(packet, Connect):
-            self.version, self.client_id = packet.version, packet.client_id
-        elif isinstance(packet, Connack):
-            self.client_id = self.client_id or packet.properties.get("assigned_client_identifier", "")
-        elif isinstance(packet, Publish) and (alias := packet.properties.get("topic_alias")) is not None:
-            aliases = self._aliases[passed.from_client]
-            if packet.topic:
-                aliases[alias] = packet.topic
-            else:
-                packet.topic = aliases.get(alias, "")
-        return packet
 
 
 # Whole journals
@@ -101,7 +70,7 @@ def rows(journal: Journal, chosen: Chosen = ALL) -> Iterator[tuple[Entry, str, P
                 yield entry, "", None
             continue
         conversation = conversations.setdefault(entry.connection, Conversation())
-        packet = conversation.read(entry) if isinstance(entry, Passed) else None
+        packet = conversation.read(entry.data, entry.from_client) if isinstance(entry, Passed) else None
         name = names.get(entry.connection, "")
         if chosen.takes(entry, name, packet):
             yield entry, name, packet
@@ -114,7 +83,7 @@ def client_ids(journal: Journal) -> dict[int, str]:
         if isinstance(entry, Opened):
             conversations[entry.connection] = Conversation(entry.client_id)
         elif isinstance(entry, Passed) and entry.data[0] >> 4 in (PacketType.CONNECT, PacketType.CONNACK):
-            conversations.setdefault(entry.connection, Conversation()).read(entry)
+            conversations.setdefault(entry.connection, Conversation()).read(entry.data, entry.from_client)
     return {connection: each.client_id for connection, each in conversations.items()}
 
 

@@ -20,9 +20,10 @@ from trunkline.broker.connection.transport import (
     Layer,
     SocketTransport,
 )
+from trunkline.mqtt.conversation import Conversation
 from trunkline.mqtt.decoder import MAX_PACKET_SIZE
-from trunkline.mqtt.packets import Connack, Connect, PacketType
-from trunkline.testing.packets import FROM, TO, Direction, Packet, Splitter
+from trunkline.mqtt.packets import PacketType, Publish
+from trunkline.testing.packets import FROM, TO, Direction, RawPacket, Splitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ class Disturbance:
     def began(self, layer: FaultLayer) -> None:
         """From now on it concerns this connection."""
 
-    def judge(self, packet: Packet, queue: PacketQueue) -> bool:
+    def judge(self, packet: RawPacket, queue: PacketQueue) -> bool:
         """Deal with the packet; False leaves it to the next fault. A packet that is not put into the queue is lost."""
         return False
 
@@ -70,7 +71,7 @@ class Recorder(Protocol):
     """Notes what clients send, and what reaches them."""
 
     def opened(self, layer: FaultLayer) -> None: ...
-    def passed(self, layer: FaultLayer, packet: Packet) -> None: ...
+    def passed(self, layer: FaultLayer, packet: RawPacket) -> None: ...
     def closed(self, layer: FaultLayer, by: str, error: str) -> None: ...
     def ending(self, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None: ...
     def end(self) -> None:
@@ -83,7 +84,7 @@ class Network:
 
     def __init__(self) -> None:
         #: Called with each packet that a fault loses, and with each message that a fault refuses.
-        self.on_loss: Callable[[Packet | Message], None] = lambda _: None
+        self.on_loss: Callable[[RawPacket | Message], None] = lambda _: None
         self.faults: list[Disturbance] = []
         self.recorders: list[Recorder] = []
         self._layers: dict[int, FaultLayer] = {}
@@ -141,26 +142,6 @@ class Network:
 
 
 class FaultLayer(Layer):
-    __slots__ = (
-        "_blocked",
-        "_concerned",
-        "_end_recorded",
-        "_ended",
-        "_greeted",
-        "_kept_open",
-        "_reads",
-        "_sent",
-        "client_id",
-        "incoming",
-        "network",
-        "number",
-        "outgoing",
-        "over",
-        "owner",
-        "paused",
-        "version",
-    )
-
     owner: Actor[Any]
 
     def __init__(self, below: Transport, number: int, network: Network) -> None:
@@ -168,10 +149,7 @@ class FaultLayer(Layer):
         self.network = network
         #: From 1, in the order in which connections came.
         self.number = number
-        #: Empty as long as it is not known, or if the client has none and is not told which one it gets.
-        self.client_id = ""
-        #: None as long as there was no CONNECT.
-        self.version: Version | None = None
+        self._conversation = Conversation()
         #: There was a CONNACK.
         self._greeted = False
         #: The connection wants nothing to be read.
@@ -192,6 +170,16 @@ class FaultLayer(Layer):
         #: The broker has closed it, and the client is not to hear of that.
         self._kept_open = False
         self._end_recorded = False
+
+    @property
+    def client_id(self) -> str:
+        """Empty as long as it is not known, or if the client has none and is not told which one it gets."""
+        return self._conversation.client_id
+
+    @property
+    def version(self) -> Version | None:
+        """None as long as there was no CONNECT."""
+        return self._conversation.version
 
     @property
     def watched(self) -> bool:
@@ -275,27 +263,19 @@ class FaultLayer(Layer):
 
     # From the queues
 
-    def see(self, data: bytes, direction: Direction, aliases: dict[int, str]) -> Packet:
+    def see(self, data: bytes, direction: Direction) -> RawPacket:
         """A whole packet came by."""
-        packet = Packet(data, direction, self.client_id, self.version)
-        if packet.type is PacketType.CONNECT and self.version is None:
-            if isinstance(connect := packet.decoded, Connect):
-                self.version = connect.version
-                self._identify(connect.client_id)
-        elif packet.type is PacketType.CONNACK:
-            self._greeted = True
-            if not self.client_id and isinstance(packet.decoded, Connack):
-                self._identify(packet.decoded.properties.get("assigned_client_identifier", ""))
-        packet.client = self.client_id
-        packet.resolve(aliases, lambda alias: self.network.topic(self, direction, alias))
+        client_id = self.client_id
+        decoded = self._conversation.read(data, direction == FROM)
+        if self.client_id != client_id and self.network.faults:
+            self.update()
+        if isinstance(decoded, Publish) and not decoded.topic:
+            decoded.topic = self.network.topic(self, direction, decoded.properties.get("topic_alias", 0))
+        packet = RawPacket(data, direction, self.client_id, decoded)
+        self._greeted = self._greeted or packet.type is PacketType.CONNACK
         if direction == FROM:
             self._record(packet)
         return packet
-
-    def _identify(self, client_id: str) -> None:
-        self.client_id = client_id
-        if self.network.faults:
-            self.update()
 
     def pass_on(self, item: bytes | Ended | None, direction: Direction) -> None:
         """What has got through, in its direction."""
@@ -321,7 +301,7 @@ class FaultLayer(Layer):
         self.below.send(data)
         for packet in self._sent.feed(data):
             if self.network.recorders:
-                self._record(Packet(packet, TO, self.client_id, self.version))
+                self._record(RawPacket(packet, TO, self.client_id))
 
     def queue_changed(self, queue: PacketQueue) -> None:
         """More waits in it, or less."""
@@ -373,7 +353,7 @@ class FaultLayer(Layer):
 
     # Recorders
 
-    def _record(self, packet: Packet) -> None:
+    def _record(self, packet: RawPacket) -> None:
         for recorder in self.network.recorders:
             recorder.passed(self, packet)
 
@@ -387,20 +367,6 @@ class FaultLayer(Layer):
 class PacketQueue:
     """One direction of a connection: its packets are cut, judged, and wait here until they go on."""
 
-    __slots__ = (
-        "_aliases",
-        "_gone",
-        "_items",
-        "_next_at",
-        "_packets",
-        "_timer",
-        "direction",
-        "drip",
-        "layer",
-        "size",
-        "stopped",
-    )
-
     def __init__(self, layer: FaultLayer, direction: Direction, limit: int) -> None:
         self.layer = layer
         self.direction: Direction = direction
@@ -413,7 +379,6 @@ class PacketQueue:
         self._packets = Splitter(limit)
         #: How much of the packet that is not complete has gone on already.
         self._gone = 0
-        self._aliases: dict[int, str] = {}
         #: When each goes on: bytes, the end of what comes in, or None for the end of what is sent. None overtakes another.
         self._items: deque[tuple[float, bytes | Ended | None]] = deque()
         #: A single byte goes no sooner.
@@ -428,7 +393,7 @@ class PacketQueue:
         untouched = not (faults or self.waiting or self.drip >= 0 or self._gone < len(packets.rest))
         for whole in packets.feed(data):
             if not untouched or layer.watched:
-                packet = layer.see(whole, self.direction, self._aliases)
+                packet = layer.see(whole, self.direction)
                 if not untouched and self._gone:
                     self.put(whole[self._gone :])  # its beginning is gone already
                 elif not untouched:
@@ -445,7 +410,7 @@ class PacketQueue:
         if not untouched:
             self.release()
 
-    def _judge(self, packet: Packet, faults: Sequence[Disturbance]) -> None:
+    def _judge(self, packet: RawPacket, faults: Sequence[Disturbance]) -> None:
         for fault in faults:
             if fault.concerns(self.layer) and fault.judge(packet, self):
                 return

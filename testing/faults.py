@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Packet
     from trunkline.mqtt.reasons import Reason
     from trunkline.testing.fault_layer import PacketQueue
-    from trunkline.testing.packets import Direction
-    from trunkline.testing.packets import Packet as Passing
+    from trunkline.testing.packets import Direction, RawPacket
     from trunkline.testing.running import RunningBroker
 
 __all__ = ["Fault", "Faults", "Which"]
@@ -75,8 +74,8 @@ class Faults(Proxy[P]):
         """Packets arrive `seconds` later, and so does what comes behind them: the order stays."""
         _check_positive("seconds", seconds)
 
-        def act(passing: Passing, queue: PacketQueue) -> None:
-            queue.put(passing.data, seconds)
+        def act(raw: RawPacket, queue: PacketQueue) -> None:
+            queue.put(raw.data, seconds)
 
         return self._packets(f"delay by {seconds:g} s", Selection(packet, **which), act)
 
@@ -84,11 +83,11 @@ class Faults(Proxy[P]):
         """Packets arrive once more, or `copies` times more; PUBLISH of QoS 1 and 2 with DUP, as a redelivery."""
         _check_positive("copies", copies)
 
-        def act(passing: Passing, queue: PacketQueue) -> None:
-            again = passing.data
-            if passing.type is PacketType.PUBLISH and again[0] & 0x06:  # [MQTT-3.3.1-1]
+        def act(raw: RawPacket, queue: PacketQueue) -> None:
+            again = raw.data
+            if raw.type is PacketType.PUBLISH and again[0] & 0x06:  # [MQTT-3.3.1-1]
                 again = bytes((again[0] | 0x08,)) + again[1:]
-            queue.put(passing.data)
+            queue.put(raw.data)
             queue.put(again * copies)
 
         return self._packets("duplicate", Selection(packet, **which), act)
@@ -104,8 +103,8 @@ class Faults(Proxy[P]):
         """Packets arrive with other bytes: those that `change` makes of them, or with one that is inverted, so that most
         break the protocol."""
 
-        def act(passing: Passing, queue: PacketQueue) -> None:
-            queue.put(bytes(change(passing.data)))
+        def act(raw: RawPacket, queue: PacketQueue) -> None:
+            queue.put(bytes(change(raw.data)))
 
         return self._packets("corrupt", Selection(packet, **which), act)
 
@@ -142,11 +141,11 @@ class Faults(Proxy[P]):
         if packet is not None:
             selection = Selection(packet, client, direction, topic, where, times, skip)
 
-            def act(passing: Passing, queue: PacketQueue) -> None:
+            def act(raw: RawPacket, queue: PacketQueue) -> None:
                 if before is not None:
-                    lose(passing, queue)
+                    lose(raw, queue)
                 else:
-                    queue.put(passing.data)
+                    queue.put(raw.data)
                 queue.cut()
 
             return self._packets("cut before" if before is not None else "cut after", selection, act)
@@ -216,7 +215,7 @@ class Faults(Proxy[P]):
         why = refusing(reason, PacketType.PUBACK)
         return self._add(RefusePublish(self, "refuse publishes", why, client, topic, times, after))
 
-    def _packets(self, text: str, selection: Selection, act: Callable[[Passing, PacketQueue], None]) -> Fault[P]:
+    def _packets(self, text: str, selection: Selection, act: Callable[[RawPacket, PacketQueue], None]) -> Fault[P]:
         return self._add(PacketFault(self, text, selection, act))
 
     def _add(self, fault: Fault[P]) -> Fault[P]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.hooks.chain import Hooks
-    from trunkline.testing.packets import Packet
+    from trunkline.testing.packets import RawPacket
 
 #: Messages that a test's broker keeps, if it is not told another number.
 HISTORY: Final = 10_000
@@ -80,7 +80,7 @@ class History:
         messages = self.messages()
         return Mark(messages[-1].number if messages else 0)
 
-    def lost(self, what: Packet | Message) -> None:
+    def lost(self, what: RawPacket | Message) -> None:
         """A fault has refused a message, or has not let a packet arrive: of messages that are alike, the last one."""
         if isinstance(what, Message):
             self._trace.lose(what.guid, "")

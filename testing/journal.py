@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trunkline.management.journal_file import Entry
     from trunkline.mqtt.properties import Properties
     from trunkline.testing.fault_layer import FaultLayer, Network
-    from trunkline.testing.packets import Packet
+    from trunkline.testing.packets import RawPacket
     from trunkline.testing.portal import Portal
 
 _logger = logging.getLogger("trunkline.testing")
@@ -88,10 +88,10 @@ class Recording:
     def opened(self, layer: FaultLayer) -> None:
         self._write(Opened(self._now, layer.number, "", 0, layer.peer, whole=True))
 
-    def passed(self, layer: FaultLayer, packet: Packet) -> None:
+    def passed(self, layer: FaultLayer, packet: RawPacket) -> None:
         data = packet.data
         if packet.direction == FROM and packet.type in (PacketType.CONNECT, PacketType.AUTH):
-            data = without_secrets(packet)
+            data = without_secrets(packet, layer.version)
         self._write(Passed(self._now, layer.number, packet.direction == FROM, data, data != packet.data))
 
     def closed(self, layer: FaultLayer, by: str, error: str) -> None:
@@ -114,10 +114,10 @@ class Recording:
             self._error = error
 
 
-def without_secrets(packet: Packet) -> bytes:
+def without_secrets(packet: RawPacket, version: Version | None) -> bytes:
     """A CONNECT or AUTH with a mask for a password, and for the data of an authentication. Of one that cannot be decoded,
     nothing but its first byte and the length that follows: nobody knows where a secret is in it."""
-    decoded, version = packet.decoded, packet.version
+    decoded = packet.decoded
     if isinstance(decoded, Connect):
         masked = replace(decoded, properties=_masked(decoded.properties))
         if decoded.password is not None:

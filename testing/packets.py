@@ -1,17 +1,15 @@
-"""Whole packets in a stream of bytes, found by their fixed headers alone, and decoded only on demand."""
+"""Whole packets in a stream of bytes, found by their fixed headers alone."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from trunkline.mqtt.decoder import MAX_PACKET_SIZE, Decoder
-from trunkline.mqtt.packets import PacketType, Publish
+from trunkline.mqtt.decoder import MAX_PACKET_SIZE
+from trunkline.mqtt.packets import PacketType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trunkline.mqtt.packets import Packet as Decoded
-    from trunkline.mqtt.versions import Version
+    from trunkline.mqtt.packets import Packet
 
 #: From the client, or to it.
 Direction: TypeAlias = Literal["from", "to"]
@@ -73,46 +71,17 @@ class Splitter:
         return 0
 
 
-class Packet:
-    """One packet on its way, as bytes."""
+@dataclass(frozen=True, slots=True)
+class RawPacket:
+    """One packet on its way."""
 
-    __slots__ = ("_decoded", "client", "data", "direction", "type", "version")
-
-    def __init__(self, data: bytes, direction: Direction, client: str, version: Version | None) -> None:
-        self.data = data
-        self.direction: Direction = direction
-        #: Client id; empty as long as it is not known.
-        self.client = client
-        #: Of the connection; None for a CONNECT, which brings its own.
-        self.version = version
-        self.type = PacketType(data[0] >> 4)
-        self._decoded: Decoded | Literal[False] | None = False
-
-    def __repr__(self) -> str:
-        return f"<{self.type.name} {self.direction} {self.client!r}>"
+    data: bytes
+    direction: Direction
+    #: Client id; empty as long as it is not known.
+    client: str
+    #: None if it breaks the rules, or was not looked into.
+    decoded: Packet | None = None
 
     @property
-    def decoded(self) -> Decoded | None:
-        """None if it breaks the rules."""
-        if self._decoded is False:
-            self._decoded = decode(self.data, self.direction, self.version)
-        return self._decoded
-
-    def resolve(self, aliases: dict[int, str], known: Callable[[int], str]) -> None:
-        """Give a PUBLISH that has a topic alias alone its topic, and remember new aliases. `known` is asked for one that is
-        not in `aliases`."""
-        if self.type is PacketType.PUBLISH and self.version == 5 and isinstance(publish := self.decoded, Publish):
-            alias = publish.properties.get("topic_alias")
-            if alias is not None and publish.topic:
-                aliases[alias] = publish.topic
-            elif alias is not None:
-                publish.topic = aliases.get(alias) or known(alias)
-
-
-def decode(data: bytes, direction: Direction, version: Version | None) -> Decoded | None:
-    """One whole packet, decoded; None if it breaks the rules."""
-    connects = data[0] >> 4 == PacketType.CONNECT
-    if version is None and (direction == TO or not connects):
-        return None
-    packets = Decoder(server=direction == FROM, version=None if connects else version).feed(data)
-    return cast("Decoded", packets[0]) if packets else None
+    def type(self) -> PacketType:
+        return PacketType(self.data[0] >> 4)

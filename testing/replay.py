@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
-from trunkline.management.journal_view import Conversation
+from trunkline.mqtt.conversation import Conversation
 from trunkline.mqtt.describing import fields, line
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -142,9 +142,8 @@ class _Heard:
     ids: dict[str, deque[int]] = field(default_factory=dict[str, "deque[int]"])
     ended: bool = False
 
-    def take(self, data: bytes, connection: int) -> None:
-        passed = Passed(0.0, connection, False, data, False)
-        packet = self.conversation.read(passed)
+    def take(self, data: bytes) -> None:
+        packet = self.conversation.read(data, from_client=False)
         text = _comparable(packet) if packet is not None else f"bytes {data.hex(' ')}"
         if isinstance(packet, (Publish, Pubrel)) and packet.packet_id:
             self.ids.setdefault(text.replace(" dup", ""), deque()).append(packet.packet_id)
@@ -217,7 +216,7 @@ class _Player:
         elif entry.from_client:
             await self._say(side, entry)
         else:
-            side.recorded.take(entry.data, side.number)
+            side.recorded.take(entry.data)
 
     async def finish(self) -> Comparison:
         await self._answers()
@@ -276,7 +275,7 @@ class _Player:
 
     def _as_now(self, side: _Side, passed: Passed) -> bytes | None:
         """A recorded packet as its client says it now: with the ids that this broker gave. None if nobody knows."""
-        packet = side.recorded.conversation.read(passed)
+        packet = side.recorded.conversation.read(passed.data, from_client=True)
         if isinstance(packet, Connect):
             return self._connect(side, packet, passed)
         if passed.masked and packet is None:
@@ -309,7 +308,7 @@ class _Player:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
             for packet in splitter.feed(bytes(data)):
-                side.now.take(packet, side.number)
+                side.now.take(packet)
             side.now.ended = not data and not side.closed
             self._changed.set()
             self._changed = trio.Event()

@@ -8,7 +8,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import PacketType, Publish
 from trunkline.mqtt.topics import matches, validate_filter
 from trunkline.testing.expecting import call_plain
-from trunkline.testing.packets import FROM, PACKETS, TO, Direction, Packet
+from trunkline.testing.packets import FROM, PACKETS, TO, Direction, RawPacket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class Selection:
             words.append(f"on {self._topic}")
         return " ".join(words)
 
-    def takes(self, packet: Packet) -> bool:
+    def takes(self, packet: RawPacket) -> bool:
         if packet.direction not in self.directions or (self.type is not None and packet.type is not self.type):
             return False
         if self._topic is not None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.packets import Packet as Decoded
+    from trunkline.mqtt.packets import Packet
     from trunkline.testing.fault_layer import FaultLayer, Network, PacketQueue
-    from trunkline.testing.packets import Direction, Packet
+    from trunkline.testing.packets import Direction, RawPacket
     from trunkline.testing.selection import Selection
 
 P = TypeVar("P", bound=Portal)
@@ -53,21 +53,21 @@ class PacketFault(WireFault[P]):
     judges = True
 
     def __init__(
-        self, owner: Owner[P], text: str, selection: Selection, act: Callable[[Packet, PacketQueue], None]
+        self, owner: Owner[P], text: str, selection: Selection, act: Callable[[RawPacket, PacketQueue], None]
     ) -> None:
         """`act` deals with a packet that was chosen."""
         super().__init__(owner, f"{text} {selection}", selection.client, selection.times, selection.after)
         self._selection = selection
         self._act = act
 
-    def judge(self, packet: Packet, queue: PacketQueue) -> bool:
+    def judge(self, packet: RawPacket, queue: PacketQueue) -> bool:
         try:
             return self._selection.takes(packet) and self._chosen(packet, queue)
         except Exception as error:  # noqa: BLE001 - it is the test's
             self.failed(error)
             return False
 
-    def _chosen(self, packet: Packet, queue: PacketQueue) -> bool:
+    def _chosen(self, packet: RawPacket, queue: PacketQueue) -> bool:
         if not self.happens():
             return False
         self._act(packet, queue)
@@ -86,7 +86,7 @@ class Reorder(PacketFault[P]):
     def concerns(self, layer: FaultLayer) -> bool:
         return layer.incoming in self._held or layer.outgoing in self._held or super().concerns(layer)
 
-    def _chosen(self, packet: Packet, queue: PacketQueue) -> bool:
+    def _chosen(self, packet: RawPacket, queue: PacketQueue) -> bool:
         if queue not in self._held:
             return super()._chosen(packet, queue)
         data, missing = self._held.pop(queue)
@@ -97,7 +97,7 @@ class Reorder(PacketFault[P]):
             queue.put(data)
         return True
 
-    def _hold(self, packet: Packet, queue: PacketQueue) -> None:
+    def _hold(self, packet: RawPacket, queue: PacketQueue) -> None:
         self._held[queue] = (packet.data, self._behind)
 
     def end(self, network: Network, hooks: Hooks) -> None:
@@ -108,7 +108,7 @@ class Reorder(PacketFault[P]):
         self._held.clear()
 
 
-def lose(packet: Packet, queue: PacketQueue) -> None:
+def lose(packet: RawPacket, queue: PacketQueue) -> None:
     queue.layer.network.on_loss(packet)
 
 
@@ -125,7 +125,7 @@ def invert_a_byte(data: bytes) -> bytes:
 class Inject(WireFault[P]):
     """Has clients get a packet that the broker has not sent."""
 
-    def __init__(self, owner: Owner[P], text: str, client: str | None, packet: Decoded | bytes) -> None:
+    def __init__(self, owner: Owner[P], text: str, client: str | None, packet: Packet | bytes) -> None:
         super().__init__(owner, text, client)
         self._packet = packet
 

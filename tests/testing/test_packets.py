@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance import raw
-from trunkline.mqtt.packets import Connect, PacketType, Publish
-from trunkline.mqtt.versions import Version
-from trunkline.testing.packets import FROM, PACKETS, TO, Packet, Splitter, decode
+from trunkline.mqtt.packets import PacketType
+from trunkline.testing.packets import FROM, PACKETS, TO, Splitter
 
 SAMPLES = [
     raw.PINGREQ,
@@ -58,43 +57,6 @@ def test_a_packet_that_claims_more_than_the_limit_is_not_waited_for() -> None:
     assert splitter.feed(exact) == [exact]
     assert splitter.feed(raw.publish("t", b"x" * 95)[:2]) == []
     assert splitter.broken
-
-
-def test_a_packet_is_decoded_when_somebody_looks() -> None:
-    connect = Packet(raw.connect("a", version=4), FROM, "", None)
-    assert connect.type is PacketType.CONNECT
-    assert isinstance(connect.decoded, Connect)
-    assert connect.decoded.version is Version.V311
-    publish = Packet(raw.publish("t", b"x", qos=1, packet_id=7), TO, "a", Version.V5)
-    assert isinstance(publish.decoded, Publish)
-    assert publish.decoded is publish.decoded
-    assert (publish.decoded.topic, publish.decoded.packet_id) == ("t", 7)
-    assert repr(publish) == "<PUBLISH to 'a'>"
-
-
-def test_what_cannot_be_decoded_is_nothing() -> None:
-    assert decode(raw.packet(raw.PUBACK, b"\0"), FROM, Version.V5) is None
-    assert decode(raw.PINGREQ, FROM, None) is None, "no CONNECT came before"
-    assert decode(raw.PINGREQ, TO, Version.V5) is None, "a broker sends no PINGREQ"
-
-
-def test_an_alias_stands_for_the_topic_that_it_was_made_for() -> None:
-    aliases = dict[int, str]()
-    made = Packet(raw.publish("long/name", b"1", properties=raw.topic_alias(3)), FROM, "a", Version.V5)
-    used = Packet(raw.publish("", b"2", properties=raw.topic_alias(3)), FROM, "a", Version.V5)
-    plain = Packet(raw.publish("other", b"3", qos=2, packet_id=5), FROM, "a", Version.V5)
-    for packet in (made, used, plain):
-        packet.resolve(aliases, lambda alias: "")
-    assert [packet.decoded.topic for packet in (made, used, plain) if isinstance(packet.decoded, Publish)] == [
-        "long/name",
-        "long/name",
-        "other",
-    ]
-    assert aliases == {3: "long/name"}
-    other = Packet(raw.publish("", b"4", properties=raw.topic_alias(4)), FROM, "a", Version.V5)
-    other.resolve(aliases, {4: "made/before"}.__getitem__)
-    assert isinstance(other.decoded, Publish)
-    assert other.decoded.topic == "made/before"
 
 
 def test_every_packet_has_a_direction() -> None:
