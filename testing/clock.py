@@ -71,13 +71,13 @@ async def advance(seconds: float) -> None:
     if seconds < 0:
         raise ValueError(f"{seconds} s: time does not go backwards")
     until = trio.current_time() + seconds
-    await _settled()
+    await settled()
     while (left := until - trio.current_time()) > 0:
         jump(min(left, max(0.0, trio.lowlevel.current_statistics().seconds_to_next_deadline)))
-        await _settled()
+        await settled()
 
 
-async def _settled() -> None:
+async def settled() -> None:
     """Wait until nothing goes on in this trio run; or, with a client that sends without pause, until everybody has had
     so many turns that what was due is done."""
     from trio.testing import wait_all_tasks_blocked  # brings pytest with it where that is installed

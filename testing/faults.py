@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import PacketType
 from trunkline.testing.fault import Fault
+from trunkline.testing.fault_layer import FaultLayer
 from trunkline.testing.packets import FROM, TO
 from trunkline.testing.portal import Portal, Proxy
 from trunkline.testing.refusals import RefuseConnect, RefusePublish, RefuseSubscribe, refusing
 from trunkline.testing.selection import Selection, Which, directions
 from trunkline.testing.wire_faults import (
     CutAfterBytes,
-    CutNow,
     Hold,
-    Inject,
+    Instant,
     PacketFault,
     Reorder,
     invert_a_byte,
@@ -116,7 +117,18 @@ class Faults(Proxy[P]):
             LookupError: the client is not connected.
         """
         name = f"{len(packet)} bytes" if isinstance(packet, bytes) else type(packet).__name__.upper()
-        return self._add(Inject(self, f"inject {name} to {_name(client)}", client, packet))
+
+        def act(layer: FaultLayer) -> bool:
+            if layer.version is not None:
+                layer.outgoing.put(packet if isinstance(packet, bytes) else encode(packet, layer.version))
+                layer.outgoing.release_soon()
+            return layer.version is not None
+
+        fault = self._add(Instant(self, f"inject {name} to {_name(client)}", client, act))
+        if not fault.hits:
+            fault.remove()
+            raise LookupError(f"no client{'' if client is None else f' {client!r}'} is connected")
+        return fault
 
     # Connections
 
@@ -154,7 +166,7 @@ class Faults(Proxy[P]):
         if after_bytes is None:
             if direction is not None:
                 raise ValueError("direction= goes with before=, after= or after_bytes=: a connection is cut as a whole")
-            return self._add(CutNow(self, f"cut {_name(client)}", client))
+            return self._add(Instant(self, f"cut {_name(client)}", client, FaultLayer.reset_soon))
         _check_positive("after_bytes", after_bytes)
         text = f"cut {_name(client)} after {after_bytes} bytes"
         return self._add(CutAfterBytes(self, text, client, directions(direction), after_bytes, times))

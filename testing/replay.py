@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -15,7 +16,7 @@ from trunkline.mqtt.conversation import Conversation
 from trunkline.mqtt.describing import fields, line
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from trunkline.testing.clock import advance
+from trunkline.testing.clock import advance, settled
 from trunkline.testing.opening import broker as open_broker
 from trunkline.testing.packets import Splitter
 from trunkline.testing.portal import in_trio
@@ -220,7 +221,7 @@ class _Player:
 
     async def finish(self) -> Comparison:
         await self._answers()
-        await _settled()
+        await settled()
         comparison = Comparison(skipped=list(self._skipped.values()))
         for side in self._sides.values():
             comparison.connections += 1
@@ -239,7 +240,7 @@ class _Player:
 
     async def _answers(self) -> None:
         """Wait until the broker has sent as much as it had by then. What does not come is not waited for again."""
-        await _settled()
+        await settled()
         if not self._virtual:
             with trio.move_on_after(self._patience):
                 while any(side.missing > 0 for side in self._sides.values()):
@@ -263,7 +264,7 @@ class _Player:
             await side.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # the broker has closed, which the comparison shows
-        await _settled()  # nobody else speaks before this is heard
+        await settled()  # nobody else speaks before this is heard
 
     async def _close(self, side: _Side, closed: Closed) -> None:
         if closed.by == "broker":
@@ -271,7 +272,7 @@ class _Player:
         await self._answers()
         side.closed = True
         await trio.aclose_forcefully(side.stream)
-        await _settled()
+        await settled()
 
     def _as_now(self, side: _Side, passed: Passed) -> bytes | None:
         """A recorded packet as its client says it now: with the ids that this broker gave. None if nobody knows."""
@@ -336,13 +337,6 @@ def _pair(recorded: deque[int], now: deque[int], known: dict[int, int]) -> None:
         known[recorded.popleft()] = now.popleft()
 
 
-async def _settled() -> None:
-    """Wait until everybody has done what there is to do."""
-    from trio.testing import wait_all_tasks_blocked  # brings pytest with it where that is installed
-
-    await wait_all_tasks_blocked()
-
-
 def _comparable(packet: Packet) -> str:
     """A packet in words, without what may differ."""
     found = fields(packet)
@@ -377,16 +371,10 @@ def _differences(side: _Side) -> list[Difference]:
 def _compared(side: _Side, recorded: list[tuple[int, str]], now: list[str]) -> list[Difference]:
     client_id = side.recorded.conversation.client_id
     matcher = SequenceMatcher(None, [text for _, text in recorded], now, autojunk=False)
-    found: list[Difference] = []
-    for what, first, last, begin, end in matcher.get_opcodes():
-        if what == "equal":
-            continue
-        for number in range(max(last - first, end - begin)):
-            there, here = first + number < last, begin + number < end
-            if there:
-                position = recorded[first + number][0]
-            else:
-                position = recorded[last][0] if last < len(recorded) else len(side.recorded.lines) + 1
-            expected = recorded[first + number][1] if there else ""
-            found.append(Difference(side.number, client_id, position, expected, now[begin + number] if here else ""))
-    return found
+    places = [place for place, _ in recorded] + [len(side.recorded.lines) + 1]
+    return [
+        Difference(side.number, client_id, *(expected or (places[last], "")), got or "")
+        for what, first, last, begin, end in matcher.get_opcodes()
+        if what != "equal"
+        for expected, got in zip_longest(recorded[first:last], now[begin:end])
+    ]

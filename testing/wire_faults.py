@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.versions import Version
 from trunkline.testing.fault import Fault, Owner
 from trunkline.testing.fault_layer import Disturbance
 from trunkline.testing.portal import Portal
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.packets import Packet
     from trunkline.testing.fault_layer import FaultLayer, Network, PacketQueue
     from trunkline.testing.packets import Direction, RawPacket
     from trunkline.testing.selection import Selection
@@ -122,36 +119,17 @@ def invert_a_byte(data: bytes) -> bytes:
 # Connections
 
 
-class Inject(WireFault[P]):
-    """Has clients get a packet that the broker has not sent."""
+class Instant(WireFault[P]):
+    """Happens at once, to the connections that there are."""
 
-    def __init__(self, owner: Owner[P], text: str, client: str | None, packet: Packet | bytes) -> None:
+    def __init__(self, owner: Owner[P], text: str, client: str | None, act: Callable[[FaultLayer], object]) -> None:
+        """`act` returns False when it does nothing."""
         super().__init__(owner, text, client)
-        self._packet = packet
-
-    def begin(self, network: Network, hooks: Hooks) -> None:
-        """
-        Raises:
-            LookupError: the client is not connected.
-        """
-        for layer in network:
-            if layer.version is not None and self.concerns(layer) and not layer.over:
-                packet = self._packet
-                layer.outgoing.put(packet if isinstance(packet, bytes) else encode(packet, layer.version or Version.V5))
-                layer.outgoing.release_soon()
-                self.count()
-        if not self.hits:
-            name = "no client" if self._client is None else f"no client {self._client!r}"
-            raise LookupError(f"{name} is connected")
-
-
-class CutNow(WireFault[P]):
-    """Resets the connections that there are."""
+        self._act = act
 
     def begin(self, network: Network, hooks: Hooks) -> None:
         for layer in network:
-            if self.concerns(layer):
-                layer.reset_soon()
+            if self.concerns(layer) and not layer.over and self._act(layer) is not False:
                 self.count()
 
 
