@@ -373,7 +373,7 @@ def _compared(side: _Side, recorded: list[tuple[int, str]], now: list[str]) -> l
     matcher = SequenceMatcher(None, [text for _, text in recorded], now, autojunk=False)
     places = [place for place, _ in recorded] + [len(side.recorded.lines) + 1]
     return [
-        Difference(side.number, client_id, *(expected or (places[last], "")), got or "")
+        Difference(side.number, client_id, *(expected or (places[last], "")), got=got or "")
         for what, first, last, begin, end in matcher.get_opcodes()
         if what != "equal"
         for expected, got in zip_longest(recorded[first:last], now[begin:end])

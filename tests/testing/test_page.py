@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from trunkline.testing.faults import Faults
 
 ROOT = Path(__file__).parents[2]
@@ -20,13 +18,14 @@ def test_every_block_of_python_is_an_example() -> None:
         assert block == (ROOT / name).read_text(encoding="utf-8"), name
 
 
-@pytest.mark.parametrize("name", [name for name in SHOWN if name.endswith("_test.py")])
-def test_an_example_that_is_a_test_passes(name: str, tmp_path: Path) -> None:
+def test_examples_that_are_tests_pass(tmp_path: Path) -> None:
+    examples = [str(ROOT / name) for name in SHOWN if name.endswith("_test.py")]
+    assert len(examples) == 2
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(tmp_path / "pytest.ini"), "-p", "no:cacheprovider"]
     for other in ("trio", "asyncio", "anyio"):
         command += ["-p", f"no:{other}"]
-    done = subprocess.run([*command, str(ROOT / name)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, *examples], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout
 

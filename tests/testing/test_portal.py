@@ -9,7 +9,7 @@ import trio
 from trunkline.testing.portal import LocalPortal, in_trio
 
 
-async def test_here_is_called_and_run_at_once() -> None:
+async def test_a_local_portal_calls_and_runs_at_once() -> None:
     async def double(number: int) -> int:
         await trio.lowlevel.checkpoint()
         return 2 * number
@@ -30,6 +30,7 @@ def test_trio_is_told_from_everything_else() -> None:
 TYPED = """
 from typing import assert_type
 
+from trunkline.broker.views import ClientRow
 from trunkline.testing import Broker, ThreadBroker
 from trunkline.testing.published import Published
 
@@ -41,6 +42,11 @@ async def awaits(b: Broker) -> None:
     assert_type(await b.watch("x").next(), Published)
     assert_type(await b.plugins.disable("x"), None)
     await b.clock.advance(1)
+    assert_type(await b.faults.drop("PUBACK").triggered(), None)
+    assert_type(b.clients, list[ClientRow])
+    assert_type(b.kick("x"), bool)
+    b.assert_published("x", payloud="y")  # type: ignore[call-arg]
+    b.faults.drop("PUBACK").triggered()  # type: ignore[unused-coroutine]
 
 
 def blocks(b: ThreadBroker) -> None:
@@ -49,6 +55,8 @@ def blocks(b: ThreadBroker) -> None:
     assert_type(b.watch("x").next(), Published)
     assert_type(b.plugins.disable("x"), None)
     assert_type(b.awaitable, Broker)
+    assert_type(b.faults.drop("PUBACK").triggered(), None)
+    b.faults.drop("PUBACK", clyent="x")  # type: ignore[call-arg]
     b.wait_until(lambda: b.clients, time=1)  # type: ignore[call-arg]
 """
 

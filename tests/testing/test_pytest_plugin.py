@@ -17,17 +17,19 @@ OTHERS = {"trio", "asyncio", "anyio", "xdist"}
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
-    """Runs a file of tests with these plugins and no others. Warnings are errors."""
+    """Runs files of tests with these plugins and no others. Warnings are errors."""
 
-    def run(code: str, *options: str, plugins: tuple[str, ...] = (), ini: str = "") -> pytest.RunResult:
-        pytester.makepyfile(code)
-        pytester.makeini(f"[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n{ini}")
+    def run(
+        *options: str, plugins: tuple[str, ...] = (), ini: str = "", here: bool = False, **files: str
+    ) -> pytest.RunResult:
+        if files:
+            pytester.makepyfile(**files)
+        if "asyncio" in plugins:
+            ini += "\nasyncio_default_fixture_loop_scope = function"
+        pytester.makeini(f"[pytest]\nfilterwarnings = error\n{ini}")
         without = [f"-pno:{name}" for name in sorted(OTHERS - {*plugins})]
-        if "asyncio" not in plugins:
-            pytester.makeini(f"[pytest]\nfilterwarnings = error\n{ini}")
-        return pytester.runpytest_subprocess(
-            *without, "-pno:cacheprovider", "--strict-markers", "--strict-config", *options
-        )
+        start = pytester.runpytest_inprocess if here else pytester.runpytest_subprocess
+        return start(*without, "-pno:cacheprovider", "--strict-markers", "--strict-config", *options)
 
     return run
 
@@ -56,10 +58,6 @@ def test_one_for_all(mqtt_broker_session, number):
     assert len(mqtt_broker_session.retained) == number
     mqtt_broker_session.publish("kept", "here", retain=True)
 """
-
-
-def test_plain_tests(run: Run) -> None:
-    run(PLAIN).assert_outcomes(passed=5)
 
 
 ASYNC = """
@@ -96,23 +94,6 @@ def test_a_plain_one_beside_them(mqtt_broker, mqtt_broker_session):
 """
 
 
-@pytest.mark.parametrize("mode", ["auto", "strict"])
-def test_with_pytest_asyncio(run: Run, mode: str) -> None:
-    code = ASYNC.replace("MARK", "pytestmark = pytest.mark.asyncio" if mode == "strict" else "")
-    if mode == "strict":
-        code = "import pytest_asyncio\n" + code.replace("@pytest.fixture", "@pytest_asyncio.fixture")
-        code = code.replace("pytestmark = pytest.mark.asyncio", "").replace(
-            "async def test", "@pytest.mark.asyncio\nasync def test"
-        )
-    run(code, plugins=("asyncio",), ini=f"asyncio_mode = {mode}").assert_outcomes(passed=5)
-
-
-def test_with_anyio_in_asyncio(run: Run) -> None:
-    code = ASYNC.replace("MARK", "@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n")
-    code = code.replace("async def test", "@pytest.mark.anyio\nasync def test")
-    run(code, plugins=("anyio",)).assert_outcomes(passed=5)
-
-
 ANYIO = """
 import anyio
 import pytest
@@ -129,12 +110,6 @@ async def test_in_both(mqtt_broker, mqtt_broker_session):
         assert scope.cancelled_caught
     await mqtt_broker_session.clock.advance(60)
 """
-
-
-def test_with_anyio_in_asyncio_and_in_trio(run: Run) -> None:
-    result = run(ANYIO, "-v", plugins=("anyio",))
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*test_in_both?asyncio?*PASSED*", "*test_in_both?trio?*PASSED*"])
 
 
 TRIO = """
@@ -181,76 +156,6 @@ def test_a_plain_one_beside_them(mqtt_broker, mqtt_broker_session):
 """
 
 
-@pytest.mark.parametrize("mode", ["true", "false"])
-def test_with_pytest_trio(run: Run, mode: str) -> None:
-    code = TRIO.replace("MARK", "" if mode == "true" else "@pytest.mark.trio")
-    run(code, plugins=("trio",), ini=f"trio_mode = {mode}").assert_outcomes(passed=4)
-
-
-def test_with_xdist_each_worker_has_its_own(run: Run) -> None:
-    code = """
-import os
-import pytest
-
-@pytest.mark.parametrize("number", range(20))
-def test_ports(mqtt_broker, mqtt_broker_session, number):
-    print("WORKER", os.environ["PYTEST_XDIST_WORKER"], "SHARED", mqtt_broker_session.port, "OWN", mqtt_broker.port)
-    assert mqtt_broker.port != mqtt_broker_session.port
-"""
-    result = run(code, "-n", "2", "-rP", plugins=("xdist",))
-    result.assert_outcomes(passed=20)
-    lines = [line.split() for line in result.outlines if line.startswith("WORKER")]
-    assert len(lines) == 20
-    shared = {(worker, port) for _, worker, _, port, _, _ in lines}
-    assert len(shared) == len({worker for worker, _ in shared}) == len({port for _, port in shared}) == 2
-
-
-SETTINGS = """
-import pytest
-
-pytestmark = pytest.mark.mqtt_broker(session={"max_inflight": 3, "max_queue_length": 30})
-
-def config(broker):
-    return broker._running.node.config
-
-def test_of_all(mqtt_broker_factory, mqtt_broker_session):
-    for broker in (mqtt_broker_factory(), mqtt_broker_session):
-        assert config(broker).session.max_inflight == 2
-        assert config(broker).mqtt.max_qos == 1
-    assert config(mqtt_broker_factory(session={"max_inflight": 5})).session.max_inflight == 5
-
-def test_of_the_module(mqtt_broker):
-    assert config(mqtt_broker).session.max_inflight == 3
-    assert config(mqtt_broker).mqtt.max_qos == 1
-
-@pytest.mark.mqtt_broker(session={"max_inflight": 4})
-def test_of_the_test(mqtt_broker):
-    assert config(mqtt_broker).session.max_inflight == 4
-    assert config(mqtt_broker).session.max_queue_length == 30
-
-@pytest.mark.mqtt_broker(session={"max_inflightt": 4})
-def test_wrong(mqtt_broker):
-    pass
-
-@pytest.mark.mqtt_broker({"max_inflight": 4})
-def test_not_by_section(mqtt_broker):
-    pass
-"""
-
-
-def test_settings_come_from_markers_and_from_the_configuration(run: Run) -> None:
-    result = run(SETTINGS, ini="mqtt_broker =\n    session.max_inflight = 2\n    mqtt.max_qos = 1\n")
-    result.assert_outcomes(passed=3, errors=2)
-    result.stdout.fnmatch_lines(["*session.max_inflightt: unknown key; did you mean*"])
-    result.stdout.fnmatch_lines(["*the marker mqtt_broker takes settings by section*"])
-
-
-def test_settings_that_are_no_toml_are_named(run: Run) -> None:
-    result = run("def test_it(mqtt_broker): pass", ini="mqtt_broker = session: 1")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*the option mqtt_broker of pytest's configuration is not TOML*"])
-
-
 FAILS = """
 import pytest
 from paho.mqtt import client as mqtt
@@ -286,21 +191,6 @@ def test_passes(mqtt_broker):
 """
 
 
-def test_a_test_that_fails_shows_what_its_broker_saw(run: Run) -> None:
-    result = run(FAILS, "-rA")
-    result.assert_outcomes(passed=1, failed=2, errors=1)
-    shown = "\n".join(result.outlines)
-    assert shown.count("- MQTT broker -") == 3
-    assert "  watcher: connected by 3.1.1" in shown
-    assert "  watcher to sensors/# at QoS 1" in shown
-    assert "101 retained message, the last 20" in shown
-    assert "  sensors/098: b'x'" in shown
-    assert "  sensors/070: b'x'" not in shown
-    assert f"  sensors/kitchen: b'{'x' * 100}" in shown
-    assert "x" * 200 not in shown
-    assert "not/shown" not in shown
-
-
 HOOKS = """
 import pytest
 
@@ -319,26 +209,6 @@ def test_of_all(mqtt_broker_session):
 def test_the_next_one_passes(mqtt_broker_session):
     mqtt_broker_session.publish("t", "bad")
 """
-
-
-def test_a_hook_that_raises_fails_its_test(run: Run) -> None:
-    result = run(HOOKS)
-    result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines([">       assert message.payload == b?good?"])
-    code = HOOKS.replace("def test_", "async def test_").replace("mqtt_broker_session", "mqtt_broker")
-    result = run(code, plugins=("trio",), ini="trio_mode = true")
-    result.assert_outcomes(passed=1, failed=2)
-
-
-def test_a_trio_test_that_fails_shows_it_too(run: Run) -> None:
-    code = """
-async def test_fails(mqtt_broker):
-    mqtt_broker.publish("seen", "x", retain=True)
-    assert False, "on purpose"
-"""
-    result = run(code, plugins=("trio",), ini="trio_mode = true")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*- MQTT broker -*", "mqtt://127.0.0.1:*", "1 retained message", "  seen: b'x'"])
 
 
 OWN = """
@@ -385,16 +255,6 @@ def test_without():
 """
 
 
-def test_brokers_of_its_own_are_shown_and_those_of_a_teardown(run: Run) -> None:
-    result = run(OWN)
-    result.assert_outcomes(passed=2, failed=4, errors=1)
-    shown = "\n".join(result.outlines)
-    assert shown.count("- MQTT broker -") == 4
-    for number in range(1, 5):
-        assert shown.count(f"  seen/{number} b'' QoS 0") == 1
-    assert "seen/5" not in shown.replace('mqtt_broker_session.publish("seen/5")', "")
-
-
 SHARED = """
 import pytest
 
@@ -423,10 +283,6 @@ async def test_says_itself(mqtt_thread_broker):
 """
 
 
-def test_a_broker_for_a_module_and_one_in_a_thread_in_any_case(run: Run) -> None:
-    run(SHARED, plugins=("asyncio",), ini="asyncio_mode = auto").assert_outcomes(passed=4)
-
-
 JOURNALS = """
 import pytest
 
@@ -437,29 +293,121 @@ def test_all(mqtt_broker, mqtt_broker_factory, number):
 @pytest.mark.mqtt_broker(record="mine.journal")
 def test_one(mqtt_broker):
     pass
+"""
 
-def test_shared(mqtt_broker_session):
+
+def test_plain_tests(run: Run, pytester: pytest.Pytester) -> None:
+    """In one run: what a test's broker is, what is shown when tests fail, and what is recorded."""
+    result = run(
+        "-rA",
+        "--mqtt-journal=journals",
+        test_plain=PLAIN,
+        test_fails=FAILS,
+        test_hooks=HOOKS,
+        test_own=OWN,
+        test_journals=JOURNALS,
+    )
+    result.assert_outcomes(passed=5 + 1 + 1 + 2 + 3, failed=2 + 2 + 4, errors=1 + 1)
+    shown = "\n".join(result.outlines)
+    sections = shown.split("- MQTT broker -")[1:]
+    assert len(sections) == 3 + 2 + 4
+    # of tests that fail, with fixtures and without
+    assert "  watcher: connected by 3.1.1" in shown
+    assert "  watcher to sensors/# at QoS 1" in shown
+    assert "101 retained messages, the last 20" in shown
+    assert "  sensors/098: b'x'" in shown
+    assert "  sensors/070: b'x'" not in shown
+    assert f"  sensors/kitchen: b'{'x' * 100}" in shown
+    assert "x" * 200 not in shown
+    assert "not/shown" not in shown
+    for number in range(1, 5):
+        assert shown.count(f"  seen/{number} b'' QoS 0") == 1
+    assert "  seen/5" not in shown
+    # hooks that raise
+    result.stdout.fnmatch_lines([">       assert message.payload == b?good?"])
+    # journals
+    assert (pytester.path / "mine.journal").exists()
+    journals = {path.name for path in (pytester.path / "journals").iterdir()}
+    assert {f"test_journals.py-test_all-{number}{more}.journal" for number in (0, 1) for more in ("", "-2")} == {
+        name for name in journals if name.startswith("test_journals")
+    }
+    assert "session.journal" in journals
+
+
+SETTINGS = """
+import pytest
+
+pytestmark = pytest.mark.mqtt_broker(session={"max_inflight": 3, "max_queue_length": 30})
+
+def config(broker):
+    return broker._running.node.config
+
+def test_of_all(mqtt_broker_factory, mqtt_broker_session):
+    for broker in (mqtt_broker_factory(), mqtt_broker_session):
+        assert config(broker).session.max_inflight == 2
+        assert config(broker).mqtt.max_qos == 1
+    assert config(mqtt_broker_factory(session={"max_inflight": 5})).session.max_inflight == 5
+
+def test_of_the_module(mqtt_broker):
+    assert config(mqtt_broker).session.max_inflight == 3
+    assert config(mqtt_broker).mqtt.max_qos == 1
+
+@pytest.mark.mqtt_broker(session={"max_inflight": 4})
+def test_of_the_test(mqtt_broker):
+    assert config(mqtt_broker).session.max_inflight == 4
+    assert config(mqtt_broker).session.max_queue_length == 30
+
+@pytest.mark.mqtt_broker(session={"max_inflightt": 4})
+def test_wrong(mqtt_broker):
+    pass
+
+@pytest.mark.mqtt_broker({"max_inflight": 4})
+def test_not_by_section(mqtt_broker):
     pass
 """
 
 
-def test_journals_are_written_where_they_are_asked_for(run: Run, pytester: pytest.Pytester) -> None:
-    run(JOURNALS).assert_outcomes(passed=4)
-    assert (pytester.path / "mine.journal").exists()
-    run(JOURNALS, "--mqtt-journal", "journals").assert_outcomes(passed=4)
-    name = "test_journals_are_written_where_they_are_asked_for.py"
-    names = [f"{name}-test_all-{number}{more}.journal" for number in (0, 1) for more in ("", "-2")]
-    assert sorted(path.name for path in (pytester.path / "journals").iterdir()) == sorted([*names, "session.journal"])
+def test_settings_come_from_markers_and_from_the_configuration(run: Run) -> None:
+    result = run(ini="mqtt_broker =\n    session.max_inflight = 2\n    mqtt.max_qos = 1\n", test_settings=SETTINGS)
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.fnmatch_lines(["*session.max_inflightt: unknown key; did you mean*"])
+    result.stdout.fnmatch_lines(["*the marker mqtt_broker takes settings by section*"])
 
 
-def test_a_trio_test_is_recorded_too(run: Run, pytester: pytest.Pytester) -> None:
-    code = "async def test_it(mqtt_broker): pass"
-    run(code, "--mqtt-journal", "j", plugins=("trio",), ini="trio_mode = true").assert_outcomes(passed=1)
-    assert len(list((pytester.path / "j").iterdir())) == 1
+def test_settings_that_are_no_toml_are_named(run: Run) -> None:
+    result = run(ini="mqtt_broker = session: 1", here=True, test_it="def test_it(mqtt_broker): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the option mqtt_broker of pytest's configuration is not TOML*"])
 
 
-def test_hypothesis_with_an_async_test(run: Run) -> None:
-    code = """
+def test_with_pytest_asyncio(run: Run) -> None:
+    result = run(
+        plugins=("asyncio",), ini="asyncio_mode = auto", test_async=ASYNC.replace("MARK", ""), test_shared=SHARED
+    )
+    result.assert_outcomes(passed=5 + 4)
+
+
+def test_with_pytest_asyncio_and_marks(run: Run) -> None:
+    code = ASYNC.replace("MARK", "").replace("@pytest.fixture", "@pytest_asyncio.fixture")
+    code = "import pytest_asyncio\n" + code.replace("async def test", "@pytest.mark.asyncio\nasync def test")
+    run(plugins=("asyncio",), ini="asyncio_mode = strict", test_async=code).assert_outcomes(passed=5)
+
+
+def test_with_anyio_in_asyncio_and_in_trio(run: Run) -> None:
+    code = ASYNC.replace("MARK", "@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n")
+    code = code.replace("async def test", "@pytest.mark.anyio\nasync def test")
+    result = run("-v", plugins=("anyio",), test_async=code, test_both=ANYIO)
+    result.assert_outcomes(passed=5 + 2)
+    result.stdout.fnmatch_lines(["*test_in_both?asyncio?*PASSED*", "*test_in_both?trio?*PASSED*"])
+
+
+FAILS_IN_TRIO = """
+async def test_fails(mqtt_broker):
+    mqtt_broker.publish("seen", "x", retain=True)
+    assert False, "on purpose"
+"""
+
+HYPOTHESIS = """
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -467,15 +415,53 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 async def test_it(mqtt_broker, number):
     await mqtt_broker.wait_until(lambda: True)
 """
-    run(code, plugins=("trio",), ini="trio_mode = true").assert_outcomes(passed=1)
+
+
+def test_with_pytest_trio(run: Run, pytester: pytest.Pytester) -> None:
+    hooks = HOOKS.replace("def test_", "async def test_").replace("mqtt_broker_session", "mqtt_broker")
+    result = run(
+        "--mqtt-journal=journals",
+        plugins=("trio",),
+        ini="trio_mode = true",
+        test_trio=TRIO.replace("MARK", ""),
+        test_hooks=hooks,
+        test_fails=FAILS_IN_TRIO,
+        test_hypothesis=HYPOTHESIS,
+    )
+    result.assert_outcomes(passed=4 + 1 + 1, failed=2 + 1)
+    result.stdout.fnmatch_lines(["*- MQTT broker -*", "mqtt://127.0.0.1:*", "1 retained message", "  seen: b'x'"])
+    assert (pytester.path / "journals" / "test_fails.py-test_fails.journal").exists()
+
+
+def test_with_pytest_trio_and_marks(run: Run) -> None:
+    code = TRIO.replace("MARK", "@pytest.mark.trio")
+    run(plugins=("trio",), ini="trio_mode = false", test_trio=code).assert_outcomes(passed=4)
+
+
+def test_with_xdist_each_worker_has_its_own(run: Run) -> None:
+    code = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(20))
+def test_ports(mqtt_broker, mqtt_broker_session, number):
+    print("WORKER", os.environ["PYTEST_XDIST_WORKER"], "SHARED", mqtt_broker_session.port, "OWN", mqtt_broker.port)
+    assert mqtt_broker.port != mqtt_broker_session.port
+"""
+    result = run("-n", "2", "-rP", plugins=("xdist",), test_ports=code)
+    result.assert_outcomes(passed=20)
+    lines = [line.split() for line in result.outlines if line.startswith("WORKER")]
+    assert len(lines) == 20
+    shared = {(worker, port) for _, worker, _, port, _, _ in lines}
+    assert len(shared) == len({worker for worker, _ in shared}) == len({port for _, port in shared}) == 2
 
 
 def test_the_fixtures_and_the_marker_are_listed(run: Run) -> None:
-    result = run("", "--fixtures")
+    result = run("--fixtures", here=True)
     for name in ("mqtt_broker", "mqtt_broker_factory", "mqtt_broker_session [[]session scope[]]"):
         result.stdout.fnmatch_lines([f"{name} -- *"])
     assert "_mqtt_broker_in_trio" not in result.stdout.str()
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.mqtt_broker(*settings): *"])
+    run("--markers", here=True).stdout.fnmatch_lines(["@pytest.mark.mqtt_broker(*settings): *"])
 
 
 def test_it_costs_nothing_where_it_is_not_used() -> None:
@@ -495,4 +481,4 @@ def test_it():
     assert "trunkline.pytest_plugin" in sys.modules
     assert not {"trio", "pydantic", "trunkline.testing", "trunkline.broker"} & {*sys.modules}
 """
-    run(code).assert_outcomes(passed=1)
+    run(test_it=code).assert_outcomes(passed=1)
