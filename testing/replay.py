@@ -372,9 +372,10 @@ def _compared(side: _Side, recorded: list[tuple[int, str]], now: list[str]) -> l
     client_id = side.recorded.conversation.client_id
     matcher = SequenceMatcher(None, [text for _, text in recorded], now, autojunk=False)
     places = [place for place, _ in recorded] + [len(side.recorded.lines) + 1]
-    return [
-        Difference(side.number, client_id, *(expected or (places[last], "")), got=got or "")
-        for what, first, last, begin, end in matcher.get_opcodes()
-        if what != "equal"
-        for expected, got in zip_longest(recorded[first:last], now[begin:end])
-    ]
+    found: list[Difference] = []
+    for what, first, last, begin, end in matcher.get_opcodes():
+        if what != "equal":
+            for expected, got in zip_longest(recorded[first:last], now[begin:end]):
+                position, text = expected or (places[last], "")
+                found.append(Difference(side.number, client_id, position, text, got or ""))
+    return found
