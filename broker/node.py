@@ -46,11 +46,10 @@ from trunkline.plugins.manager import Plugins
 from trunkline.router import RetainedStore, Router
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
-    from trunkline.broker.connection.acceptor import ProtocolActor
-    from trunkline.broker.connection.transport import Transport
+    from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.hooks.client import ClientInfo
@@ -88,7 +87,7 @@ class Node:
         config: Config,
         hooks: Hooks | None = None,
         grace: float = GRACE,
-        interpose: Callable[[Transport], Transport] | None = None,
+        layers: Sequence[LayerFactory] = (),
         prepare: Callable[[Node], None] | None = None,
         read: Callable[[], Config] | None = None,
         open_control: OpenControl | None = None,
@@ -96,8 +95,7 @@ class Node:
         self.config = config
         #: Reads the configuration anew; None where the broker is part of somebody else's process.
         self.read = read
-        #: What is put on the transport of each connection.
-        self._layers = () if interpose is None else (interpose,)
+        self._layers = layers
         self._prepare = prepare
         #: What `run` does last, while everything still works.
         self.last_act: Callable[[], Awaitable[None]] = self.say_goodbye
@@ -430,13 +428,13 @@ async def open_node(
     config: Config | None = None,
     hooks: Hooks | None = None,
     grace: float = GRACE,
-    interpose: Callable[[Transport], Transport] | None = None,
+    layers: Sequence[LayerFactory] = (),
     prepare: Callable[[Node], None] | None = None,
     read: Callable[[], Config] | None = None,
     open_control: OpenControl | None = None,
 ) -> AsyncGenerator[Node, None]:
-    """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `interpose` may put
-    something between each connection and its transport. `prepare` is called when everything works, and nobody can
+    """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are
+    put on the transport of each connection, the first one at the bottom. `prepare` is called when everything works, and nobody can
     connect yet. `read` reads the configuration anew, for a broker that has a process of its own. `open_control` opens
     the control socket, where the configuration asks for one.
 
@@ -446,7 +444,7 @@ async def open_node(
         SecurityError: a password or access rule file cannot be used.
         NodeFailed: what everything else rests on has failed; the block was cancelled.
     """
-    node = Node(config if config is not None else Config(), hooks, grace, interpose, prepare, read, open_control)
+    node = Node(config if config is not None else Config(), hooks, grace, layers, prepare, read, open_control)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)

@@ -158,6 +158,8 @@ class FaultLayer(Layer):
         self._reads = True
         #: The transport below has ended.
         self._ended = False
+        #: A packet at which it is reset was let go on: the connection's answer comes too late.
+        self.cut = False
         #: It was reset or closed: nothing goes on any more.
         self.over = False
         self.incoming = PacketQueue(self, FROM, network.node.config.mqtt.max_packet_size)
@@ -196,7 +198,7 @@ class FaultLayer(Layer):
         self.update()
 
     def send(self, data: bytes) -> None:
-        if not self.over:
+        if not self.over and not self.cut:
             self.outgoing.feed(data)
 
     @property
@@ -288,6 +290,7 @@ class FaultLayer(Layer):
         elif item and not self.over:
             for fault in self.network.faults:
                 if fault.concerns(self) and (allowed := fault.allows(self, direction, len(item))) is not None:
+                    self.cut = True
                     if allowed:
                         self._deliver(item[:allowed], direction)
                     self.reset()
@@ -424,6 +427,7 @@ class PacketQueue:
 
     def cut(self) -> None:
         """Reset the connection, behind what may go on now."""
+        self.layer.cut = True
         self.release()
         self.layer.reset()
 

@@ -108,7 +108,7 @@ class Lives:
         over, gone = trio.Event(), trio.Event()
         try:
             async with open_node(
-                self._config, self._hooks, self._grace, self._network.layer, ready, open_control=_open_control
+                self._config, self._hooks, self._grace, [self._network.layer], ready, open_control=_open_control
             ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks

@@ -81,7 +81,7 @@ class Proxied(Layer):
 
 
 async def test_the_address_of_a_client_may_come_after_the_accept() -> None:
-    async with open_node(interpose=Proxied) as node:
+    async with open_node(layers=[Proxied]) as node:
         seen: list[str] = []
         node.hooks.add("client.connect", lambda client, packet: seen.append(client.address))
         wire = Wire(node.connect())
