@@ -29,7 +29,7 @@ class ArrowSegment:
         #: The index may have grown since it was read.
         self._stale = True
 
-    def look_again(self) -> None:
+    def mark_stale(self) -> None:
         self._stale = not self._index.sealed
 
     def forget(self) -> None:
@@ -61,8 +61,7 @@ class ArrowSegment:
 
     def parts(self, first: int, end: int) -> Iterator[Part]:
         for batch in self.index.within(first, end):
-            size = 0 if batch.start is None or batch.end_offset is None else batch.end_offset - batch.start
-            yield Part(batch.first, batch.end, batch.min_time, batch.max_time, size)
+            yield Part(batch.first, batch.end, batch.min_time, batch.max_time, batch.size)
 
     def read(
         self, key: NodeKey, first: int, end: int, projection: Projection, *, verify: bool
@@ -92,7 +91,7 @@ class ArrowSegment:
                 yield _damage(batch, "the segment's schema is damaged")
             return
         fit = projection.fit(pa.ipc.read_schema(pa.py_buffer(head)), self.path)
-        for run in _runs(_with_starts(file, len(head), batches)):
+        for run in _runs(batches):
             if isinstance(run, Damage):
                 yield run
                 continue
@@ -125,64 +124,37 @@ def _head(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:
     return head
 
 
-def _with_starts(file: pa.NativeFile, begin: int, batches: Sequence[Batch]) -> Iterator[Batch | Damage]:
-    known = begin
-    for batch in batches:
-        if batch.start is not None:
-            known = batch.start
-        if batch.end_offset is None:
-            yield _damage(batch, "its index record is damaged")
-            continue
-        start = batch.start if batch.start is not None else _look_for_start(file, known, batch.end_offset)
-        yield _damage(batch, "the index record before it is damaged") if start is None else batch._replace(start=start)
-        known = batch.end_offset
-
-
-def _look_for_start(file: pa.NativeFile, known: int, end: int) -> int | None:
-    """Where the message begins that ends at `end`, going from message to message."""
-    file.seek(known)
-    try:
-        while (start := file.tell()) < end:
-            pa.ipc.read_message(file)
-            if file.tell() == end:
-                return start
-    except (pa.ArrowException, EOFError, OSError):
-        pass
-    return None
-
-
-def _runs(batches: Iterator[Batch | Damage]) -> Iterator[list[Batch] | Damage]:
+def _runs(batches: Sequence[Batch]) -> Iterator[list[Batch] | Damage]:
     """Batches that are read at once."""
     run: list[Batch] = []
+    size = 0
     for batch in batches:
-        if run and (isinstance(batch, Damage) or _size([*run[:1], batch]) > _CHUNK):
+        if run and (batch.offset is None or size + batch.size > _CHUNK):
             yield run
-            run = []
-        if isinstance(batch, Damage):
-            yield batch
+            run, size = [], 0
+        if batch.offset is None:
+            yield _damage(batch, "its index record is damaged")
         else:
             run.append(batch)
+            size += batch.size
     if run:
         yield run
-
-
-def _size(batches: Sequence[Batch]) -> int:
-    return (batches[-1].end_offset or 0) - (batches[0].start or 0)
 
 
 def _decode(
     file: pa.NativeFile, head: bytes, run: Sequence[Batch], fit: Fit, verify: bool
 ) -> Iterator[tuple[Batch, pa.RecordBatch | str]]:
     """Each batch, or what is wrong with it."""
-    begin = run[0].start or 0
+    begin = run[0].offset or 0
     # the schema goes before the batches once more, so that they are a stream
-    data = memoryview(bytearray(len(head) + _size(run)))
+    data = memoryview(bytearray(len(head) + (run[-1].offset or 0) + run[-1].size - begin))
     data[: len(head)] = head
     file.seek(begin)
     read = file.readinto(data[len(head) :])
     stream: pa.RecordBatchStreamReader | None = None
     for batch in run:
-        start, end = (batch.start or 0) - begin, (batch.end_offset or 0) - begin
+        start = (batch.offset or 0) - begin
+        end = start + batch.size
         body = data[len(head) + start : len(head) + end]
         if end > read:
             wrong = "the file ends before it does"

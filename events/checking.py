@@ -14,7 +14,7 @@ from trunkline.events.reader import EventLog
 from trunkline.events.segment import Damage, Part, Rows, Segment
 
 
-class Trouble(StrEnum):
+class Problem(StrEnum):
     #: Rows are there and cannot be read.
     CORRUPT = "corrupt"
     #: Rows are missing before this file.
@@ -28,7 +28,7 @@ class Trouble(StrEnum):
 
 
 class Finding(NamedTuple):
-    trouble: Trouble
+    problem: Problem
     path: str
     node: str
     #: Which rows: [first, end).
@@ -92,11 +92,11 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
             whole = True
             for piece in segment.read(key, part.first, part.end, projection, verify=True):
                 if isinstance(piece, Damage):
-                    findings.append(Finding(Trouble.CORRUPT, segment.path, node, piece.first, piece.end, piece.reason))
+                    findings.append(Finding(Problem.CORRUPT, segment.path, node, piece.first, piece.end, piece.reason))
                     whole = False
                     continue
                 if (wrong := _invalid(piece)) is not None:
-                    findings.append(Finding(Trouble.CORRUPT, segment.path, node, piece.first, piece.end, wrong))
+                    findings.append(Finding(Problem.CORRUPT, segment.path, node, piece.first, piece.end, wrong))
                 times = piece.batch.column("time").cast(pa.int64())
                 if times.null_count < len(times):
                     oldest.append(pc.min(times).as_py())
@@ -105,16 +105,16 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
                 text = (
                     f"its rows are of {min(oldest)} to {max(newest)} µs, and it says {part.min_time} to {part.max_time}"
                 )
-                findings.append(Finding(Trouble.TIMES, segment.path, node, part.first, part.end, text))
+                findings.append(Finding(Problem.TIMES, segment.path, node, part.first, part.end, text))
         if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
-            findings.append(Finding(Trouble.CORRUPT, segment.path, node, first, end, wrong))
+            findings.append(Finding(Problem.CORRUPT, segment.path, node, first, end, wrong))
     except LogError as error:
-        findings.append(Finding(Trouble.UNREADABLE, segment.path, node, first, end, str(error)))
+        findings.append(Finding(Problem.UNREADABLE, segment.path, node, first, end, str(error)))
     return Checked(segment.path, node, first, end, parts, size, tuple(_together(findings)))
 
 
 def _together(findings: list[Finding]) -> Iterator[Finding]:
-    """A file that was cut off has one trouble, and not one for each batch behind the cut."""
+    """A file that was cut off has one problem, and not one for each batch behind the cut."""
     run: Finding | None = None
     for each in findings:
         if run is not None and run._replace(first=each.first, end=each.end) == each and run.end == each.first:
@@ -144,7 +144,7 @@ def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterat
     was before has been deleted."""
     if same is not None and found.first < same:
         text = f"rows {found.first} to {same - 1} are in the file before too"
-        yield Finding(Trouble.OVERLAP, found.path, found.node, found.first, same, text)
+        yield Finding(Problem.OVERLAP, found.path, found.node, found.first, same, text)
     if reached is not None and found.first > reached:
         text = f"rows {reached} to {found.first - 1} are in no file"
-        yield Finding(Trouble.GAP, found.path, found.node, reached, found.first, text)
+        yield Finding(Problem.GAP, found.path, found.node, reached, found.first, text)

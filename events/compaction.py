@@ -29,9 +29,9 @@ from trunkline.events.target import Missing, Piece, Target
 #: The name under which compaction keeps its position, so that nothing is deleted that it has not read.
 CONSUMER: Final = "compaction"
 #: Kinds of the rows that a reader puts in place of others.
-_STAND_INS: Final = ("log.corrupt", "log.lost")
+_PLACEHOLDERS: Final = ("log.corrupt", "log.lost")
 #: Rows between two calls of `progress`.
-_TOLD: Final = 50_000
+_REPORTED: Final = 50_000
 
 
 class Progress(NamedTuple):
@@ -60,7 +60,7 @@ class Compacted(NamedTuple):
     unfinished: int
 
 
-class Over(NamedTuple):
+class Sealed(NamedTuple):
     """Rows [first, end) of a node that will not change any more."""
 
     key: NodeKey
@@ -114,28 +114,26 @@ def compact(
     now = time.time() if now is None else now
     with _alone(home, consumer):
         positions = Positions(home, consumer) if home is not None else None
-        work = _Work(log, into, positions, rows_per_file, damaged == "skip", progress)
         log.refresh()
-        nodes = whats_over(log)
-        work.begin(nodes)
-        for over in nodes:
-            work.node(over, int((now - settle) * 1_000_000))
+        run = _Run(log, into, positions, rows_per_file, damaged, progress or (lambda _: None))
+        for part in run.nodes:
+            run.node(part, int((now - settle) * 1_000_000))
             if remove and home is not None and isinstance(into, ParquetTarget):
-                _remove(home, over, into)
-        return work.done()
+                _remove(home, part, into)
+        return run.done
 
 
-def whats_over(log: EventLog) -> list[Over]:
+def sealed(log: EventLog) -> list[Sealed]:
     """The rows of each node that are in segments which nobody writes to any more."""
     extents = log.nodes()
-    found: list[Over] = []
+    found: list[Sealed] = []
     for key, segments in log.segments():
         extent = extents.get(str(key))
         if extent is None:
             continue
         end = extent.end if extent.ended else _sealed_end(segments, extent.end)
         if end > extent.first:
-            found.append(Over(key, extent.first, end, extent.ended))
+            found.append(Sealed(key, extent.first, end, extent.ended))
     return found
 
 
@@ -145,7 +143,7 @@ def _sealed_end(segments: list[Segment], end: int) -> int:
     return end if not raw or raw[-1].index.sealed else raw[-1].first
 
 
-class _Work:
+class _Run:
     """One run over all nodes."""
 
     def __init__(
@@ -154,54 +152,44 @@ class _Work:
         target: Target,
         positions: Positions | None,
         rows_per_file: int,
-        skip: bool,
-        progress: Callable[[Progress], object] | None,
+        damaged: Literal["fail", "skip"],
+        progress: Callable[[Progress], object],
     ) -> None:
         self._log = log
         self._target = target
         self._positions = positions
-        self._at = {} if positions is None else positions.read()
         self._rows_per_file = rows_per_file
-        self._skip = skip
+        self._damaged: Literal["fail", "skip"] = damaged
         self._progress = progress
-        self._starts: dict[NodeKey, int] = {}
-        self._total = 0
-        self._read = 0
-        self._rows = self._files = self._bytes = self._missing = self._waiting = self._unfinished = 0
+        extents = log.nodes()
+        self.nodes: Final = sealed(log)
+        self._starts = {part.key: target.next_seq(part.key) or part.first for part in self.nodes}
+        self._total = sum(max(0, part.end - self._starts[part.key]) for part in self.nodes)
+        self._at = {} if positions is None else {key: at for key, at in positions.read().items() if key in extents}
+        ends = {str(part.key): part.end for part in self.nodes}
+        unfinished = sum(extent.end - ends.get(key, extent.first) for key, extent in extents.items())
+        self.done = Compacted(0, 0, 0, 0, 0, unfinished)
 
-    def begin(self, nodes: list[Over]) -> None:
-        there = self._log.nodes()
-        self._at = {key: at for key, at in self._at.items() if key in there}
-        for over in nodes:
-            known = self._target.next_seq(over.key)
-            self._starts[over.key] = over.first if known is None else known
-            self._total += max(0, over.end - self._starts[over.key])
-        ends = {str(over.key): over.end for over in nodes}
-        self._unfinished = sum(extent.end - ends.get(key, extent.first) for key, extent in there.items())
-
-    def node(self, over: Over, settled: int) -> None:
+    def node(self, part: Sealed, settled: int) -> None:
         """Write what there is of a node. What is older than `settled`, in microseconds, waits for nothing."""
-        at = self._starts[over.key]
-        if at < over.end:
-            self._note(over.key, at)
-        while at < over.end:
-            end = min(at + self._rows_per_file, over.end)
-            if end == over.end and not over.ended and self._waits(str(over.key), at, end, settled):
+        at = self._starts[part.key]
+        if at < part.end:
+            self._note(part.key, at)
+        while at < part.end:
+            end = min(at + self._rows_per_file, part.end)
+            if end == part.end and not part.ended and self._waits(str(part.key), at, end, settled):
                 break
-            read = self._read
-            written = self._target.write(over.key, at, end, self._pieces(over.key, at, end))
-            self._rows += written.rows
-            self._files += written.files
-            self._bytes += written.bytes
-            self._missing += written.missing
+            written = self._target.write(part.key, at, end, self._pieces(part.key, at, end))
+            self.done = self.done._replace(
+                rows=self.done.rows + written.rows,
+                files=self.done.files + written.files,
+                bytes=self.done.bytes + written.bytes,
+                missing=self.done.missing + written.missing,
+            )
             at = written.end
-            self._read = read + written.rows + written.missing
-            self._note(over.key, at)
-            self._tell(over.key)
-        self._waiting += max(0, over.end - at)
-
-    def done(self) -> Compacted:
-        return Compacted(self._rows, self._files, self._bytes, self._missing, self._waiting, self._unfinished)
+            self._note(part.key, at)
+            self._report(part.key, 0)
+        self.done = self.done._replace(waiting=self.done.waiting + max(0, part.end - at))
 
     def _waits(self, node: str, first: int, end: int, settled: int) -> bool:
         """Whether rows that do not fill a file could share it with others that come: they are new, and of one day."""
@@ -215,31 +203,29 @@ class _Work:
         return _day(row.column("time").cast(pa.int64())[0].as_py() or newest) == _day(newest)
 
     def _pieces(self, key: NodeKey, first: int, end: int) -> Iterator[Piece]:
-        policy: Literal["fail", "skip"] = "skip" if self._skip else "fail"
-        told = 0
-        for batch in self._log.read(str(key), first, end, on_corrupt=policy, on_lost=policy):
+        read = reported = 0
+        for batch in self._log.read(str(key), first, end, on_corrupt=self._damaged, on_lost=self._damaged):
             missing = _missing(batch)
             yield batch if missing is None else missing
-            rows = batch.num_rows if missing is None else missing.rows
-            self._read += rows
-            told += rows
-            if told >= _TOLD:
-                told = 0
-                self._tell(key)
+            read += batch.num_rows if missing is None else missing.rows
+            if read - reported >= _REPORTED:
+                reported = read
+                self._report(key, read)
 
     def _note(self, key: NodeKey, at: int) -> None:
         if self._positions is not None:
             self._at[str(key)] = at
             self._positions.write(self._at)
 
-    def _tell(self, key: NodeKey) -> None:
-        if self._progress is not None:
-            self._progress(Progress(str(key), self._read, self._total, self._files))
+    def _report(self, key: NodeKey, more: int) -> None:
+        """`more` rows were read since the last file."""
+        rows = self.done.rows + self.done.missing + more
+        self._progress(Progress(str(key), rows, self._total, self.done.files))
 
 
 def _missing(batch: pa.RecordBatch) -> Missing | None:
     """What a row stands for, if it was put in place of others."""
-    if batch.num_rows != 1 or batch.column("kind")[0].as_py() not in _STAND_INS:
+    if batch.num_rows != 1 or batch.column("kind")[0].as_py() not in _PLACEHOLDERS:
         return None
     return Missing(batch.column("seq")[0].as_py(), int(batch.column("value")[0].as_py()), batch)
 
@@ -292,20 +278,20 @@ def _alone(home: Path | None, consumer: str) -> Generator[None]:
         yield
 
 
-def _remove(home: Path, over: Over, target: ParquetTarget) -> None:
+def _remove(home: Path, part: Sealed, target: ParquetTarget) -> None:
     """Delete a node's segments whose rows are all in files."""
-    folder = home / over.key.directory
+    folder = home / part.key.directory
     names = [name for name in map(SegmentName.parse, os.listdir(folder)) if name is not None and name.end is None]
     firsts = sorted({name.first for name in names})
-    files = target.files(over.key)
-    for first, end in pairwise([*firsts, over.end]):
-        if first < end <= over.end and holds(files, first, end):
+    files = target.files(part.key)
+    for first, end in pairwise([*firsts, part.end]):
+        if first < end <= part.end and covers(files, first, end):
             # without its index, a segment is none
             for suffix in (INDEX, DATA):
                 (folder / str(SegmentName(first, None, suffix))).unlink(missing_ok=True)
 
 
-def holds(files: list[tuple[int, int]], first: int, end: int) -> bool:
+def covers(files: list[tuple[int, int]], first: int, end: int) -> bool:
     """Whether all of [first, end) is in files, which are sorted."""
     at = first
     for low, high in files:

@@ -361,7 +361,7 @@ class DeltaTarget:
             for piece in pieces:
                 if isinstance(piece, Missing):
                     missing += piece.rows
-                    batch = piece.stand_in
+                    batch = piece.placeholder
                 else:
                     rows += piece.num_rows
                     batch = piece

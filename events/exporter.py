@@ -13,7 +13,7 @@ from trunkline import __version__
 from trunkline.events.layout import DEAD_LETTERS, LogError
 from trunkline.events.privacy import Privacy
 from trunkline.events.recorder import Recorder, Rejects
-from trunkline.events.retention import tidy
+from trunkline.events.retention import enforce
 from trunkline.events.rows import Converter
 from trunkline.events.schema import STORED
 from trunkline.events.watching import Wanted, Watching
@@ -181,7 +181,7 @@ class Exporter:
         while True:
             try:
                 deleted = await trio.to_thread.run_sync(
-                    lambda: tidy(
+                    lambda: enforce(
                         settings.path,
                         self._context.node,
                         int(self._recorder.clock() * 1e6),

@@ -11,9 +11,9 @@ class Batch(NamedTuple):
 
     first: int
     end: int
-    #: Where it is in the data file. A start of None must be looked for there; an end of None is that of rows without record.
-    start: int | None
-    end_offset: int | None
+    #: Where it is in the data file; None if its record is damaged.
+    offset: int | None
+    size: int
     crc: int
     #: Microseconds since the epoch; of rows without record, the newest time before them.
     min_time: int
@@ -41,7 +41,8 @@ class Index:
         self.oldest: int | None = None
         #: Microseconds since the epoch, of all rows.
         self.newest: int | None = None
-        self._start: int | None = None
+        #: Where the next batch begins in the data file, at the earliest.
+        self._behind = 0
 
     @property
     def end(self) -> int:
@@ -75,26 +76,24 @@ class Index:
         self.header = header
         self.schema_crc = header.schema_crc
         self.position = RECORD_SIZE
-        self._start = header.offset
+        self._behind = header.offset
 
     def _take(self, record: Record) -> bool:
         """False if the record does not go on where the others ended."""
-        end = self.end
-        behind = self.batches[-1].end_offset if self.batches else self._start
         ends = bool(record.flags & SEALED)
-        if record.first < end or not (record.rows or ends) or record.end_offset <= (behind or 0):
+        if record.first < self.end or not (record.rows or ends) or record.offset < self._behind:
             return False
-        if record.first > end:
+        if record.first > self.end:
             time = record.min_time if self.newest is None else self.newest
-            self.batches.append(Batch(end, record.first, behind, None, 0, time, time))
-            behind = None
+            self.batches.append(Batch(self.end, record.first, None, 0, 0, time, time))
+        self._behind = record.offset + record.size
         if ends:
             self.sealed = True
             self.schema_crc = record.crc
             self.last = bool(record.flags & LAST)
             return True
         self.batches.append(
-            Batch(record.first, record.end, behind, record.end_offset, record.crc, record.min_time, record.max_time)
+            Batch(record.first, record.end, record.offset, record.size, record.crc, record.min_time, record.max_time)
         )
         self.oldest = record.min_time if self.oldest is None else min(self.oldest, record.min_time)
         self.newest = record.max_time if self.newest is None else max(self.newest, record.max_time)

@@ -36,8 +36,8 @@ _LONGEST_NAME: Final = 220
 _LONGEST_SEQ: Final = 2**63
 _SEGMENT: Final = re.compile(r"([0-9]{20})(?:-([0-9]{20}))?(\.arrows|\.idx|\.parquet)")
 
-_HEADER: Final = struct.Struct("<8sIIQQ12x")
-_RECORD: Final = struct.Struct("<QQIIqqI")
+_HEADER: Final = struct.Struct("<8sIIQQ16x")
+_RECORD: Final = struct.Struct("<QIQIIqqI")
 _CRC: Final = struct.Struct("<I")
 RECORD_SIZE: Final = _RECORD.size + _CRC.size
 
@@ -143,8 +143,9 @@ class Header(NamedTuple):
 class Record(NamedTuple):
     """What an index says of a batch."""
 
-    #: Where it ends in the data file.
-    end_offset: int
+    #: Where it is in the data file, and its bytes.
+    offset: int
+    size: int
     first: int
     rows: int
     crc: int

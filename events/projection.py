@@ -89,7 +89,7 @@ class Projection:
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def stand_in(self, key: NodeKey, kind: str, first: int, rows: int, time: int) -> pa.RecordBatch:
+    def placeholder(self, key: NodeKey, kind: str, first: int, rows: int, time: int) -> pa.RecordBatch:
         """One row instead of `rows` that are missing from `first` on."""
         values = {
             "node": key.name,

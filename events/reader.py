@@ -170,7 +170,7 @@ class EventLog:
                         compacted.append(parquets[path])
                     elif name.suffix == DATA and name._replace(suffix=INDEX) in names:
                         segment = self._arrows.get(path) or ArrowSegment(self.filesystem, directory, name.first)
-                        segment.look_again()
+                        segment.mark_stale()
                         arrows[path] = segment
                         mine.append(segment)
             nodes.append(_Node(key, mine, compacted))
@@ -246,7 +246,7 @@ class EventLog:
             if segment is None:
                 if not skip_lost:
                     raise LostRows(node, at, upto, self._held(node))
-                yield projection.stand_in(key, "log.lost", at, upto - at, self._time_beside(key, at, upto))
+                yield projection.placeholder(key, "log.lost", at, upto - at, self._time_beside(key, at, upto))
                 at = upto
                 continue
             try:
@@ -255,7 +255,7 @@ class EventLog:
                         if not skip_corrupt:
                             raise CorruptBatch(segment.path, piece.first, piece.end, piece.reason)
                         time = self._time_beside(key, piece.first, piece.end) if piece.time is None else piece.time
-                        yield projection.stand_in(key, "log.corrupt", piece.first, piece.end - piece.first, time)
+                        yield projection.placeholder(key, "log.corrupt", piece.first, piece.end - piece.first, time)
                     else:
                         yield piece.batch
                     at = piece.end

@@ -1,4 +1,4 @@
-"""Keeps a node's part of the log small: deletes its oldest segments.
+"""Retention: keeps a node's part of the log small by deleting its oldest segments.
 
 Only from the front, so that what is left has no holes, and never the segment that is being written.
 """
@@ -11,23 +11,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyarrow.fs import LocalFileSystem
+
 from trunkline.events.index import Index
 from trunkline.events.layout import DATA, DEAD_LETTERS, INDEX, LogError, NodeKey, SegmentName
+from trunkline.events.listing import list_segments
 from trunkline.events.positions import Positions, consumers
 
-#: Rows that are kept behind the slowest reader. A position follows some batches late, and readers go back when they fail.
+#: Rows that are kept behind the slowest consumer. A position follows some batches late, and readers go back when they
+#: fail.
 MARGIN: Final = 100_000
-#: Seconds after its last write in which nobody is taken for dead.
+#: Seconds after its last write in which no writer is taken for dead.
 _ALIVE: Final = 600
 #: Segments that one call deletes at most.
-_MOST: Final = 256
+_MAX_DELETED: Final = 256
 
 
 class Deleted(NamedTuple):
     segments: int
     rows: int
     bytes: int
-    #: Rows among them that the reader who lost most had not read.
+    #: Rows among them that the consumer who lost most had not read.
     unread: int
     #: What could not be looked at or deleted, and why.
     problems: tuple[str, ...]
@@ -43,11 +47,11 @@ class _Segment:
     size: int = 0
     #: Seconds since the epoch.
     written: float = 0
-    #: It is the last one, and nobody has said so: its writer may go on.
+    #: It is the last one, and its writer has not ended it: the writer may go on.
     open: bool = False
 
 
-def tidy(
+def enforce(
     root: str | Path,
     node: str,
     now: int,
@@ -57,33 +61,31 @@ def tidy(
     delete_read: bool = False,
     margin: int = MARGIN,
 ) -> Deleted:
-    """Deletes the oldest segments of a node: those above `max_bytes` in all, those that nobody has written to for `max_age`
+    """Delete the oldest segments of a node: those above `max_bytes` in all, those that were not written to for `max_age`
     seconds, and with `delete_read` those that all consumers have read, but for `margin` rows.
 
     `now` is in microseconds since the epoch. One call deletes a bounded number; the next goes on.
 
-    Raises OSError if the directory cannot be read.
+    Raises:
+        OSError: the directory cannot be read.
     """
     problems: list[str] = []
     positions = _positions(root, problems)
-    incarnations = _incarnations(Path(root), node)
-    segments = [segment for key in incarnations for segment in _segments(Path(root), key, problems)]
-    live = [segment for segment in segments if _may_be_written(segment, incarnations, now)]
+    listed = list_segments(LocalFileSystem(), str(root))
+    incarnations = sorted(key for key in listed if key.name == node)
+    segments = [segment for key in incarnations for segment in _segments(key, listed[key], problems)]
     total = sum(segment.size for segment in segments)
     gone: list[_Segment] = []
     for segment in segments:
+        if segment.open and (segment.key == incarnations[-1] or now / 1e6 - segment.written < _ALIVE):
+            # another node by the same name may write too, by mistake; at least its heartbeats show that it does
+            continue
         too_old = max_age is not None and now / 1e6 - segment.written > max_age
         too_big = max_bytes is not None and total > max_bytes
         read = (
-            delete_read
-            and bool(positions)
-            and all(segment.end + margin <= at.get(str(segment.key), 0) for at in positions)
+            delete_read and positions and all(segment.end + margin <= at.get(str(segment.key), 0) for at in positions)
         )
-        if segment in live:
-            continue
-        if len(gone) >= _MOST or not (too_old or too_big or read):
-            break
-        if not _delete(segment, problems):
+        if len(gone) >= _MAX_DELETED or not (too_old or too_big or read) or not _delete(segment, problems):
             break
         gone.append(segment)
         total -= segment.size
@@ -95,26 +97,14 @@ def tidy(
     return Deleted(len(gone), rows, sum(segment.size for segment in gone), unread, tuple(problems))
 
 
-def _incarnations(root: Path, node: str) -> list[NodeKey]:
-    """Oldest first."""
-    try:
-        names = os.listdir(root)
-    except FileNotFoundError:
-        return []
-    keys = (NodeKey.of_directory(name) for name in names)
-    return sorted(key for key in keys if key is not None and key.name == node)
-
-
-def _segments(root: Path, key: NodeKey, problems: list[str]) -> list[_Segment]:
+def _segments(key: NodeKey, files: dict[str, set[SegmentName]], problems: list[str]) -> list[_Segment]:
     """Oldest first; what is left of a half deleted one counts as one without rows."""
     found: dict[tuple[int, int], _Segment] = {}
-    for folder, _, names in os.walk(root / key.directory):
-        for text in names:
-            if (name := SegmentName.parse(text)) is None:
-                continue
+    for directory, names in files.items():
+        for name in names:
             segment = found.setdefault((name.first, name.end or 0), _Segment(key, name.first, name.end or name.first))
-            path = Path(folder) / text
-            # a reader does without the index at once: it goes first
+            path = Path(directory) / str(name)
+            # without its index, a segment is none for readers: it goes first
             segment.paths.insert(0 if name.suffix == INDEX else len(segment.paths), path)
             with contextlib.suppress(FileNotFoundError):  # compaction deletes too
                 status = path.stat()
@@ -125,24 +115,15 @@ def _segments(root: Path, key: NodeKey, problems: list[str]) -> list[_Segment]:
     for segment, after in pairwise(raw):
         segment.end = after.first
     if raw:
-        index = _index(raw[-1], problems)
+        index = Index(raw[-1].first)
+        path = raw[-1].paths[0]
+        try:
+            index.feed(path.read_bytes() if path.suffix == INDEX else b"")
+        except (LogError, OSError) as error:
+            problems.append(f"{path}: {error}")
         raw[-1].end = index.end
         raw[-1].open = not index.last
     return segments
-
-
-def _index(segment: _Segment, problems: list[str]) -> Index:
-    index = Index(segment.first)
-    try:
-        index.feed(segment.paths[0].read_bytes() if segment.paths[0].suffix == INDEX else b"")
-    except (LogError, OSError) as error:
-        problems.append(f"{segment.paths[0]}: {error}")
-    return index
-
-
-def _may_be_written(segment: _Segment, incarnations: Sequence[NodeKey], now: int) -> bool:
-    """Another node by the same name may write too, by mistake; at least the tick of its clock shows that it does."""
-    return segment.open and (segment.key == incarnations[-1] or now / 1e6 - segment.written < _ALIVE)
 
 
 def _positions(root: str | Path, problems: list[str]) -> list[dict[str, int]]:
@@ -181,7 +162,7 @@ def _delete_directory(root: Path, key: NodeKey) -> None:
 
 
 def _cost(gone: Sequence[_Segment], left: Sequence[_Segment], positions: Sequence[dict[str, int]]) -> tuple[int, int]:
-    """How many rows are there no longer, and how many of them the one who lost most had not read."""
+    """How many rows are there no longer, and how many of them the consumer who lost most had not read."""
     rows = 0
     unread = [0] * len(positions)
     for key in dict.fromkeys(segment.key for segment in gone):

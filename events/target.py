@@ -13,7 +13,7 @@ class Missing(NamedTuple):
 
     first: int
     rows: int
-    stand_in: pa.RecordBatch
+    placeholder: pa.RecordBatch
 
 
 #: Rows in order, each batch with all of the table's columns.

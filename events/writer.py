@@ -251,13 +251,14 @@ class _Segment:
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
         whole = self._whole
-        record = Record(whole.data_size + data.size, whole.end, rows, zlib.crc32(data), min_time, max_time)
+        record = Record(whole.data_size, data.size, whole.end, rows, zlib.crc32(data), min_time, max_time)
         self._extend(data, record, min(whole.min_time, min_time), max(whole.max_time, max_time))
 
     def seal(self, flags: int) -> None:
         whole = self._whole
-        end = whole.data_size + len(_END_OF_STREAM)
-        record = Record(end, whole.end, 0, self._schema_crc, whole.min_time, whole.max_time, SEALED | flags)
+        size = len(_END_OF_STREAM)
+        times = whole.min_time, whole.max_time
+        record = Record(whole.data_size, size, whole.end, 0, self._schema_crc, *times, SEALED | flags)
         self._extend(_END_OF_STREAM, record, whole.min_time, whole.max_time)
 
     def _extend(self, data: pa.Buffer | bytes, record: Record, min_time: int, max_time: int) -> None:
@@ -273,7 +274,9 @@ class _Segment:
             with contextlib.suppress(OSError):
                 self._cut_back()
             raise
-        self._whole = _Whole(record.end_offset, self._whole.index_size + RECORD_SIZE, record.end, min_time, max_time)
+        self._whole = _Whole(
+            record.offset + record.size, self._whole.index_size + RECORD_SIZE, record.end, min_time, max_time
+        )
         self._torn = False
 
     def _cut_back(self) -> None:

@@ -87,7 +87,7 @@ def tail(
     as_json: bool,
 ) -> None:
     """Show the newest events."""
-    from trunkline.events.looking import Choice, following, newest
+    from trunkline.events.inspection import Selection, following, newest
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.topics import validate_filter
 
@@ -99,7 +99,7 @@ def tail(
     for kind in kinds:
         _check_kind(kind)
     log = _open(root)
-    choice = Choice(node, kinds, clients, topics)
+    choice = Selection(node, kinds, clients, topics)
     show: Callable[[Mapping[str, Any]], str] = _json if as_json else _line
     rows, ends = newest(log, choice, count)
     for row in rows:
@@ -162,7 +162,7 @@ def stat(root: str, as_json: bool) -> None:
     cannot be told of one."""
     from dataclasses import asdict
 
-    from trunkline.events.looking import figures
+    from trunkline.events.inspection import figures
 
     found = figures(_open(root), root)
     nodes = [
@@ -220,7 +220,7 @@ def check(root: str, as_json: bool) -> None:
                 click.echo(json.dumps(finding._asdict()))
             else:
                 rows_found = f"rows {finding.first} to {finding.end - 1} of {finding.node}"
-                click.echo(printable(f"{finding.trouble}: {finding.path}: {rows_found}: {finding.text}"))
+                click.echo(printable(f"{finding.problem}: {finding.path}: {rows_found}: {finding.text}"))
     if not as_json:
         click.echo(
             f"{files:,} file{'s' * (files != 1)} with {rows:,} rows: {problems or 'no'} problem{'s' * (problems != 1)}"

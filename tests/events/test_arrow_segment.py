@@ -44,13 +44,13 @@ def test_it_grows_when_it_is_looked_at_again(tmp_path: Path) -> None:
     assert one.end == 10
     append(writer, 5)
     assert one.end == 10
-    one.look_again()
+    one.mark_stale()
     assert one.end == 15
     writer.close()
-    one.look_again()
+    one.mark_stale()
     assert one.index.sealed
     only(tmp_path, INDEX).unlink()
-    one.look_again()
+    one.mark_stale()
     assert one.end == 15
     one.forget()
     assert one.end == 0
@@ -61,7 +61,7 @@ def test_a_vanished_index_leaves_what_is_known(tmp_path: Path) -> None:
     one = segment(tmp_path)
     assert one.end == 10
     only(tmp_path, INDEX).unlink()
-    one.look_again()
+    one.mark_stale()
     assert one.end == 10
     only(tmp_path, DATA).unlink()
     with pytest.raises(FileNotFoundError):
@@ -72,7 +72,7 @@ def test_without_header_the_stream_says_where_the_rows_begin(tmp_path: Path) -> 
     write(tmp_path, [10, 20]).close()
     flip(only(tmp_path, INDEX), 0)
     assert table(batches(list(segment(tmp_path).read(KEY, 0, 30, ALL, verify=True)))) == expected(0, 30)
-    assert [part.size > 0 for part in segment(tmp_path).parts(0, 30)] == [False, True]
+    assert [part.size > 0 for part in segment(tmp_path).parts(0, 30)] == [True, True]
     flip(only(tmp_path, DATA), 1)  # neither says it
     pieces = list(segment(tmp_path).read(KEY, 5, 30, ALL, verify=True))
     assert pieces == [
@@ -94,10 +94,10 @@ def test_damage_is_told_with_its_reason(tmp_path: Path) -> None:
     write(tmp_path, [10, 10, 10, 10, 10])
     index = only(tmp_path, INDEX)
     found = segment(tmp_path).index.batches
-    flip(only(tmp_path, DATA), (found[0].start or 0) + 200)
+    flip(only(tmp_path, DATA), (found[0].offset or 0) + 200)
     flip(index, 3 * RECORD_SIZE + 1)
     with only(tmp_path, DATA).open("r+b") as file:
-        file.truncate((found[4].end_offset or 0) - 1)
+        file.truncate((found[4].offset or 0) + found[4].size - 1)
     pieces = list(segment(tmp_path).read(KEY, 0, 50, ALL, verify=True))
     assert [piece for piece in pieces if isinstance(piece, Damage)] == [
         Damage(0, 10, "its checksum is wrong", time(0)),
@@ -113,7 +113,7 @@ def test_unverified_damage_is_an_error_and_no_crash(tmp_path: Path, compression:
     """Most flipped bits are in values and pass; the rest must be told, whatever pyarrow makes of them."""
     write(tmp_path, [10, 10, 10], compression=compression)
     data = only(tmp_path, DATA)
-    first, last = (segment(tmp_path).index.batches[number].start or 0 for number in (1, 2))
+    first, last = (segment(tmp_path).index.batches[number].offset or 0 for number in (1, 2))
     for at in range(first, last, 37):
         flip(data, at, 0xFF)
         pieces = list(segment(tmp_path).read(KEY, 0, 30, ALL, verify=False))

@@ -18,11 +18,11 @@ from pyarrow.fs import S3FileSystem
 from tests.events import test_delta
 from tests.events.logs import KEY, NODE, expected, flip, only, opened, read, write
 from trunkline.events import compaction, parquet_target
-from trunkline.events.compaction import Compacted, Progress, compact, holds, whats_over
+from trunkline.events.compaction import Compacted, Progress, compact, covers, sealed
 from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.positions import Positions
 from trunkline.events.reader import CorruptBatch, EventLog, LostRows
-from trunkline.events.retention import tidy
+from trunkline.events.retention import enforce
 from trunkline.events.schema import SCHEMA, STORED
 from trunkline.events.writer import LogWriter
 
@@ -82,17 +82,17 @@ def test_the_page_shows_what_works(tmp_path: Path) -> None:
 def test_the_segment_that_is_written_is_left_alone(tmp_path: Path) -> None:
     writer = write(tmp_path, [100, 100])
     log = EventLog(tmp_path)
-    assert whats_over(log) == []
+    assert sealed(log) == []
     writer.roll()
     write(tmp_path, [50], OTHER).close()
     log.refresh()
-    assert whats_over(log) == [(KEY, 0, 200, False), (OTHER, 0, 50, True)]
+    assert sealed(log) == [(KEY, 0, 200, False), (OTHER, 0, 50, True)]
 
 
 def test_a_node_that_was_killed_is_over_when_it_has_started_anew(tmp_path: Path) -> None:
     write(tmp_path, [100])
     write(tmp_path, [10], KEY._replace(incarnation=KEY.incarnation + 1))
-    assert whats_over(EventLog(tmp_path)) == [(KEY, 0, 100, True)]
+    assert sealed(EventLog(tmp_path)) == [(KEY, 0, 100, True)]
 
 
 # Files
@@ -186,7 +186,7 @@ def test_a_file_has_no_more_bytes_than_it_should(tmp_path: Path, monkeypatch: py
 
 
 def test_progress_is_told_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_TOLD", 100)
+    monkeypatch.setattr(compaction, "_REPORTED", 100)
     write(tmp_path / "log", [50] * 6).close()
     write(tmp_path / "log", [10], OTHER).close()
     told: list[Progress] = []
@@ -230,7 +230,7 @@ def test_what_was_compacted_may_be_deleted(tmp_path: Path) -> None:
     compact(tmp_path / "log", tmp_path / "files", now=LATER)
     writer.roll()
     write(tmp_path / "log", [1], KEY._replace(incarnation=KEY.incarnation + 1))
-    gone = tidy(tmp_path / "log", "n1", 0, max_bytes=None, max_age=None, delete_read=True, margin=0)
+    gone = enforce(tmp_path / "log", "n1", 0, max_bytes=None, max_age=None, delete_read=True, margin=0)
     assert gone[:2] == (1, 100)
     compact(tmp_path / "log", tmp_path / "files")
     assert read(tmp_path / "files", 0, 200).equals(expected(0, 200))
@@ -394,8 +394,8 @@ def test_two_do_not_run_at_once(tmp_path: Path) -> None:
         compact(tmp_path, tmp_path / "other", consumer="other")
 
     compact(tmp_path, progress=again)
-    assert holds([(0, 5), (3, 9)], 1, 9)
-    assert not holds([(0, 5), (6, 9)], 1, 9)
+    assert covers([(0, 5), (3, 9)], 1, 9)
+    assert not covers([(0, 5), (6, 9)], 1, 9)
 
 
 # Killed
@@ -453,7 +453,7 @@ def test_whichever_step_was_its_last_the_next_run_completes_it(tmp_path: Path, m
 RUN = """
 import sys
 from trunkline.events import compaction, parquet_target
-compaction._TOLD = 300
+compaction._REPORTED = 300
 parquet_target._GROUP_ROWS = 200
 source, target, format = sys.argv[1:]
 compaction.compact(

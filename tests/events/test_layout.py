@@ -91,9 +91,9 @@ def test_other_files_are_no_segments(text: str) -> None:
     assert SegmentName.parse(text) is None
 
 
-@given(st.builds(Record, U64, U64, U32, U32, I64, I64, U32))
+@given(st.builds(Record, U64, U32, U64, U32, U32, I64, I64, U32))
 def test_records_there_and_back(record: Record) -> None:
-    assert len(record.pack()) == RECORD_SIZE == 48
+    assert len(record.pack()) == RECORD_SIZE == 52
     assert Record.unpack(record.pack()) == record
 
 
@@ -105,7 +105,7 @@ def test_headers_there_and_back(header: Header) -> None:
 
 @given(st.integers(0, RECORD_SIZE * 8 - 1))
 def test_no_flipped_bit_passes(bit: int) -> None:
-    for data in (Record(1000, 0, 512, 77, -5, 5).pack(), Header(0, 512, 3).pack()):
+    for data in (Record(1000, 90, 0, 512, 77, -5, 5).pack(), Header(0, 512, 3).pack()):
         wrong = bytearray(data)
         wrong[bit // 8] ^= 1 << bit % 8
         assert Record.unpack(bytes(wrong)) is None
@@ -113,14 +113,14 @@ def test_no_flipped_bit_passes(bit: int) -> None:
 
 
 def test_a_record_is_no_header() -> None:
-    assert Header.unpack(Record(1000, 0, 512, 77, -5, 5).pack()) is None
+    assert Header.unpack(Record(1000, 90, 0, 512, 77, -5, 5).pack()) is None
     assert Record.unpack(b"") is None
     assert Record.unpack(bytes(RECORD_SIZE)) is None
 
 
 def test_the_record_is_laid_out_as_documented() -> None:
-    data = Record(1, 2, 3, 4, -5, 6, 7).pack()
-    assert struct.unpack("<QQIIqqI", data[:-4]) == (1, 2, 3, 4, -5, 6, 7)
+    data = Record(1, 2, 3, 4, 5, -6, 7, 8).pack()
+    assert struct.unpack("<QIQIIqqI", data[:-4]) == (1, 2, 3, 4, 5, -6, 7, 8)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_columns_that_no_event_has() -> None:
 
 
 def test_a_row_for_what_is_missing() -> None:
-    row = Projection(None).stand_in(KEY, "log.lost", 5, 3, 1_000_001).to_pylist()[0]
+    row = Projection(None).placeholder(KEY, "log.lost", 5, 3, 1_000_001).to_pylist()[0]
     assert {name: value for name, value in row.items() if value is not None} == {
         "node": "n1",
         "incarnation": KEY.incarnation,
@@ -118,4 +118,4 @@ def test_a_row_for_what_is_missing() -> None:
         "weight": 1,
         "value": 3.0,
     }
-    assert Projection(["value"]).stand_in(KEY, "log.lost", 5, 3, 0).to_pydict() == {"value": [3.0]}
+    assert Projection(["value"]).placeholder(KEY, "log.lost", 5, 3, 0).to_pydict() == {"value": [3.0]}

@@ -12,14 +12,14 @@ from trunkline.events import retention
 from trunkline.events.layout import NodeKey
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog
-from trunkline.events.retention import Deleted, tidy
+from trunkline.events.retention import Deleted, enforce
 
 NOW = 1_800_000_000
 OLDER = NodeKey("n1", 5)
 
 
 def run(root: Path, *, max_bytes: int | None = None, max_age: float | None = None, **options: Any) -> Deleted:
-    return tidy(root, "n1", NOW * 1_000_000, max_bytes=max_bytes, max_age=max_age, **options)
+    return enforce(root, "n1", NOW * 1_000_000, max_bytes=max_bytes, max_age=max_age, **options)
 
 
 def age(root: Path, key: NodeKey, **ages: int) -> None:
@@ -177,7 +177,7 @@ def test_compacted_segments_count_too(tmp_path: Path) -> None:
 
 
 def test_a_call_deletes_a_bounded_number(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_MOST", 2)
+    monkeypatch.setattr(retention, "_MAX_DELETED", 2)
     assert [run(root, max_bytes=0).segments for _ in range(4)] == [2, 2, 1, 0]
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from tests.events.logs import KEY, NODE, append, batch, time, write
 from trunkline.events.layout import DATA, INDEX, SegmentName
-from trunkline.events.looking import Choice, following, newest
+from trunkline.events.inspection import Selection, following, newest
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog
 from trunkline.events.writer import LogWriter
@@ -112,17 +112,17 @@ def test_stat_of_consumers_that_are_damaged(log: Path) -> None:
 def test_who_follows_is_told_of_what_was_deleted_before(tmp_path: Path) -> None:
     writer = write(tmp_path, [10])
     log = EventLog(tmp_path)
-    _, ends = newest(log, Choice(), 0)
+    _, ends = newest(log, Selection(), 0)
     for _ in range(2):
         writer.roll()
         append(writer, 10)
     for first in (0, 10):
         for suffix in (DATA, INDEX):
             (writer.directory / str(SegmentName(first, None, suffix))).unlink()
-    lost, *others = following(log, Choice(), ends)
+    lost, *others = following(log, Selection(), ends)
     assert (lost["kind"], lost["seq"], lost["value"]) == ("log.lost", 10, 10)
     assert [row["seq"] for row in others] == list(range(20, 30))
-    assert following(log, Choice(), ends) == []
+    assert following(log, Selection(), ends) == []
 
 
 def test_check(log: Path) -> None:
@@ -137,7 +137,7 @@ def test_check(log: Path) -> None:
     assert "corrupt: " in bad.stdout
     assert "rows 100 to 199" in bad.stdout
     (finding,) = [json.loads(line) for line in call("check", log, "--json").stdout.splitlines()]
-    assert (finding["trouble"], finding["first"], finding["end"]) == ("corrupt", 100, 200)
+    assert (finding["problem"], finding["first"], finding["end"]) == ("corrupt", 100, 200)
 
 
 def test_a_file_that_was_cut_off_is_one_problem(log: Path) -> None:

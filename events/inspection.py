@@ -22,7 +22,7 @@ _STEP: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """Which events somebody wants to see; what is empty chooses all."""
 
     node: str = ""
@@ -49,7 +49,7 @@ def _any(patterns: tuple[str, ...], text: str | None) -> bool:
     return not patterns or (text is not None and any(fnmatchcase(text, pattern) for pattern in patterns))
 
 
-def newest(log: EventLog, choice: Choice, count: int) -> tuple[list[Row], dict[str, int]]:
+def newest(log: EventLog, choice: Selection, count: int) -> tuple[list[Row], dict[str, int]]:
     """The last `count` events that are wanted, by time, and where each node ends.
 
     Raises:
@@ -72,7 +72,7 @@ def newest(log: EventLog, choice: Choice, count: int) -> tuple[list[Row], dict[s
     return sorted(found, key=_moment)[-count:] if count else [], ends
 
 
-def following(log: EventLog, choice: Choice, ends: dict[str, int]) -> list[Row]:
+def following(log: EventLog, choice: Selection, ends: dict[str, int]) -> list[Row]:
     """What has come since, by time; `ends` goes on to where each node ends now. What was deleted before it could be shown
     is an event `log.lost`.
 
