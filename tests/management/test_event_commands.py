@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 pytest.importorskip("pyarrow")
 
 from tests.events.logs import KEY, NODE, append, batch, time, write
-from trunkline.events.layout import DATA, INDEX, SegmentName
 from trunkline.events.inspection import Selection, following, newest
+from trunkline.events.layout import DATA, INDEX, SegmentName
 from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog
 from trunkline.events.writer import LogWriter
