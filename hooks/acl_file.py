@@ -13,17 +13,18 @@ retain = false                   # for publish only
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import ip_network
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Annotated, Final, TypeVar, cast
 
-from trunkline.hooks.acl import LOOPBACK, Permit, Rule, RuleAction, Topic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, Strict, ValidationError
+
+from trunkline.hooks.acl import LOOPBACK, Network, Permit, Rule, RuleAction, Topic
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import validate_filter
 
 T = TypeVar("T")
 
-_KEYS: Final = ("permit", "user", "anonymous", "client", "address", "listener", "action", "topics", "qos", "retain")
 #: Where a rule begins in the file.
 _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 
@@ -59,8 +60,69 @@ class AclError(Exception):
         self.problems = problems
 
 
-class _NotAccepted(Exception):
-    """A value is not one of those that its key takes."""
+def _filled(value: object) -> object:
+    if value == []:
+        raise ValueError("the rule would never match")
+    return value
+
+
+def _listed(value: object) -> object:
+    return _filled(cast("list[object]", value)) if isinstance(value, list) else [value]
+
+
+def _network(found: object) -> Network | str:
+    if isinstance(found, str):
+        return found if found == LOOPBACK else ip_network(found)
+    raise ValueError
+
+
+def _topic(found: object) -> Topic:
+    table = cast("dict[str, object]", found) if isinstance(found, dict) else dict[str, object]()
+    text = table.get("eq") if table.keys() == {"eq"} else found
+    if isinstance(text, str):
+        if text.startswith("$share/"):
+            raise ValueError("shared subscriptions are judged by the filter behind $share/group/: write that")
+        return checked_topic(text, bool(table))
+    raise ValueError
+
+
+def checked_topic(text: str, literal: bool) -> Topic:
+    """
+    Raises:
+        ValueError: this is no topic filter.
+    """
+    try:
+        validate_filter(text)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return Topic(text, literal)
+
+
+#: One or a list of them.
+Many = Annotated[tuple[T, ...], BeforeValidator(_listed)]
+Level = Annotated[int, Strict(), Field(ge=0, le=2)]
+Flag = Annotated[bool, Strict()]
+
+
+class _RuleTable(BaseModel):
+    """One table; each description says what is accepted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    permit: Permit = Field(description='"allow" or "deny"')
+    action: RuleAction = Field("all", description='"publish", "subscribe", "receive" or "all"')
+    user: Many[str] | None = Field(None, description="a user name or a list of them")
+    anonymous: Flag | None = Field(None, description="true or false")
+    client: Many[str] | None = Field(None, description="a client id or a list of them")
+    address: Many[Annotated[Network, PlainValidator(_network)]] | None = Field(
+        None, description='"10.0.0.0/8", "::1", "loopback", or a list of such'
+    )
+    listener: Many[str] | None = Field(None, description="a listener's name or a list of them")
+    topics: Annotated[tuple[Annotated[Topic, PlainValidator(_topic)], ...], BeforeValidator(_filled)] | None = Field(
+        None, description='a list of topic filters and { eq = "…" }'
+    )
+    qos: Many[Level] | None = Field(None, description="0, 1, 2 or a list of them")
+    retain: Flag | None = Field(None, description="true or false")
 
 
 def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
@@ -87,12 +149,55 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
             # rules may be written in other ways, which have no headers to be found by
             place = f"{source}:{lines[number - 1]}" if len(lines) == len(entries) else f"{source}: rule {number}"
             if isinstance(table, dict):
-                rules.append(_RuleReader(place, cast("dict[str, Any]", table), problems).read())
+                rules += _read(place, cast("dict[str, object]", table), problems)
             else:
                 problems.append(f"{place}: found {table!r}; accepted: a [[rule]] table")
     if problems:
         raise AclError(problems)
     return rules
+
+
+def _read(place: str, table: dict[str, object], problems: list[str]) -> Iterator[Rule]:
+    """The rule of a table; nothing, and every mistake in `problems`, if there are any."""
+    count = len(problems)
+    if "retain" in table and table.get("action") != "publish":
+        problems.append(f'{place}: retain: only a rule with action = "publish" can ask for it')
+    if "user" in table and "anonymous" in table:
+        problems.append(f"{place}: anonymous: a rule names users or has this, not both")
+    try:
+        rule = _RuleTable.model_validate(table)
+    except ValidationError as error:
+        problems += [f"{place}: {problem}" for problem in problems_in(error, _RuleTable)]
+        return
+    if len(problems) == count:
+        yield Rule(
+            rule.permit,
+            rule.action,
+            rule.user,
+            rule.anonymous,
+            rule.client,
+            rule.address,
+            rule.listener,
+            rule.topics,
+            rule.qos,
+            rule.retain,
+        )
+
+
+def problems_in(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
+    """What is wrong with a rule: the key, its value, and what the model says is accepted."""
+    for detail in error.errors():
+        keys = ", ".join(model.model_fields)
+        if not detail["loc"]:
+            yield f"found {detail['input']!r:.200}; accepted: a table of {keys}"
+            continue
+        key = str(detail["loc"][0])
+        if detail["type"] == "extra_forbidden":
+            yield f"{key}: unknown; accepted: {keys}"
+            continue
+        words = str(detail.get("ctx", {}).get("error", ""))
+        found = "nothing" if detail["type"] == "missing" else f"{detail['input']!r:.200}"
+        yield f"{key}: found {found}{words and f' ({words})'}; accepted: {model.model_fields[key].description}"
 
 
 def _header_lines(text: str) -> Iterator[int]:
@@ -105,159 +210,3 @@ def _header_lines(text: str) -> Iterator[int]:
 
 def default_rules() -> list[Rule]:
     return parse_rules(DEFAULT_RULES)
-
-
-def serialise_rules(rules: Iterable[Rule]) -> str:
-    """The text of a file with these rules; `parse_rules` gives them back."""
-    return "\n".join(_table(rule) for rule in rules)
-
-
-class _RuleReader:
-    """Reads one table and notes every mistake in it. What is wrong is read as if it were not there."""
-
-    def __init__(self, place: str, table: Mapping[str, Any], problems: list[str]) -> None:
-        self._place = place
-        self._table = table
-        self._problems = problems
-
-    def read(self) -> Rule:
-        for key in self._table:
-            if key not in _KEYS:
-                self._problems.append(f"{self._place}: {key}: unknown; accepted: {', '.join(_KEYS)}")
-        if "permit" not in self._table:
-            self._wrong("permit", "nothing", '"allow" or "deny"')
-        action: RuleAction = (
-            self._one("action", _choice(RuleAction), '"publish", "subscribe", "receive" or "all"') or "all"
-        )
-        if "retain" in self._table and action != "publish":
-            self._problems.append(f'{self._place}: retain: only a rule with action = "publish" can ask for it')
-        if "user" in self._table and "anonymous" in self._table:
-            self._problems.append(f"{self._place}: anonymous: a rule names users or has this, not both")
-        return Rule(
-            permit=self._one("permit", _choice(Permit), '"allow" or "deny"') or "deny",
-            action=action,
-            users=self._many("user", _name, "a user name or a list of them"),
-            anonymous=self._one("anonymous", _flag, "true or false"),
-            clients=self._many("client", _name, "a client id or a list of them"),
-            addresses=self._many("address", _network, '"10.0.0.0/8", "::1", "loopback", or a list of such'),
-            listeners=self._many("listener", _name, "a listener's name or a list of them"),
-            topics=self._many("topics", _topic, 'a list of topic filters and { eq = "…" }', listed=True),
-            qos=self._many("qos", _qos, "0, 1, 2 or a list of them"),
-            retain=self._one("retain", _flag, "true or false"),
-        )
-
-    def _one(self, key: str, read: Callable[[object], T], accepted: str) -> T | None:
-        if key not in self._table:
-            return None
-        try:
-            return read(self._table[key])
-        except (_NotAccepted, ValueError) as error:
-            self._wrong(key, _show(self._table[key], error), accepted)
-            return None
-
-    def _many(
-        self, key: str, read: Callable[[object], T], accepted: str, *, listed: bool = False
-    ) -> tuple[T, ...] | None:
-        if key not in self._table:
-            return None
-        found: object = self._table[key]
-        if not isinstance(found, list):
-            if listed:
-                self._wrong(key, repr(found), accepted)
-                return None
-            found = [found]
-        items = cast("list[object]", found)
-        if not items:
-            self._wrong(key, "an empty list, so that the rule would never match", accepted)
-        values = list[T]()
-        for item in items:
-            try:
-                values.append(read(item))
-            except (_NotAccepted, ValueError) as error:
-                self._wrong(key, _show(item, error), accepted)
-        return tuple(values)
-
-    def _wrong(self, key: str, found: str, accepted: str) -> None:
-        self._problems.append(f"{self._place}: {key}: found {found}; accepted: {accepted}")
-
-
-def _show(found: object, error: Exception) -> str:
-    return f"{found!r} ({error})" if str(error) else repr(found)
-
-
-def _choice(type_: object) -> Callable[[object], Any]:
-    names = get_args(type_)
-
-    def read(found: object) -> object:
-        if found not in names:
-            raise _NotAccepted
-        return found
-
-    return read
-
-
-def _name(found: object) -> str:
-    if not isinstance(found, str):
-        raise _NotAccepted
-    return found
-
-
-def _flag(found: object) -> bool:
-    if not isinstance(found, bool):
-        raise _NotAccepted
-    return found
-
-
-def _qos(found: object) -> int:
-    if not isinstance(found, int) or isinstance(found, bool) or found not in {0, 1, 2}:
-        raise _NotAccepted
-    return found
-
-
-def _network(found: object) -> Any:
-    if not isinstance(found, str):
-        raise _NotAccepted
-    return found if found == LOOPBACK else ip_network(found)
-
-
-def _topic(found: object) -> Topic:
-    literal = False
-    if isinstance(found, dict):
-        table = cast("dict[str, object]", found)
-        if table.keys() != {"eq"}:
-            raise _NotAccepted
-        found, literal = table["eq"], True
-    if not isinstance(found, str):
-        raise _NotAccepted
-    if found.startswith("$share/"):
-        raise _NotAccepted("shared subscriptions are judged by the filter behind $share/group/: write that")
-    try:
-        validate_filter(found)
-    except ProtocolError as error:
-        raise _NotAccepted(error) from None
-    return Topic(found, literal)
-
-
-def _table(rule: Rule) -> str:
-    lines = ["[[rule]]", f'permit = "{rule.permit}"']
-    for key, names in (("user", rule.users), ("client", rule.clients), ("listener", rule.listeners)):
-        if names is not None:
-            lines.append(f"{key} = [{', '.join(map(_quote, names))}]")
-    if rule.anonymous is not None:
-        lines.append(f"anonymous = {str(rule.anonymous).lower()}")
-    if rule.addresses is not None:
-        lines.append(f"address = [{', '.join(_quote(str(network)) for network in rule.addresses)}]")
-    lines.append(f'action = "{rule.action}"')
-    if rule.topics is not None:
-        topics = (f"{{ eq = {_quote(topic.text)} }}" if topic.literal else _quote(topic.text) for topic in rule.topics)
-        lines.append(f"topics = [{', '.join(topics)}]")
-    if rule.qos is not None:
-        lines.append(f"qos = [{', '.join(map(str, rule.qos))}]")
-    if rule.retain is not None:
-        lines.append(f"retain = {str(rule.retain).lower()}")
-    return "\n".join(lines) + "\n"
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'

@@ -1,5 +1,6 @@
 """Made-up access rules, topic filters and topics, small enough to try all of them."""
 
+from collections.abc import Iterable
 from ipaddress import ip_network
 from itertools import product
 
@@ -33,3 +34,33 @@ RULES = st.builds(
     topics=st.none() | st.lists(st.builds(Topic, filters(), st.booleans()), min_size=1, max_size=3).map(tuple),
     qos=st.none() | st.sampled_from([(0,), (1, 2)]),
 )
+
+
+def serialise_rules(rules: Iterable[Rule]) -> str:
+    """The text of a file with these rules; `parse_rules` gives them back."""
+    return "\n".join(_table(rule) for rule in rules)
+
+
+def _table(rule: Rule) -> str:
+    lines = ["[[rule]]", f'permit = "{rule.permit}"']
+    for key, names in (("user", rule.users), ("client", rule.clients), ("listener", rule.listeners)):
+        if names is not None:
+            lines.append(f"{key} = [{', '.join(map(_quote, names))}]")
+    if rule.anonymous is not None:
+        lines.append(f"anonymous = {str(rule.anonymous).lower()}")
+    if rule.addresses is not None:
+        lines.append(f"address = [{', '.join(_quote(str(network)) for network in rule.addresses)}]")
+    lines.append(f'action = "{rule.action}"')
+    if rule.topics is not None:
+        topics = (f"{{ eq = {_quote(topic.text)} }}" if topic.literal else _quote(topic.text) for topic in rule.topics)
+        lines.append(f"topics = [{', '.join(topics)}]")
+    if rule.qos is not None:
+        lines.append(f"qos = [{', '.join(map(str, rule.qos))}]")
+    if rule.retain is not None:
+        lines.append(f"retain = {str(rule.retain).lower()}")
+    return "\n".join(lines) + "\n"
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.hooks.rules import RULES
+from tests.hooks.rules import RULES, serialise_rules
 from trunkline.hooks.acl import Rule, Topic
-from trunkline.hooks.acl_file import AclError, default_rules, parse_rules, serialise_rules
+from trunkline.hooks.acl_file import AclError, default_rules, parse_rules
 
 
 def test_a_full_rule() -> None:
@@ -64,10 +64,10 @@ def test_all_problems_are_told_at_once() -> None:
         parse_rules(text)
     expected = [
         "rules file: title: unknown; a rules file holds [[rule]] tables only",
-        "rules file:3: usr: unknown; accepted: permit, user,",
         'rules file:3: permit: found \'maybe\'; accepted: "allow" or "deny"',
-        'rules file:6: action: found \'read\'; accepted: "publish", "subscribe", "receive" or "all"',
+        "rules file:3: usr: unknown; accepted: permit, action,",
         'rules file:6: retain: only a rule with action = "publish" can ask for it',
+        'rules file:6: action: found \'read\'; accepted: "publish", "subscribe", "receive" or "all"',
         "rules file:6: user: found 7; accepted: a user name or a list of them",
         "rules file:6: address: found '10.0.0.1/8' (10.0.0.1/8 has host bits set); accepted: \"10.0.0.0/8\"",
         "rules file:6: address: found 'nowhere'",
@@ -81,7 +81,7 @@ def test_all_problems_are_told_at_once() -> None:
         "rules file:6: qos: found True; accepted",
         "rules file:6: retain: found 'yes'; accepted: true or false",
         "rules file:14: permit: found nothing; accepted",
-        "rules file:14: client: found an empty list, so that the rule would never match",
+        "rules file:14: client: found [] (the rule would never match)",
         "rules file:14: topics: found 'a'; accepted: a list",
     ]
     assert len(caught.value.problems) == len(expected)
