@@ -78,7 +78,7 @@ def _network(found: object) -> Network | str:
 
 def _topic(found: object) -> Topic:
     table = cast("dict[str, object]", found) if isinstance(found, dict) else dict[str, object]()
-    text = table.get("eq") if table.keys() == {"eq"} else found
+    text: object = table.get("eq") if table.keys() == {"eq"} else found
     if isinstance(text, str):
         if text.startswith("$share/"):
             raise ValueError("shared subscriptions are judged by the filter behind $share/group/: write that")

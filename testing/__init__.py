@@ -1,7 +1,5 @@
 """A broker inside a test: in the test's own trio run, or in a thread of its own for everybody else.
 
-Modules that know each other: fault, links, ways.
-
 Modules that know each other: expecting, published.
 """
 
