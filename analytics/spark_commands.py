@@ -2,25 +2,23 @@
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from trunkline.analytics.command_line import java_option
 from trunkline.management.command_line import FAILED, fail
 
-if TYPE_CHECKING:
-    from trunkline.analytics.spark.java import Java
-
 _host_option = click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Listen there: who reaches it can run code on the cluster."
+    "--host", default="127.0.0.1", show_default=True, help="Listen there: a client that reaches it can run code."
 )
 _properties_option = click.option(
     "--properties-file",
     "properties",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(exists=True, dir_okay=False),
+    callback=lambda ctx, param, file: ["--properties-file", file] if file else [],
     metavar="FILE",
     help="Settings of Spark, a line `name value` each.",
 )
@@ -36,7 +34,7 @@ def spark() -> None:
 @click.option("--try", "trial", is_flag=True, help="Start a session too, and run a query in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object, for programs.")
 def doctor(java: str | None, trial: bool, as_json: bool) -> None:
-    """Say what Spark would find here, what is wrong with it, and how to mend that.
+    """Say what Spark would find here, what is wrong, and how to mend it.
 
     Ends with 1 if anything is wrong.
     """
@@ -65,23 +63,22 @@ def doctor(java: str | None, trial: bool, as_json: bool) -> None:
 @click.option("--webui-port", "web_port", default=8080, show_default=True, help="For browsers.")
 @_properties_option
 @java_option
-def master(host: str, port: int, web_port: int, properties: Path | None, java: str | None) -> None:
+def master(host: str, port: int, web_port: int, properties: Sequence[str], java: str | None) -> None:
     """Run the master of a Spark cluster, at spark://HOST:PORT."""
-    from trunkline.analytics.spark import programs
+    with _failures():
+        from trunkline.analytics.spark import programs
 
-    found, package = _found(java)
-    programs.master(found, package, host=host, port=port, web_port=web_port, properties=properties).become()
+        options = ["--port", str(port), "--webui-port", str(web_port), *properties]
+        programs.standalone(programs.MASTER, options, host=host, java=java)
 
 
 @spark.command()
 @click.argument("master_url", metavar="MASTER")
 @_host_option
 @click.option("--webui-port", "web_port", default=8081, show_default=True, help="For browsers.")
-@click.option("--cores", type=int, help="Processors that sessions may use. Without it all.")
-@click.option("--memory", metavar="SIZE", help="Memory for sessions, as 2g. Without it all but a gigabyte.")
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), help="For files and logs. Without it PySpark's own."
-)
+@click.option("--cores", type=int, help="Processors that sessions may use. [default: all]")
+@click.option("--memory", metavar="SIZE", help="Memory for sessions, as 2g. [default: all but a gigabyte]")
+@click.option("--folder", type=click.Path(file_okay=False), help="For files and logs. [default: PySpark's own]")
 @_properties_option
 @java_option
 def worker(
@@ -90,47 +87,40 @@ def worker(
     web_port: int,
     cores: int | None,
     memory: str | None,
-    folder: Path | None,
-    properties: Path | None,
+    folder: str | None,
+    properties: Sequence[str],
     java: str | None,
 ) -> None:
     """Run a worker for the master of a Spark cluster (MASTER, as spark://HOST:PORT)."""
-    from trunkline.analytics.spark import programs
+    with _failures():
+        from trunkline.analytics.spark import programs
 
-    found, package = _found(java)
-    programs.worker(
-        found,
-        package,
-        master_url,
-        host=host,
-        web_port=web_port,
-        cores=cores,
-        memory=memory,
-        folder=folder,
-        properties=properties,
-    ).become()
+        given = {"--webui-port": web_port, "--cores": cores, "--memory": memory, "--work-dir": folder}
+        options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+        programs.standalone(programs.WORKER, [*options, *properties, master_url], host=host, java=java)
 
 
 @spark.command()
 @_host_option
 @click.option("--port", default=15002, show_default=True, help="For sessions.")
-@click.option("--master", "master_url", default="local[*]", show_default=True, help="Where the work is done.")
+@click.option("--master", default="local[*]", show_default=True, help="Where the work is done.")
 @_properties_option
 @java_option
-def connect(host: str, port: int, master_url: str, properties: Path | None, java: str | None) -> None:
+def connect(host: str, port: int, master: str, properties: Sequence[str], java: str | None) -> None:
     """Run a Spark Connect server, at sc://HOST:PORT."""
-    from trunkline.analytics.spark import programs
+    with _failures():
+        from trunkline.analytics.spark import programs
 
-    found, package = _found(java)
-    programs.connect(found, package, host=host, port=port, master_url=master_url, properties=properties).become()
+        programs.connect(properties, host=host, port=port, master=master, java=java)
 
 
-def _found(java: str | None) -> "tuple[Java, Path]":
-    """The Java and the PySpark that a program runs with."""
-    from trunkline.analytics.spark.gateway import GatewayError, spark_package
-    from trunkline.analytics.spark.java import JavaError, find
+@contextmanager
+def _failures() -> Iterator[None]:
+    """End with a line where there is no Spark, or no Java."""
+    from trunkline.analytics.spark.gateway import GatewayError
+    from trunkline.analytics.spark.java import JavaError
 
     try:
-        return find(java), spark_package()
+        yield
     except (GatewayError, JavaError) as error:
         fail([error], FAILED)

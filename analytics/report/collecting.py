@@ -1,23 +1,23 @@
-"""Runs the jobs that a report is made of, over the recorded events of a period, and puts their results into rows."""
+"""Runs the jobs of a report over the recorded events of a period."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.report import figures
-from trunkline.analytics.report.grid import MOST_POINTS
+from trunkline.analytics.report.axes import MAX_POINTS, STEPS
 from trunkline.analytics.report.results import (
     Alert,
     Churn,
     Consumer,
     Denial,
     Drop,
-    Flapping,
     Growth,
     Health,
     Lag,
@@ -29,7 +29,6 @@ from trunkline.analytics.report.results import (
     Talker,
     Traffic,
 )
-from trunkline.analytics.report.scales import STEPS
 from trunkline.events.reader import EventLog
 from trunkline.mqtt.reasons import Reason
 
@@ -40,14 +39,15 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.jobs.job import Job
 
+T = TypeVar("T")
 Row = dict[str, Any]
 
-#: Rows of a kind that are taken into a report, of which it shows fewer.
-MOST_ROWS: Final = 200
-#: Alerts that are taken, of which each is up to two rows.
-MOST_ALERTS: Final = 5_000
-#: Clients whose queues are drawn.
-MOST_QUEUES: Final = 10
+#: Rows of each kind in the results, of which a page shows fewer.
+MAX_ROWS: Final = 200
+#: Rows of alerts in the results; an alert has up to two.
+MAX_ALERTS: Final = 5_000
+#: Clients whose queues are in the results.
+MAX_QUEUES: Final = 10
 #: Seconds over which growth is measured, at least and at most.
 _GROWTH: Final = (60.0, 900.0)
 
@@ -59,10 +59,10 @@ class NothingRecorded(ValueError):
 
 
 def period(source: str, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    """From the first event of a log to the newest, and no more than what is asked for.
+    """From the first event of a log to the newest, within these bounds.
 
     Raises:
-        NothingRecorded: there is none.
+        NothingRecorded: there are no events.
         LogError: there is no log that can be read.
     """
     log = EventLog(source)
@@ -83,10 +83,10 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
 
 
 def window(begin: datetime, end: datetime) -> float:
-    """Seconds of a window, such that a plot has no more of them than it has points."""
+    """Seconds of a window, so that there are no more of them than points of a plot."""
     length = (end - begin).total_seconds()
     # one more, as the first and the last may be cut
-    return float(next((step for step in STEPS if length / step <= MOST_POINTS - 1), STEPS[-1]))
+    return float(next((step for step in STEPS if length / step <= MAX_POINTS - 1), STEPS[-1]))
 
 
 def collect(
@@ -98,8 +98,8 @@ def collect(
     until: datetime | None = None,
     say: Callable[[str], None] = lambda step: None,
 ) -> Results:
-    """Read the event log at `source` (a folder or a URI), run the jobs, and wait for them. What cannot be read is left out,
-    and told of by the audit. `say` is told what is being done.
+    """Read the event log at `source` (a folder or a URI), run the jobs, and wait for them. Rows that cannot be read are left
+    out, and the audit counts them. `say` is called with each step.
 
     Raises:
         NothingRecorded: there are no events in the period.
@@ -112,76 +112,51 @@ def collect(
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
     published = reading.events(("message.publish",), figures.COLUMNS)
     say("top talkers")
-    topics = _rows(_top(published, "topic"))
-    clients = _rows(_top(published, "client_id"))
+    topics, clients = (_each(Talker, _top(published, column)) for column in ("topic", "client_id"))
     say("refusals")
     refusals = figures.refusals(reading.events(figures.REFUSAL_KINDS, figures.COLUMNS))
-    denials = _rows(refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MOST_ROWS))
+    denials = _rows(refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS))
     denied = _rows(refusals.agg(F.sum("times").alias("times")))[0]["times"]
     say("latency")
-    delays = _rows(figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds))
-    slow = _rows(reading.run("latency", window=seconds).orderBy(F.desc("p99_us")).limit(MOST_ROWS))
+    delays = _each(Latency, figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds))
+    windows = reading.run("latency", window=seconds).where("p99_us is not null")
+    slow = _each(Slow, windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
     say("flapping, denials, silent clients")
-    flapping = _rows(reading.run("flapping").limit(MOST_ALERTS))
-    alerts = _rows(reading.run("denials").limit(MOST_ALERTS))
-    silences = _rows(reading.run("silent").where("state != 'forgotten'").limit(MOST_ALERTS))
+    connecting = _alerts(_rows(reading.run("flapping").limit(MAX_ALERTS)))
+    alerts = _alerts(_rows(reading.run("denials").limit(MAX_ALERTS)))
+    silences = _rows(reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS))
     say("queues, slow consumers")
-    drawn = _rows(_longest(reading.run("queues", window=seconds)))
+    queues = _each(Queue, _longest(reading.run("queues", window=seconds)))
     measured = min(max(_GROWTH[0], (end - begin).total_seconds()), _GROWTH[1])
-    growth = _rows(_newest(reading.run("queues", window=measured, slide=measured / 5)))
-    consumers = _rows(reading.run("slow-consumers", window=_whole(begin, end)).where("slow").limit(MOST_ROWS))
+    growth = _each(Growth, _newest(reading.run("queues", window=measured, slide=measured / 5), end))
+    slowest = reading.run("slow-consumers", window=max(1.0, math.ceil((end - begin).total_seconds()))).where("slow")
+    consumers = _each(
+        Consumer, slowest.withColumn("dropped", F.col("dropped_slow") + F.col("dropped_full")).limit(MAX_ROWS)
+    )
     say("audit")
     findings = _rows(reading.audit())
-    first = _EPOCH + timedelta(seconds=math.floor((begin - _EPOCH).total_seconds() / seconds) * seconds)
     return Results(
         source=source,
         made=now,
-        begin=first,
+        begin=_EPOCH + timedelta(seconds=math.floor((begin - _EPOCH).total_seconds() / seconds) * seconds),
         end=end,
         window=seconds,
         traffic=_traffic(timeline),
-        latency=[Latency(row["time"], row["deliveries"], row["p50"], row["p95"], row["p99"]) for row in delays],
-        slow=[
-            Slow(
-                row["window_start"],
-                row["prefix"],
-                row["qos"],
-                row["delivered"],
-                row["p99_us"],
-                row["undelivered"],
-            )
-            for row in slow
-            if row["p99_us"] is not None
-        ],
+        latency=delays,
+        slow=slow,
         churn=_churn(timeline),
-        flapping=[
-            Flapping(alert.subject, alert.begin, alert.end, alert.events)
-            for alert in _alerts(flapping)
-            if alert.name == "flapping"
-        ],
-        topics=[Talker(row["name"], row["messages"], row["bytes"]) for row in topics],
-        clients=[Talker(row["name"], row["messages"], row["bytes"]) for row in clients],
+        flapping=[alert for alert in connecting if alert.name == "flapping"],
+        topics=topics,
+        clients=clients,
         denials=[_denial(row) for row in denials],
         denied=denied or 0,
-        alerts=[*_alerts(alerts), *[alert for alert in _alerts(flapping) if alert.name == "storm"]],
+        alerts=[*alerts, *[alert for alert in connecting if alert.name == "storm"]],
         drops=[
             Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in timeline if row["sort"] == "dropped"
         ],
-        queues=[Queue(row["window_start"], row["client_id"], int(row["max"])) for row in drawn],
-        growth=[
-            Growth(row["client_id"] or "", row["metric"], row["node"], row["last"], row["slope"], row["full_in"])
-            for row in growth
-        ],
-        consumers=[
-            Consumer(
-                row["client_id"],
-                row["delivered"],
-                row["ack_p99_us"],
-                row["unanswered"],
-                row["dropped_slow"] + row["dropped_full"],
-            )
-            for row in consumers
-        ],
+        queues=queues,
+        growth=growth,
+        consumers=consumers,
         silences=_silences(silences),
         health=_health(findings),
         lags=[Lag(row["consumer"], row["rows"], row["seconds"]) for row in findings if row["check"] == "lag"],
@@ -189,7 +164,7 @@ def collect(
 
 
 class _Reading:
-    """The log, read for one job after the other: each gets the kinds of events that it needs."""
+    """Reads the log for one job after the other: each gets the kinds of events that it needs."""
 
     def __init__(self, spark: SparkSession, source: str, since: datetime | None, until: datetime | None) -> None:
         self._spark = spark
@@ -215,7 +190,7 @@ class _Reading:
         job: Job[Any] = find("audit")
         found = job(events, job.read_options({"root": self._source}))
         first = F.col("check") != "incarnation"
-        return found.orderBy(first, "ok", "since").limit(MOST_ALERTS)
+        return found.orderBy(first, "ok", "since").limit(MAX_ALERTS)
 
 
 def _rows(frame: DataFrame) -> list[Row]:
@@ -228,13 +203,14 @@ def _rows(frame: DataFrame) -> list[Row]:
     return found
 
 
+def _each(kind: Callable[..., T], frame: DataFrame) -> list[T]:
+    """The rows as named tuples of this kind, whose fields are columns."""
+    names: Sequence[str] = kind._fields  # type: ignore[attr-defined]
+    return [kind(**row) for row in _rows(frame.select(*names))]
+
+
 def _time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def _whole(begin: datetime, end: datetime) -> float:
-    """Seconds of a window that holds the period, or nearly all of it."""
-    return max(1.0, math.ceil((end - begin).total_seconds()))
 
 
 def _top(published: DataFrame, column: str) -> DataFrame:
@@ -243,55 +219,55 @@ def _top(published: DataFrame, column: str) -> DataFrame:
         .groupBy(F.col(column).alias("name"))
         .agg(F.sum("weight").alias("messages"), F.sum(F.col("weight") * F.col("size")).alias("bytes"))
         .orderBy(F.desc("messages"), "name")
-        .limit(MOST_ROWS)
+        .limit(MAX_ROWS)
     )
 
 
 def _longest(queues: DataFrame) -> DataFrame:
-    """Those of the clients whose queues were longest."""
-    lengths = queues.where("metric = 'queue_length' and client_id is not null and max > 0")
-    top = (
-        lengths.groupBy("client_id")
-        .agg(F.max("max").alias("top"))
-        .orderBy(F.desc("top"), "client_id")
-        .limit(MOST_QUEUES)
+    """All readings, also those of an empty queue, of the clients whose queues were longest."""
+    lengths = queues.where("metric = 'queue_length' and client_id is not null")
+    top = lengths.groupBy("client_id").agg(F.max("max").alias("top")).where("top > 0")
+    chosen = top.orderBy(F.desc("top"), "client_id").limit(MAX_QUEUES).select("client_id")
+    return lengths.join(F.broadcast(chosen), "client_id").select(
+        F.col("window_start").alias("time"), "client_id", F.col("max").cast("bigint").alias("length")
     )
-    return lengths.join(F.broadcast(top.select("client_id")), "client_id").select("client_id", "window_start", "max")
 
 
-def _newest(queues: DataFrame) -> DataFrame:
-    """What grows at the end, or will be full."""
-    newest = queues.groupBy("node", "client_id", "metric").agg(
-        *[F.max_by(name, "window_end").alias(name) for name in ("last", "slope", "full_in")]
+def _newest(queues: DataFrame, end: datetime) -> DataFrame:
+    """What grows at the end of the period, or will be full: older readings say nothing of that."""
+    last = queues.where(F.unix_micros("window_end") >= F.lit((end - _EPOCH) // timedelta(microseconds=1)))
+    newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
+        *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "full_in")]
     )
     return (
         newest.where("slope > 0 or full_in is not null")
         .orderBy(F.asc_nulls_last("full_in"), F.desc("slope"))
-        .limit(MOST_ROWS)
+        .limit(MAX_ROWS)
     )
 
 
-def _traffic(timeline: Sequence[Row]) -> list[Traffic]:
-    found: dict[datetime, Traffic] = {}
+def _counts(timeline: Sequence[Row]) -> list[tuple[datetime, Counter[str]]]:
+    """Events and bytes of each sort, in the order of the windows."""
+    found: dict[datetime, Counter[str]] = defaultdict(Counter)
     for row in timeline:
-        now = found.get(row["time"], Traffic(row["time"], 0, 0, 0, 0))
-        if row["sort"] == "published":
-            now = now._replace(received=row["events"], received_bytes=row["bytes"])
-        elif row["sort"] == "delivered":
-            now = now._replace(delivered=row["events"], delivered_bytes=row["bytes"])
-        else:
-            continue
-        found[row["time"]] = now
-    return [found[time] for time in sorted(found)]
+        found[row["time"]][row["sort"]] += row["events"]
+        found[row["time"]][f"{row['sort']} bytes"] += row["bytes"]
+    return sorted(found.items(), key=lambda item: item[0])
+
+
+def _traffic(timeline: Sequence[Row]) -> list[Traffic]:
+    names = ("published", "published bytes", "delivered", "delivered bytes")
+    return [
+        Traffic(time, *(counts[name] for name in names))
+        for time, counts in _counts(timeline)
+        if counts["published"] or counts["delivered"]
+    ]
 
 
 def _churn(timeline: Sequence[Row]) -> list[Churn]:
-    found: dict[datetime, Churn] = {}
-    for row in timeline:
-        if row["sort"] in Churn._fields:
-            now = found.get(row["time"], Churn(row["time"], 0, 0, 0))
-            found[row["time"]] = now._replace(**{row["sort"]: row["events"]})
-    return [found[time] for time in sorted(found)]
+    names = Churn._fields[1:]
+    found = [Churn(time, *(counts[name] for name in names)) for time, counts in _counts(timeline)]
+    return [row for row in found if any(row[1:])]
 
 
 def _denial(row: Row) -> Denial:
@@ -326,19 +302,18 @@ def _silences(rows: Sequence[Row]) -> list[Silence]:
 
 
 def _health(findings: Sequence[Row]) -> list[Health]:
-    sums: dict[tuple[str, int], dict[str, int]] = {}
+    sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for row in findings:
-        counts = sums.setdefault((row["node"], row["incarnation"]), {})
-        counts[row["check"]] = counts.get(row["check"], 0) + (row["rows"] or 0)
+        sums[row["node"], row["incarnation"]][row["check"]] += row["rows"] or 0
     return [
         Health(
             node=f"{row['node']}@{row['incarnation']}",
             begin=row["since"],
             newest=row["until"],
             events=row["rows"],
-            missing=(counts := sums[row["node"], row["incarnation"]]).get("gap", 0) + counts.get("lost", 0),
-            dropped=counts.get("dropped", 0),
-            corrupt=counts.get("corrupt", 0),
+            missing=(counts := sums[row["node"], row["incarnation"]])["gap"] + counts["lost"],
+            dropped=counts["dropped"],
+            corrupt=counts["corrupt"],
             end=row["reason"],
         )
         for row in findings

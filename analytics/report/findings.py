@@ -76,7 +76,7 @@ def findings(results: Results) -> list[Finding]:
         found.append(Finding("pipeline", f"{wording.count(missing, 'event')} cannot be read: figures are too low."))
     if dropped:
         found.append(Finding("pipeline", f"The exporter lost {wording.count(dropped, 'event')}: figures are too low."))
-    flapping = len({row.client_id for row in results.flapping})
+    flapping = len({row.subject for row in results.flapping})
     if flapping:
         found.append(Finding("flapping", f"{wording.count(flapping, 'client')} flapped."))
     silent = len({row.client_id for row in results.silences if row.end is None})

@@ -1,4 +1,4 @@
-"""What a report is made of: rows of plain values, whoever computed them.
+"""The rows that a report is made of.
 
 Times are aware datetimes at the beginning of their window, sizes are bytes, latencies microseconds. Windows in which
 nothing happened may be missing.
@@ -6,7 +6,7 @@ nothing happened may be missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Traffic(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """From the broker's taking over of a message to its being written to a subscriber."""
+    """From the broker's acceptance of a message until it was written to a subscriber."""
 
     time: datetime
     deliveries: int
@@ -35,12 +35,11 @@ class Latency(NamedTuple):
 class Slow(NamedTuple):
     """A window of the latency job: messages of one prefix and QoS."""
 
-    time: datetime
+    window_start: datetime
     prefix: str
     qos: int
-    deliveries: int
-    p99: float
-    #: Deliveries that never came.
+    delivered: int
+    p99_us: float
     undelivered: int
 
 
@@ -51,15 +50,8 @@ class Churn(NamedTuple):
     refused: int
 
 
-class Flapping(NamedTuple):
-    client_id: str
-    begin: datetime
-    end: datetime | None
-    connections: int
-
-
 class Talker(NamedTuple):
-    """A topic, or a client, and what was published by it."""
+    """A topic or a client, and the messages published by it."""
 
     name: str
     messages: int
@@ -67,15 +59,15 @@ class Talker(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """Something that there was too much of."""
+    """Too many events of a client, an address or a node."""
 
-    #: denied, logins, names or storm
+    #: flapping, denied, logins, names or storm
     name: str
     #: client, peer or node
     scope: str
     subject: str
     begin: datetime
-    #: None: it lasts.
+    #: None: it goes on.
     end: datetime | None
     events: int
 
@@ -85,7 +77,7 @@ class Denial(NamedTuple):
     peer: str
     #: connect, publish, subscribe or receive
     action: str
-    #: A topic or filter; of connections, why.
+    #: A topic or filter; the reason, if a connection was refused.
     target: str
     times: int
 
@@ -97,7 +89,7 @@ class Drop(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The longest that a client's queue was within the window, as far as it was read."""
+    """The greatest length of a client's queue that was read within the window."""
 
     time: datetime
     client_id: str
@@ -105,9 +97,9 @@ class Queue(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What grows, as of the newest readings."""
+    """The growth of a queue or store, by the readings at the end of the period."""
 
-    #: A client, or empty: it is the node's.
+    #: Empty: it is the node's.
     client_id: str
     metric: str
     node: str
@@ -123,19 +115,19 @@ class Consumer(NamedTuple):
 
     client_id: str
     delivered: int
-    #: Microseconds; None: it acknowledged nothing.
-    ack_p99: float | None
+    #: None: it acknowledged nothing.
+    ack_p99_us: float | None
     unanswered: int
     dropped: int
 
 
 class Silence(NamedTuple):
-    """A client that published no more, measured by its habit; seconds."""
+    """A client that stopped publishing, measured by its own habit; seconds."""
 
     client_id: str
     last_seen: datetime
     usual: float
-    #: None: it lasts.
+    #: None: it goes on.
     end: datetime | None
 
 
@@ -146,12 +138,12 @@ class Health(NamedTuple):
     begin: datetime
     newest: datetime
     events: int
-    #: Rows that are not in the log although their numbers were given out.
+    #: Rows that are not in the log although they were numbered.
     missing: int
-    #: Events that the exporter says it lost, and rows that could not be read.
+    #: Events that the exporter reports as lost, and rows that could not be read.
     dropped: int
     corrupt: int
-    #: How it ended: stopped, killed, running or silent.
+    #: stopped, killed, running or silent
     end: str
 
 
@@ -165,29 +157,29 @@ class Lag(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    #: What was read, as the user named it.
+    #: The event log, as the user named it.
     source: str
     made: datetime
-    #: The period that is told of.
+    #: The period.
     begin: datetime
     end: datetime
     #: Seconds of a window.
     window: float
-    traffic: Sequence[Traffic] = field(default=())
-    latency: Sequence[Latency] = field(default=())
-    slow: Sequence[Slow] = field(default=())
-    churn: Sequence[Churn] = field(default=())
-    flapping: Sequence[Flapping] = field(default=())
-    topics: Sequence[Talker] = field(default=())
-    clients: Sequence[Talker] = field(default=())
-    denials: Sequence[Denial] = field(default=())
+    traffic: Sequence[Traffic] = ()
+    latency: Sequence[Latency] = ()
+    slow: Sequence[Slow] = ()
+    churn: Sequence[Churn] = ()
+    flapping: Sequence[Alert] = ()
+    topics: Sequence[Talker] = ()
+    clients: Sequence[Talker] = ()
+    denials: Sequence[Denial] = ()
     #: All of them, of which `denials` are the most frequent.
     denied: int = 0
-    alerts: Sequence[Alert] = field(default=())
-    drops: Sequence[Drop] = field(default=())
-    queues: Sequence[Queue] = field(default=())
-    growth: Sequence[Growth] = field(default=())
-    consumers: Sequence[Consumer] = field(default=())
-    silences: Sequence[Silence] = field(default=())
-    health: Sequence[Health] = field(default=())
-    lags: Sequence[Lag] = field(default=())
+    alerts: Sequence[Alert] = ()
+    drops: Sequence[Drop] = ()
+    queues: Sequence[Queue] = ()
+    growth: Sequence[Growth] = ()
+    consumers: Sequence[Consumer] = ()
+    silences: Sequence[Silence] = ()
+    health: Sequence[Health] = ()
+    lags: Sequence[Lag] = ()

@@ -1,22 +1,46 @@
-"""Rows as a table of the page: the first so many of them, with bars where a length says more than digits."""
+"""Rows as a table of the page: the first of them, with bars where a length says more than digits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from trunkline.analytics.report import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: Rows of a table.
-MOST_ROWS: Final = 20
+MAX_ROWS: Final = 20
 
 
 class Cell(NamedTuple):
     text: str
-    number: bool = False
     #: Per cent of the column's largest value; None for no bar.
     bar: float | None = None
+
+
+class Form(NamedTuple):
+    """How the values of a column are written. A missing value is a dash."""
+
+    say: Callable[[Any], str]
+    number: bool = False
+    bar: bool = False
+
+
+def _microseconds(value: float) -> str:
+    return wording.duration(value / 1e6)
+
+
+NAME: Final = Form(wording.name)
+TIME: Final = Form(wording.moment)
+#: The end of an alert, or of another thing that may go on.
+END: Final = Form(lambda time: "goes on" if time is None else wording.moment(time))
+NUMBER: Final = Form(wording.whole, number=True)
+COUNT: Final = Form(wording.whole, number=True, bar=True)
+SIZE: Final = Form(wording.size, number=True, bar=True)
+SECONDS: Final = Form(wording.duration, number=True)
+MICROSECONDS: Final = Form(_microseconds, number=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,46 +48,36 @@ class Table:
     id: str
     title: str
     headings: Sequence[str]
+    numeric: Sequence[bool]
     rows: Sequence[Sequence[Cell]]
     #: Of how many these rows are the first.
     total: int
-    note: str = field(default="")
-
-    @property
-    def numeric(self) -> Sequence[bool]:
-        """Of each column."""
-        return [cell.number for cell in self.rows[0]] if self.rows else [False] * len(self.headings)
+    note: str
 
 
-class Column(NamedTuple):
-    heading: str
-    cells: Sequence[str]
-    #: What a bar shows the size of; none without.
-    sizes: Sequence[float] = ()
-    number: bool = False
-
-
-def table(name: str, title: str, *columns: Column, note: str = "", total: int | None = None) -> Table:
-    """`total`: of how many rows these are some already."""
-    given = len(columns[0].cells)
-    shown = min(given, MOST_ROWS)
-    tops = [max(column.sizes, default=0.0) for column in columns]
-    rows = [
-        [
-            Cell(
-                column.cells[index],
-                column.number,
-                round(100 * column.sizes[index] / top, 1) if column.sizes and top else None,
-            )
-            for column, top in zip(columns, tops, strict=True)
-        ]
-        for index in range(shown)
-    ]
+def table(
+    id: str, title: str, rows: Sequence[Any], *columns: tuple[str, Form, str | Callable[[Any], Any]], note: str = ""
+) -> Table:
+    """Each column has a heading, a form, and the attribute of a row that it shows, or a function that gets the value."""
+    made: list[list[Cell]] = []
+    for _, form, get in columns:
+        values = [getattr(row, get) if isinstance(get, str) else get(row) for row in rows]
+        top = max(values, default=0) if form.bar else 0
+        made.append(
+            [
+                Cell(
+                    "–" if value is None and form is not END else form.say(value),
+                    round(100 * value / top, 1) if top else None,
+                )
+                for value in values[:MAX_ROWS]
+            ]
+        )
     return Table(
-        id=name,
+        id=id,
         title=title,
-        headings=[column.heading for column in columns],
-        rows=rows,
-        total=given if total is None else total,
+        headings=[heading for heading, _, _ in columns],
+        numeric=[form.number for _, form, _ in columns],
+        rows=list(zip(*made, strict=True)),
+        total=len(rows),
         note=note,
     )

@@ -10,7 +10,6 @@ from trunkline.analytics.report.results import (
     Consumer,
     Denial,
     Drop,
-    Flapping,
     Growth,
     Health,
     Lag,
@@ -60,7 +59,10 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             if not 120 < index < 127
         ],
         churn=[Churn(time, random.randrange(6), random.randrange(6), random.randrange(3)) for time in times],
-        flapping=[Flapping("pump-17", times[20], times[60], 41), Flapping(hostile, times[70], None, 19)],
+        flapping=[
+            Alert("flapping", "client", "pump-17", times[20], times[60], 41),
+            Alert("flapping", "client", hostile, times[70], None, 19),
+        ],
         topics=[Talker(f"site/{index}/temperature", 9000 // (index + 1), 90_000 // (index + 1)) for index in range(34)]
         + [Talker(hostile, 10_000, 5)],
         clients=[Talker(f"sensor-{index:03}", 5000 // (index + 1), 50_000 // (index + 1)) for index in range(3)],

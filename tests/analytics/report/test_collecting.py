@@ -1,16 +1,19 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.analytics.events_made import INCARNATION, START, at, row, table
 from trunkline.analytics.report import collecting
+from trunkline.analytics.report.axes import MAX_POINTS
 from trunkline.analytics.report.collecting import NothingRecorded, period, reason, window
-from trunkline.analytics.report.grid import MOST_POINTS
-from trunkline.analytics.report.results import Alert, Churn, Denial, Health, Silence, Traffic
+from trunkline.analytics.report.results import Alert, Churn, Denial, Growth, Health, Queue, Silence, Traffic
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def written(folder: Path, *seconds: float) -> str:
@@ -56,7 +59,7 @@ def test_an_empty_log_is_told(tmp_path: Path) -> None:
 )
 def test_windows_are_as_many_as_points(length: timedelta, seconds: float) -> None:
     assert window(START, START + length) == seconds
-    assert length / timedelta(seconds=seconds) <= MOST_POINTS
+    assert length / timedelta(seconds=seconds) <= MAX_POINTS
 
 
 def test_centuries_have_a_window_too() -> None:
@@ -83,6 +86,29 @@ def test_a_timeline_is_traffic_and_churn() -> None:
     ]
     assert collecting._traffic(timeline) == [Traffic(at(0), 1, 10, 0, 0), Traffic(at(1), 2, 20, 3, 30)]
     assert collecting._churn(timeline) == [Churn(at(0), 0, 0, 5), Churn(at(1), 2, 0, 0)]
+
+
+def queue(client_id: str | None, begin: float, highest: float, full_in: float | None = None) -> tuple[object, ...]:
+    return at(begin), at(begin + 10), "n", client_id, "queue_length", float(highest), float(highest), 1.0, full_in
+
+
+QUEUES = (
+    "window_start timestamp, window_end timestamp, node string, client_id string, metric string, last double, max double, "
+    "slope double, full_in double"
+)
+
+
+def test_queues_are_drawn_with_the_readings_that_found_them_empty(spark: "SparkSession") -> None:
+    rows = [queue("full", 0, 200), queue("full", 10, 0), queue("empty", 0, 0), queue(None, 0, 7)]
+    found = collecting._each(Queue, collecting._longest(spark.createDataFrame(rows, QUEUES)))
+    assert sorted(found) == [Queue(at(0), "full", 200), Queue(at(10), "full", 0)]
+
+
+def test_growth_is_that_of_the_end(spark: "SparkSession") -> None:
+    """A queue that filled hours ago, and was emptied, will not be full."""
+    rows = [queue("old", 0, 200, 70.0), queue("new", 92, 7, 50.0), queue("new", 94, 8, 40.0), queue(None, 95, 1)]
+    found = collecting._each(Growth, collecting._newest(spark.createDataFrame(rows, QUEUES), at(100)))
+    assert [(row.client_id, row.last, row.full_in) for row in found] == [("new", 7, 50.0), ("", 1, None)]
 
 
 def test_denials_of_connections_tell_why_and_others_what() -> None:

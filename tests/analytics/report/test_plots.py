@@ -2,7 +2,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from trunkline.analytics.report import wording
-from trunkline.analytics.report.grid import Grid
+from trunkline.analytics.report.axes import Grid
 from trunkline.analytics.report.plots import SIDE, Series, bars, lines
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)

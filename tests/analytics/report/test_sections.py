@@ -3,8 +3,8 @@ from datetime import timedelta
 
 from tests.analytics.report.made import BEGIN, WINDOW, bad_day, nothing
 from trunkline.analytics.report.plots import Plot
-from trunkline.analytics.report.results import Alert, Churn, Drop, Flapping, Growth, Lag, Queue, Silence, Traffic
-from trunkline.analytics.report.sections import MOST_SERIES, Section, sections
+from trunkline.analytics.report.results import Alert, Churn, Drop, Growth, Lag, Queue, Silence, Traffic
+from trunkline.analytics.report.sections import LIMITS, MAX_SERIES, Section, sections
 from trunkline.analytics.report.tables import Table
 
 
@@ -54,7 +54,10 @@ def test_churn_has_those_who_went_below() -> None:
 
 def test_who_flaps_most_is_first() -> None:
     later = BEGIN + timedelta(seconds=1)
-    rows = [Flapping("a", BEGIN, later, 5), Flapping("b", BEGIN, None, 9)]
+    rows = [
+        Alert("flapping", "client", "a", BEGIN, later, 5),
+        Alert("flapping", "client", "b", BEGIN, None, 9),
+    ]
     table = part(section(sections(replace(nothing(), flapping=rows)), "flapping"), "flapping-clients")
     assert isinstance(table, Table)
     assert [[cell.text for cell in row] for row in table.rows] == [
@@ -69,16 +72,16 @@ def test_rare_reasons_are_one_in_the_plot_and_apart_in_the_table() -> None:
     plot, table = found.parts
     assert isinstance(plot, Plot)
     assert isinstance(table, Table)
-    assert len(plot.series) == MOST_SERIES
+    assert len(plot.series) == MAX_SERIES
     assert (plot.series[-1].name, plot.series[-1].figure) == ("other reasons", "18 in all")
     assert len(table.rows) == 8
 
 
 def test_as_many_reasons_as_fit_are_all_told_apart() -> None:
-    rows = [Drop(BEGIN, f"reason {number}", 1) for number in range(MOST_SERIES)]
+    rows = [Drop(BEGIN, f"reason {number}", 1) for number in range(MAX_SERIES)]
     plot = section(sections(replace(nothing(), drops=rows)), "drops").parts[0]
     assert isinstance(plot, Plot)
-    assert [each.name for each in plot.series] == [f"reason {number}" for number in range(MOST_SERIES)]
+    assert [each.name for each in plot.series] == [f"reason {number}" for number in range(MAX_SERIES)]
 
 
 def test_what_is_full_first_is_first() -> None:
@@ -96,6 +99,7 @@ def test_what_is_full_first_is_first() -> None:
         ["retained.count", "n1", "34", "+0 a minute", "–"],
         ["queue_length", "e", "7", "–", "–"],
     ]
+    assert table.note == LIMITS
 
 
 def test_the_longest_queues_are_drawn() -> None:
