@@ -50,11 +50,7 @@ def tiles(results: Results) -> list[Tile]:
             "–" if worst is None else wording.duration(worst.p99 / 1e6),
             "nothing delivered" if not usual else f"usual p50 {wording.duration(usual[len(usual) // 2] / 1e6)}",
         ),
-        Tile(
-            "Connections",
-            wording.short(came),
-            f"{wording.short(sum(row.refused for row in results.churn))} refused",
-        ),
+        Tile("Connections", wording.short(came), f"{wording.short(sum(row.refused for row in results.churn))} refused"),
         Tile("Dropped", wording.short(drops), _share(drops, delivered + drops, "of deliveries")),
         Tile(
             "Denied",

@@ -1,4 +1,4 @@
-"""A Spark session that needs nothing but what pip brings, and a look at what is there to make one of."""
+"""Spark sessions that need nothing but packages from PyPI, and a doctor for them."""
 
 from trunkline.analytics.spark.java import JavaError
 from trunkline.analytics.spark.sessions import SparkError, register, session

@@ -1,11 +1,11 @@
 """Starts Spark's Java process without Spark's launch scripts.
 
-Those insist on a module that the Java from PyPI does without, need bash, and start a second Java only to print the
-command line of the first. What they would do is little: a class path, a list of flags, and a file in which the Java
-process says where Python can reach it.
+The scripts insist on a module that the Java from PyPI does not have, need bash, and start a second Java only to print
+the command line of the first. They do little: a class path, a list of flags, and a file in which the Java process writes
+its port for Python.
 
-Spark is told of a home that does not exist. With a real one, its Python workers import PySpark from a zip file, never
-compiled, which costs each of them half a second and more; without it they find the installed package.
+SPARK_HOME names a folder that does not exist. With a real one, Spark's Python workers import PySpark from a zip file, never
+compiled, which costs each of them half a second and more; without it they import the installed package.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ from typing import IO, Final
 
 from trunkline.analytics.spark.java import VECTOR_MODULE, Java
 
-#: Lines of what the Java process says that are kept, to be shown when it does not start.
-KEPT_LINES: Final = 200
-#: How lines begin that PySpark prints whenever a stateful stream starts, each with an empty one behind it.
+#: Lines of the Java process's output that are kept, to be shown when it does not start.
+MAX_LINES: Final = 200
+#: PySpark prints lines with these beginnings, each followed by an empty one, whenever a stateful stream starts.
 _CHATTER: Final = (
     b"Starting Streaming TransformWithStateInPandas Python worker",
     b"Streaming TransformWithStateInPandas Python worker",
@@ -49,7 +49,7 @@ _OPENED: Final = (
     "sun.security.action",
     "sun.util.calendar",
 )
-#: What Spark's own launcher passes.
+#: The flags that Spark's own launcher passes.
 FLAGS: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
@@ -59,18 +59,18 @@ FLAGS: Final = (
     "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
-    # Spark looks through the texts of failures with patterns that recurse: a stream that is stopped in the middle of a
-    # batch has one that is too long for the usual stack
+    # Spark searches the texts of failures with recursive patterns: that of a stream which is stopped in the middle of a
+    # batch is too long for the usual stack
     "-Xss8m",
 )
-#: Less optimizing and a simpler collector: what is short-lived starts and runs faster, what is long-lived is slower.
+#: Less optimizing and a simpler collector: short-lived programs start and run faster, long-lived ones are slower.
 FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-#: Must not exist, and nobody else must be able to make it, since workers would import from there.
+#: Must not exist, and no other user must be able to create it, since workers would import from there.
 NO_HOME: Final = Path(__file__).parent / "no-spark-home"
 
 
 class GatewayError(RuntimeError):
-    """The Java process did not start; the text ends with what it said last."""
+    """The Java process did not start; the text ends with its last output."""
 
 
 def spark_package() -> Path:
@@ -89,7 +89,7 @@ def spark_package() -> Path:
 
 
 def flags(java: Java, jars: Path, *first: str) -> list[str]:
-    """What any program of Spark needs between `java` and the name of its class; `first` leads the class path."""
+    """The arguments of any Spark program between `java` and the name of its class; `first` leads the class path."""
     conf = [folder for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
     # several jars bring it, and this one must win
     logging = sorted(map(str, jars.glob("slf4j-api-*.jar")))
@@ -104,7 +104,7 @@ def flags(java: Java, jars: Path, *first: str) -> list[str]:
 
 
 def command(java: Java, jars: Path, properties: Path, settings: Mapping[str, str], *, fast_start: bool) -> list[str]:
-    """The command line of a driver, with what of the settings only a starting Java can obey."""
+    """The command line of a driver, with those settings that Java obeys only at its start."""
     extra = settings.get("spark.driver.extraClassPath")
     return [
         str(java.executable),
@@ -121,7 +121,7 @@ def command(java: Java, jars: Path, properties: Path, settings: Mapping[str, str
 
 
 def as_properties(settings: Mapping[str, str]) -> str:
-    """A file of settings, since a command line can be read by everyone on the machine."""
+    """Settings go into a file, since every user of the machine can read a command line."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
 
 
@@ -132,18 +132,18 @@ def _escaped(text: str) -> str:
     )
 
 
-def _at_home(master: str) -> bool:
+def _is_local(master: str) -> bool:
     """Whether all of Spark is on this machine."""
     return re.match(r"local\b|spark://(127\.|localhost(:|$))", master) is not None
 
 
 class JavaProcess:
-    """Spark's Java process. It ends with this one, even when this one is killed: it reads from a pipe that nobody
-    writes to, until the pipe's other end is gone."""
+    """Spark's Java process. It ends with this process, even when that is killed: it reads from a pipe that nothing is
+    written to, until the pipe's other end is closed."""
 
     def __init__(self, java: Java, jars: Path, settings: Mapping[str, str], *, fast_start: bool = False) -> None:
-        #: The last that it said.
-        self.said: deque[str] = deque(maxlen=KEPT_LINES)
+        #: Its last output.
+        self.output: deque[str] = deque(maxlen=MAX_LINES)
         self._quiet = True
         self._folder = Path(tempfile.mkdtemp(prefix="trunkline-spark-"))
         self._connection = self._folder / "connection"
@@ -156,7 +156,7 @@ class JavaProcess:
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
         }
-        if _at_home(settings.get("spark.master", "")):
+        if _is_local(settings.get("spark.master", "")):
             # the machine's name may lead to an address that it no longer has
             environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.process = subprocess.Popen(
@@ -165,7 +165,7 @@ class JavaProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            # Ctrl-C is for Python, which may want to stop a query in good order
+            # Ctrl-C is for Python, which stops queries in order
             process_group=0 if os.name == "posix" else None,
         )
         assert self.process.stdout is not None
@@ -181,7 +181,7 @@ class JavaProcess:
                 after, chatter = chatter, line.startswith(_CHATTER)
                 if chatter or (after and not line.strip()):
                     continue
-                self.said.append(line.decode(errors="replace").rstrip())
+                self.output.append(line.decode(errors="replace").rstrip())
                 if not self._quiet:
                     with contextlib.suppress(OSError):
                         os.write(2, line)
@@ -211,11 +211,11 @@ class JavaProcess:
         return port, data[8 : 8 + size].decode()
 
     def show(self) -> None:
-        """From now on pass on what it says: what it says while it starts is of use only if it does not."""
+        """Pass its output on from now on: that of the start is of use only when it fails."""
         self._quiet = False
 
     def _last_words(self) -> str:
-        return ", and said nothing" if not self.said else ":" + "".join(f"\n  {line}" for line in self.said)
+        return ", and printed nothing" if not self.output else ":" + "".join(f"\n  {line}" for line in self.output)
 
     def kill(self) -> None:
         self.process.kill()

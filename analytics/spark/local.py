@@ -1,4 +1,4 @@
-"""Makes sessions whose driver is this process."""
+"""Creates sessions whose driver is this process."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark.sql import SparkSession
 
-#: Which Python Spark's workers run.
+#: The variable that names the Python of Spark's workers.
 PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 
 
@@ -68,7 +68,7 @@ def built(settings: Mapping[str, str]) -> "SparkSession":
 
 @contextmanager
 def environment(**changes: str) -> Generator[None]:
-    """Only while PySpark looks: programs that this process starts later must not take them for their own."""
+    """Only while PySpark reads them: programs that this process starts later must not inherit them."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

@@ -1,4 +1,4 @@
-"""The one way in which Trunkline makes a Spark session."""
+"""The one way in which Trunkline creates a Spark session."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from trunkline.analytics.spark.java import find
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: For sessions on one machine and for small clusters; whoever needs another value passes it as `config`.
+#: For sessions on one machine and for small clusters; `config` overrides them.
 DEFAULTS: Final[Mapping[str, str]] = {
     # events are timed in UTC, and windows in a session's own time zone would depend on the machine
     "spark.sql.session.timeZone": "UTC",
@@ -26,12 +26,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.join.stateFormatVersion": "3",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # a row of the event log has more columns than the 25 above which Spark warns in each program
+    # the event log has more columns than the 25 above which Spark warns
     "spark.sql.debug.maxToStringFields": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-#: It is frozen in each query's checkpoint: 200, as Spark has it, would make 200 state stores on a laptop.
+#: Each query's checkpoint keeps this number for ever: 200, Spark's default, would make 200 state stores on a laptop.
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.shuffle.partitions": "2"}
 #: Where a Spark Connect server listens when its address names no port.
 CONNECT_PORT: Final = 15002
@@ -41,7 +41,7 @@ _MASTER_PORT: Final = 7077
 
 
 class SparkError(RuntimeError):
-    """There is no session to be had; the text says what is wrong."""
+    """There is no session; the text says why."""
 
 
 def session(
@@ -62,16 +62,16 @@ def session(
     processors. `remote` is the address of a Spark Connect server, `sc://host:15002`, and needs no Java here.
 
     Java is started directly, with at most `memory` of heap, and is the one that `java` chooses: `bundled` (from PyPI),
-    `system` or a path; see `trunkline.analytics.spark.java.find`. With a Spark of one's own, that is with `spark_home`
-    or the variable SPARK_HOME, the scripts of that Spark start it as ever. `fast_start` is for tests and short jobs.
-    All of this counts for the first session of a process only: later ones use the same Java.
+    `system` or a path; see `trunkline.analytics.spark.java.find`. With a Spark of your own, by `spark_home` or the
+    variable SPARK_HOME, the scripts of that Spark start it. `fast_start` is for tests and short jobs. All of this counts
+    for the first session of a process only: later ones use the same Java.
 
-    `config` holds settings of Spark, which win over Trunkline's `DEFAULTS`. `within` is the time, in seconds, after
-    which a Java that does not start or a cluster that does not answer is given up.
+    `config` holds settings of Spark, which override Trunkline's `DEFAULTS`. `within` is the time, in seconds, for Java to
+    start or a cluster to answer.
 
     Raises:
-        SparkError: PySpark is missing, Java did not start, nobody answers, or Spark refuses the session.
-        JavaError: there is no Java to be started.
+        SparkError: PySpark is missing, Java did not start, no server answers, or Spark refuses the session.
+        JavaError: there is no Java.
     """
     try:
         from pyspark.errors import PySparkException
@@ -96,7 +96,7 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("trunkline")` known to a session that was made elsewhere."""
+    """Make `format("trunkline")` known to a session that was created elsewhere."""
     from trunkline.analytics.source import TrunklineDataSource
 
     spark.dataSource.register(TrunklineDataSource)
@@ -117,7 +117,7 @@ def _driven(
     within: float,
 ) -> "SparkSession":
     """A session whose driver is this process."""
-    # not above: the client of Spark Connect may be installed without what these need
+    # not above: the client of Spark Connect may be installed without py4j
     from py4j.protocol import Py4JError, Py4JJavaError
 
     from trunkline.analytics.spark import local
@@ -126,7 +126,7 @@ def _driven(
         if local.under_way():
             return local.built(options)
         if master.startswith("spark://"):
-            _someone_answers(master.removeprefix("spark://").split(","), _MASTER_PORT, within)
+            _check_reachable(master.removeprefix("spark://").split(","), _MASTER_PORT, within)
         defaults = {**DEFAULTS, **LOCAL_DEFAULTS} if master.startswith("local") else DEFAULTS
         settings = {**defaults, **options, "spark.master": master}
         if home is not None:
@@ -144,11 +144,11 @@ def _connected(remote: str, options: Mapping[str, str], within: float) -> "Spark
 
     url = urlsplit(remote)
     if url.scheme != "sc" or not url.hostname:
-        raise SparkError(f"{remote!r} is no address of a Spark Connect server, which looks like sc://host:15002")
+        raise SparkError(f"{remote!r} is not the address of a Spark Connect server, such as sc://host:15002")
     if missing := [name for name in CONNECT_NEEDS if find_spec(name) is None]:
         # PySpark would end the whole program here, with success
         raise SparkError(f"Spark Connect needs {', '.join(missing)}: pip install 'trunkline[spark-connect]'")
-    _someone_answers([url.netloc.rpartition("@")[2]], CONNECT_PORT, within)
+    _check_reachable([url.netloc.rpartition("@")[2]], CONNECT_PORT, within)
     builder = SparkSession.Builder().remote(remote)
     for key, value in DEFAULTS.items():
         # the others are the server's own
@@ -159,11 +159,11 @@ def _connected(remote: str, options: Mapping[str, str], within: float) -> "Spark
     return builder.getOrCreate()
 
 
-def _someone_answers(addresses: list[str], port: int, within: float) -> None:
-    """Spark itself would try for minutes, and say so in a traceback.
+def _check_reachable(addresses: list[str], port: int, within: float) -> None:
+    """Spark itself would try for minutes, and then end with a traceback.
 
     Raises:
-        SparkError: none of them takes a connection within so many seconds.
+        SparkError: none of them accepts a connection within so many seconds.
     """
     problems: list[str] = []
     for address in addresses:
@@ -173,4 +173,4 @@ def _someone_answers(addresses: list[str], port: int, within: float) -> None:
                 return
         except (OSError, ValueError) as error:
             problems.append(f"{address} ({error})")
-    raise SparkError(f"nobody answers at {', '.join(problems)}")
+    raise SparkError(f"no server answers at {', '.join(problems)}")

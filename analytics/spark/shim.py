@@ -1,7 +1,7 @@
 """A Java that Spark's own programs accept.
 
-They pass `--add-modules=jdk.incubator.vector` to every Java that they start, and one without that module refuses to
-run. Only some linear algebra would use it. So they are given a Java home whose `bin/java` leaves that argument out.
+They pass `--add-modules=jdk.incubator.vector` to every Java that they start, and a Java without that module refuses to
+run. Only some linear algebra would use it. So they get a Java home whose `bin/java` leaves that argument out.
 """
 
 import os
@@ -25,10 +25,10 @@ exec {java} "$@"
 
 
 def java_home(java: Java, environ: Mapping[str, str] = os.environ) -> Path:
-    """What JAVA_HOME must be for Spark's programs: the Java's own home, if that will do.
+    """The value of JAVA_HOME for Spark's programs: the Java's own home, if that fits.
 
     Raises:
-        JavaError: it will not, and this system runs no shell scripts.
+        JavaError: it does not fit, and this system runs no shell scripts.
     """
     if VECTOR_MODULE in java.modules:
         return java.home
@@ -48,11 +48,13 @@ def java_home(java: Java, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _folder(environ: Mapping[str, str]) -> Path:
-    """Where it stays from one run to the next, and where only this user can write."""
+    """A folder that stays from one run to the next, and in which only this user can write."""
     cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache"
     folder = Path(cache) / "trunkline"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="trunkline-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="trunkline-"))
+        pass
+    return Path(tempfile.mkdtemp(prefix="trunkline-"))

@@ -28,11 +28,12 @@ def of(topic: str, environ: dict[str, str], java: str | None = None) -> list[Fin
     check = {
         "Java": lambda environ: doctor._java(java, environ),
         "SPARK_HOME": doctor._spark_home,
-        "Workers": doctor._worker_python,
-        "Memory": doctor._memory,
+        "PYSPARK_SUBMIT_ARGS": doctor._submit_arguments,
+        "Workers": doctor._workers,
+        "Memory": lambda environ: doctor._memory(),
         "Temporary files": doctor._temporary,
         "Address": doctor._address,
-    }.get(topic, doctor._variables if topic.isupper() else doctor._packages)
+    }.get(topic, lambda environ: doctor._packages())
     return [finding for finding in check(environ) if finding.topic == topic]
 
 
@@ -87,22 +88,16 @@ def test_a_client_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert the("Spark", {}).state is State.WRONG
 
 
-def test_the_javas_that_are_there(tmp_path: Path) -> None:
+def test_the_java_that_a_session_would_have(tmp_path: Path) -> None:
     java_that_lists(tmp_path / "old", "java.base@11")
     java_that_lists(tmp_path / "new", "java.base@21.0.1", "jdk.incubator.vector@21.0.1")
-    chosen, lacking, other = of("Java", {"JAVA_HOME": str(tmp_path / "new")})
-    assert chosen.found.startswith(("17", "21", "25"))
-    assert "bundled" in chosen.found
-    assert (lacking.state, other.state) == (State.NOTE, State.NOTE)
-    assert other.found == f"not chosen: 21.0.1, JAVA_HOME ({tmp_path}/new/bin/java)"
-    chosen, bundled = of("Java", {"JAVA_HOME": str(tmp_path / "new"), "TRUNKLINE_JAVA": "system"})
-    assert chosen.found == f"21.0.1, JAVA_HOME ({tmp_path}/new/bin/java)"
-    assert "bundled" in bundled.found
-    wrong = of("Java", {}, str(tmp_path / "old"))[0]
+    home = {"JAVA_HOME": str(tmp_path / "new")}
+    assert "bundled" in the("Java", home).found
+    assert the("Java", {**home, "TRUNKLINE_JAVA": "system"}).found == f"21.0.1, JAVA_HOME ({tmp_path}/new/bin/java)"
+    assert the("Java", {**home, "SPARK_HOME": "/x"}).found.startswith("21.0.1")
+    [wrong] = of("Java", {}, str(tmp_path / "old"))
     assert wrong.state is State.WRONG
     assert "Spark needs 17" in wrong.found
-    broken = of("Java", {"JAVA_HOME": str(tmp_path / "nowhere")})[-1]
-    assert broken.found == f"not chosen: {tmp_path}/nowhere/bin/java (JAVA_HOME) does not exist"
 
 
 def test_a_spark_of_ones_own(tmp_path: Path) -> None:
@@ -124,26 +119,25 @@ def test_a_spark_of_ones_own(tmp_path: Path) -> None:
     assert "need bash" in scripts.found
 
 
-def test_variables_that_spark_reads() -> None:
+def test_arguments_with_which_java_would_not_start() -> None:
     assert the("PYSPARK_SUBMIT_ARGS", {"PYSPARK_SUBMIT_ARGS": "--jars x.jar"}).state is State.WRONG
     assert not of("PYSPARK_SUBMIT_ARGS", {"PYSPARK_SUBMIT_ARGS": "--jars x.jar pyspark-shell "})
-    assert the("SPARK_REMOTE", {"SPARK_REMOTE": "sc://x"}).found.endswith("sc://x")
-    assert the("PYSPARK_GATEWAY_PORT", {"PYSPARK_GATEWAY_PORT": "1"}).state is State.NOTE
+    assert not of("PYSPARK_SUBMIT_ARGS", {})
 
 
 def test_the_python_of_workers(tmp_path: Path) -> None:
     assert the("Workers", {}).found == "run this same Python"
     assert the("Workers", {"PYSPARK_PYTHON": sys.executable}).state is State.GOOD
-    other = java_script(tmp_path, "echo 3.9 3.5.1")
-    assert "Python 3.9 with PySpark 3.5.1; here it is" in the("Workers", {"PYSPARK_PYTHON": str(other)}).found
+    other = java_script(tmp_path, "echo Python 3.9 with PySpark 3.5.1")
+    assert "Python 3.9 with PySpark 3.5.1; here: Python 3." in the("Workers", {"PYSPARK_PYTHON": str(other)}).found
     java_script(tmp_path, "echo Traceback >&2; echo No module named pyspark >&2; exit 1")
     finding = the("Workers", {"PYSPARK_PYTHON": str(other)})
-    assert finding.found.endswith("does not do: No module named pyspark")
+    assert ": No module named pyspark; here: " in finding.found
     assert finding.mend == f"unset PYSPARK_PYTHON, to have workers run {sys.executable}"
     assert "No such file" in the("Workers", {"PYSPARK_PYTHON": str(tmp_path / "none")}).found
 
 
-@pytest.mark.parametrize(("free", "state"), [(None, "note"), (1000, "wrong"), (1500, "note"), (4000, "good")])
+@pytest.mark.parametrize(("free", "state"), [(None, "note"), (1000, "wrong"), (4000, "good")])
 def test_memory(monkeypatch: pytest.MonkeyPatch, free: int | None, state: str) -> None:
     monkeypatch.setattr(doctor, "free_memory", lambda: free)
     assert the("Memory", {}).state == state
@@ -169,15 +163,15 @@ def test_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=100 << 20))
     assert the("Temporary files", {}).state is State.NOTE
     monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_flag=os.ST_NOEXEC))
-    assert "noexec" in the("Temporary files", {}).found
+    assert "noexec" in of("Temporary files", {})[0].found
 
 
 def test_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert the("Address", {"SPARK_LOCAL_IP": "127.0.0.1"}).state is State.GOOD
     # of a block that nobody has
-    assert "where nothing can listen" in the("Address", {"SPARK_LOCAL_IP": "192.0.2.1"}).found
+    assert the("Address", {"SPARK_LOCAL_IP": "192.0.2.1"}).state is State.WRONG
     monkeypatch.setattr(socket, "gethostname", lambda: "192.0.2.1")
-    assert "is no address of it" in the("Address", {}).found
+    assert "nothing can listen on 192.0.2.1" in the("Address", {}).found
     monkeypatch.setattr(socket, "gethostname", lambda: "127.0.0.1")
     assert "cannot reach" in the("Address", {}).found
     monkeypatch.setattr(socket, "gethostname", lambda: "0.0.0.0")
@@ -199,7 +193,7 @@ def test_a_trial_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_trial_that_gives_something_else(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_doubled", lambda batches: batches)
-    assert attempt().found == "a query gave 3 and should have given 6"
+    assert attempt().found == "a query returned 3 instead of 6"
 
 
 def test_the_stack_of_java_is_left_out() -> None:

@@ -112,12 +112,12 @@ def test_it_does_not_start(tmp_path: Path, jars: Path) -> None:
 
 
 def test_it_says_nothing(tmp_path: Path, jars: Path) -> None:
-    with pytest.raises(GatewayError, match="^Java ended with code 1, and said nothing$"):
+    with pytest.raises(GatewayError, match="^Java ended with code 1, and printed nothing$"):
         JavaProcess(scripted(tmp_path, "exit 1"), jars, {}).connect(60.0)
 
 
 def test_it_says_much(tmp_path: Path, jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "KEPT_LINES", 3)
+    monkeypatch.setattr(gateway, "MAX_LINES", 3)
     process = JavaProcess(scripted(tmp_path, "seq 1000; exit 1"), jars, {})
     with pytest.raises(GatewayError, match="^Java ended with code 1:\n  998\n  999\n  1000$"):
         process.connect(60.0)
@@ -144,7 +144,7 @@ def test_what_it_says_later_is_passed_on(tmp_path: Path, jars: Path, capfd: pyte
     java = scripted(tmp_path, f"echo starting; cat {told} > /dev/null; echo disk full")
     process = JavaProcess(java, jars, {})
     process.show()
-    process.said.clear()
+    process.output.clear()
     told.write_text("go on")
     process.process.wait()
     process._listener.join()

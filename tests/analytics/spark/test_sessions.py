@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def closed() -> Iterator[int]:
-    """A port where nobody answers, and where nobody else can begin to."""
+    """A port where no server answers, and where nobody else can begin to."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -66,7 +66,7 @@ def test_a_master_or_a_server() -> None:
 @pytest.mark.parametrize("address", ["localhost:15002", "sc://", "http://localhost:15002"])
 def test_no_address_of_a_server(address: str) -> None:
     pytest.importorskip("pyspark")
-    with pytest.raises(SparkError, match="looks like sc://host:15002"):
+    with pytest.raises(SparkError, match="such as sc://host:15002"):
         session(remote=address)
 
 
@@ -82,20 +82,20 @@ def test_no_server_answers(closed: int, monkeypatch: pytest.MonkeyPatch) -> None
     pytest.importorskip("pyspark")
     monkeypatch.setattr(sessions, "CONNECT_NEEDS", ())
     address = f"sc://user@127.0.0.1:{closed}/;token=secret"
-    with pytest.raises(SparkError, match=rf"^nobody answers at 127\.0\.0\.1:{closed} \(\[Errno") as caught:
+    with pytest.raises(SparkError, match=rf"^no server answers at 127\.0\.0\.1:{closed} \(\[Errno") as caught:
         session(remote=address)
     assert "secret" not in str(caught.value)
     monkeypatch.setenv("SPARK_REMOTE", address)
-    with pytest.raises(SparkError, match="nobody answers"):
+    with pytest.raises(SparkError, match="no server answers"):
         session()
 
 
 def test_no_master_answers(closed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
     monkeypatch.setattr("trunkline.analytics.spark.local.under_way", lambda: False)
-    with pytest.raises(SparkError, match=rf"^nobody answers at 127\.0\.0\.1:{closed} .*, 127\.0\.0\.1:port "):
+    with pytest.raises(SparkError, match=rf"^no server answers at 127\.0\.0\.1:{closed} .*, 127\.0\.0\.1:port "):
         session(master=f"spark://127.0.0.1:{closed},127.0.0.1:port")
-    with pytest.raises(SparkError, match="nobody answers"):
+    with pytest.raises(SparkError, match="no server answers"):
         session(config={"spark.master": f"spark://127.0.0.1:{closed}"})
 
 
