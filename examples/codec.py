@@ -8,12 +8,12 @@ from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish
 from trunkline.mqtt.versions import Version
 
-# What a client says, as it would come out of a socket
+# The packets of a client, as they would come out of a socket
 stream = encode(Connect("thermometer", keep_alive=60), Version.V5)
 stream += encode(Publish("kitchen/temperature", b"21.5"), Version.V5)
 stream += encode(Pingreq(), Version.V5)
 
-# A server takes it in whatever pieces come
+# A server takes the stream in pieces of any size
 decoder = Decoder(max_packet_size=1_048_576)
 for start in range(0, len(stream), 10):
     for packet in decoder.feed(stream[start : start + 10]):
@@ -26,7 +26,7 @@ for start in range(0, len(stream), 10):
             case _:
                 print(packet)
 
-# A wrong packet is not raised, it is told: with the reason to answer with
+# A wrong packet raises nothing: `error` has the reason to answer with
 decoder.feed(bytes.fromhex("36 00"))
 if decoder.error is not None and decoder.version is not None:
     print("error:", decoder.error)
