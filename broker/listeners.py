@@ -1,4 +1,4 @@
-"""Where clients come in: listening sockets, who may connect to them, and how many at a time."""
+"""Listening sockets: which clients may connect, and how many at a time."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class _ListeningSocket:
                     self._poller.forget(self._sock)
                     self._reopening.restart(PAUSE)
                     return
-                # the client was gone before we came
+                # the client has closed before the accept
 
     def _open(self) -> None:
         try:

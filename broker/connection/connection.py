@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
 
-#: Bytes of the largest CONNECT, whose sender nobody knows yet. Its will, with all that belongs to it, has room.
+#: Bytes of the largest CONNECT, whose sender is not known yet. There is room for a will with properties.
 MAX_CONNECT_SIZE: Final = 1_048_576
 #: Bytes of answers that may wait for a client before nothing more is read from it.
 OUTPUT_LIMIT: Final = 1_048_576
 
 
 class CheckKeepAlive:
-    """To itself: look whether it has been silent for too long."""
+    """To itself: check whether the client has been silent for too long."""
 
     __slots__ = ()
 
@@ -170,7 +170,7 @@ class Connection(ProtocolActor["Mail"]):
         self._transport.send(data)
 
     def pause(self, holder: object) -> None:
-        """Read no more until everyone who asked for that has resumed."""
+        """Read no more until every holder has resumed."""
         if self.state is ConnectionState.CLOSING:
             return
         if self._holders is None:
@@ -183,12 +183,12 @@ class Connection(ProtocolActor["Mail"]):
             self._holders.discard(holder)
             if not self._holders:
                 self._holders = None
-                # it could not be heard. Who has it wait may be a task, and then the scheduler's time is of its last step
+                # the client could not be heard. In a task the scheduler's time would be that of its last step
                 self._last_read = trio.current_time()
                 self._transport.resume()
 
     def log_packets(self, client: ClientInfo | None, level: int) -> None:
-        """Have the packets of this client in the log from now on; None has none there."""
+        """Log the packets of this client from now on; None stops that."""
         if isinstance(self._decoder, LoggedDecoder):
             self._decoder = self._decoder.inner
             self._decoder.gathers = True
@@ -239,21 +239,21 @@ class Connection(ProtocolActor["Mail"]):
         self._timer.restart_at(self._last_read + self._max_silence)
 
     def _on_deadline(self) -> None:
-        """The timer: nothing may have come for too long."""
+        """The timer fires: perhaps nothing has come for too long."""
         now = self.scheduler.now
         if self._holders is not None and self not in self._holders:
-            self._last_read = now  # others have us wait; a client that does not read has itself to blame
+            self._last_read = now  # others have it wait, unless it does not read itself
         if self._channel is not None and now < self._last_read + self._max_silence:
             self._timer.restart_at(self._last_read + self._max_silence)
         else:
-            # After a pause of the process, what the client said in time is still unread.
+            # After a pause of the process, what the client sent in time is still unread.
             self._transport.read_now()
             self.scheduler.later(self.ref, CHECK_KEEP_ALIVE)
 
     def _check_keep_alive(self) -> None:
         """All that had come when the timer fired has been handled."""
         if self._timer.armed or self._max_silence == inf:
-            return  # with it came the CONNECT, or the end
+            return  # the CONNECT came, or the end
         if self._handshake is not None and self.state is ConnectionState.AUTHENTICATING:
             self._handshake.give_up()
         elif self._channel is None:

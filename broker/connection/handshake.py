@@ -1,6 +1,6 @@
 """From CONNECT to CONNACK: terms, authentication, and the session (MQTT 5.0, sections 3.1.4 and 4.12).
 
-One object a connection, gone as soon as the connection has its session.
+A connection has one of these until it has its session.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Handshake:
             self._reject_bytes(error, version, data)
 
     def _reject_bytes(self, error: ProtocolError, version: Version | None, data: bytes) -> None:
-        """No CONNECT could be read. What is told depends on whether it was one at all."""
+        """No CONNECT could be read. A CONNACK answers it if it was one at all."""
         self._listener.services.metrics.packets_malformed += 1
         farewell = b""
         if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
@@ -113,7 +113,7 @@ class Handshake:
         services.metrics.received[PacketType.CONNECT] += 1
         self._client = client = ClientInfo(
             connect.client_id,
-            connect.username or None,  # an empty one says nothing of who it is
+            connect.username or None,  # an empty one names no user
             self._connection.peer,
             listener.name,
             connect.version,
@@ -166,14 +166,14 @@ class Handshake:
             self._open_session()
         elif self._listener.allow_anonymous:
             metrics.authentication_success_anonymous += 1
-            self._client.username = None  # nobody has proved it, and access rules go by it
+            self._client.username = None  # it was not proved, and access rules go by it
             self._open_session()
         else:
             self._deny(Deny(text="this listener takes no clients without credentials"))
 
     def give_up(self) -> None:
         """The answer takes too long. Its task ends with the connection."""
-        self._deny(Deny(Reason.SERVER_UNAVAILABLE, "nobody decided in time who the client is"))
+        self._deny(Deny(Reason.SERVER_UNAVAILABLE, "authentication was not decided in time"))
 
     def _deny(self, decision: Deny) -> None:
         metrics = self._listener.services.metrics
@@ -219,7 +219,7 @@ class Handshake:
             self._deny(decision or Deny(Reason.BAD_AUTHENTICATION_METHOD, "the authentication method is not known"))
 
     def _answered(self) -> None:
-        """The client was asked to go on. What it said, if it said anything yet, must be the next AUTH."""
+        """An AUTH was sent. The client's next packet, which may be there already, must be an AUTH."""
         exchange = self._exchange
         assert exchange is not None
         if not self._early:

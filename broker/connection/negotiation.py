@@ -1,4 +1,4 @@
-"""What a CONNECT is answered with, before anybody is asked who the client is. Pure."""
+"""The terms of a connection, from its CONNECT and the configuration, before the client is authenticated. Pure."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Terms:
     client_id: str
     #: Seconds; 0 is no keep-alive.
     keep_alive: int
-    #: What a 5.0 client is told in CONNACK.
+    #: The properties of a 5.0 client's CONNACK.
     connack: Properties
 
 
 def negotiate(connect: Connect, config: Config) -> Terms:
     """
     Raises:
-        Rejected: the CONNECT asks for something that is not to be had here.
+        Rejected: the CONNECT asks for something that this broker does not offer.
     """
     mqtt = config.mqtt
     will = connect.will
@@ -59,7 +59,7 @@ def negotiate(connect: Connect, config: Config) -> Terms:
         keep_alive = mqtt.server_keep_alive
     elif mqtt.max_keep_alive and (keep_alive == 0 or keep_alive > mqtt.max_keep_alive):
         keep_alive = mqtt.max_keep_alive
-    return Terms(client_id, keep_alive, _told(connect, config, client_id, keep_alive))
+    return Terms(client_id, keep_alive, _connack_properties(connect, config, client_id, keep_alive))
 
 
 def _assigned(connect: Connect, config: Config) -> str:
@@ -70,31 +70,31 @@ def _assigned(connect: Connect, config: Config) -> str:
     return f"{config.mqtt.assigned_client_id_prefix}{token_hex(10)}"  # [MQTT-3.1.3-6]
 
 
-def _told(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:
+def _connack_properties(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:
     """The properties of CONNACK (section 3.2.2.3): what differs from what their absence would mean."""
     mqtt, asked = config.mqtt, connect.properties
-    told: Properties = {}
+    properties: Properties = {}
     expiry, longest = asked.get("session_expiry_interval", 0), config.session.max_expiry_interval
     if longest and expiry > longest:
-        told["session_expiry_interval"] = longest
+        properties["session_expiry_interval"] = longest
     receive_maximum = min(mqtt.receive_maximum, config.session.max_awaiting_rel)
     if receive_maximum != ABSENT_RECEIVE_MAXIMUM:
-        told["receive_maximum"] = receive_maximum
+        properties["receive_maximum"] = receive_maximum
     if mqtt.max_qos < 2:
-        told["maximum_qos"] = mqtt.max_qos  # [MQTT-3.2.2-9]
+        properties["maximum_qos"] = mqtt.max_qos  # [MQTT-3.2.2-9]
     if not mqtt.retain_available:
-        told["retain_available"] = 0
-    told["maximum_packet_size"] = mqtt.max_packet_size
+        properties["retain_available"] = 0
+    properties["maximum_packet_size"] = mqtt.max_packet_size
     if not connect.client_id:
-        told["assigned_client_identifier"] = client_id  # [MQTT-3.2.2-16]
+        properties["assigned_client_identifier"] = client_id  # [MQTT-3.2.2-16]
     if mqtt.max_topic_alias:
-        told["topic_alias_maximum"] = mqtt.max_topic_alias
+        properties["topic_alias_maximum"] = mqtt.max_topic_alias
     if not mqtt.wildcard_subscriptions:
-        told["wildcard_subscription_available"] = 0
+        properties["wildcard_subscription_available"] = 0
     if not mqtt.shared_subscriptions:
-        told["shared_subscription_available"] = 0
+        properties["shared_subscription_available"] = 0
     if keep_alive != connect.keep_alive:
-        told["server_keep_alive"] = keep_alive  # [MQTT-3.2.2-21]
+        properties["server_keep_alive"] = keep_alive  # [MQTT-3.2.2-21]
     if asked.get("request_response_information") and mqtt.response_information:
-        told["response_information"] = mqtt.response_information  # [MQTT-3.1.2-28]
-    return told
+        properties["response_information"] = mqtt.response_information  # [MQTT-3.1.2-28]
+    return properties

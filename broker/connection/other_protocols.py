@@ -1,4 +1,4 @@
-"""What else may come to a listener for MQTT: the log says so, because what the bytes mean as MQTT helps nobody."""
+"""Other protocols that come to a listener for MQTT. The log names them, because what their bytes mean as MQTT helps no one."""
 
 import re
 from typing import Final

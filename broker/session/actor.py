@@ -188,7 +188,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._outbound.fill()
 
     def _set_aside(self, message: mail.Received) -> None:
-        """It is of a connection that lost this session, or of one whose client has to wait."""
+        """It comes from a connection that lost this session, or from a client that has to wait."""
         if message.channel is not self._outbound.channel:
             self._forward(message)
         elif self._waiting.hold(message):
@@ -206,7 +206,7 @@ class SessionActor(Actor["mail.ToSession"]):
             )
 
     def _ask_access(self, message: Publish, channel: Channel) -> None:
-        """What was held back goes on when it is known whether this message may be published."""
+        """The client waits until it is decided whether this message may be published."""
         access = self._services.access
         self._waiting.ask(channel, lambda: access.ask_publish(channel, message), lambda _: None)
 
@@ -234,7 +234,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._go_on(message.channel)
 
     def _go_on(self, channel: Channel) -> None:
-        """With what the client sent while it had to wait, up to where it has to wait again."""
+        """Handle what the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
 
     def _on_pubrec(self, packet: Pubrec) -> None:
@@ -269,7 +269,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._ending.unreachable()
 
     def _routed(self, answer: Answer, acknowledge: Callable[[], None]) -> None:
-        """The routes are as this connection, or somebody on its behalf, asked for, and it may go on."""
+        """The route writer has answered. If this connection asked, its client need not wait any more."""
         channel = answer.channel
         try:
             acknowledge()
@@ -329,7 +329,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._attachment.attach(message.channel, message.present)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
-        """From a connection that is not ours: one that lost this session, or one that came when it had just ended."""
+        """It comes from a connection that lost this session, or that wanted it when it had just ended."""
         if self._life.ended and message.channel.session is not self.subscriber.cast:
             message.channel.session(message)
 
@@ -375,7 +375,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self.ref.cast(Due(begin))
 
     def forget_connection(self) -> None:
-        """Nothing more is to reach the client, nor come from it: the node dies without a word."""
+        """Send the client nothing more, and take nothing more from it: the node dies without a DISCONNECT."""
         self._outbound.channel = self._life.reading = None
 
     def _on_end_wanted(self, message: mail.End) -> None:
@@ -387,8 +387,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._ending.end(message.cause)
 
     def terminate(self, reason: BaseException | None) -> None:
-        """The actor is gone. After a crash, the client's connection has ended as any other that is lost, and the session
-        with it."""
+        """A crash ends the client's connection as any other that is lost, and the session with it."""
         self._attachment.close_all()
         if reason is not None and not isinstance(reason, Shutdown):
             self._services.metrics.session_crashed += 1
@@ -419,7 +418,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.RulesChanged: _on_rules_changed,
     }
 
-    #: PUBLISH and PUBACK are not here: they are taken before the look-up.
+    #: Without PUBLISH and PUBACK, which need no look-up.
     _packets: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
         Pubrec: _on_pubrec,
         Pubrel: _on_pubrel,

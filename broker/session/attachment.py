@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -46,76 +47,45 @@ UNNAMED: Final = (Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)
 _logger = logging.getLogger("trunkline.session")
 
 
+@dataclass(slots=True, eq=False)
 class Attachment:
-    __slots__ = (
-        "_away",
-        "_check",
-        "_ending",
-        "_inbound",
-        "_later",
-        "_life",
-        "_outbound",
-        "_requested",
-        "_services",
-        "_session",
-        "_steps",
-        "_stop_retry",
-        "_subscriber",
-        "_waiting",
-    )
-
-    def __init__(
-        self,
-        session: Session,
-        services: Services,
-        life: Life,
-        away: AwayTimers,
-        waiting: Waiting,
-        inbound: Inbound,
-        outbound: Outbound,
-        subscriber: Subscriber,
-        check: SubscriptionCheck,
-        steps: Steps,
-        ending: Ending,
-        later: Later,
-    ) -> None:
-        self._session = session
-        self._services = services
-        self._life = life
-        self._away = away
-        self._waiting = waiting
-        self._inbound = inbound
-        self._outbound = outbound
-        self._subscriber = subscriber
-        self._check = check
-        self._steps = steps
-        self._ending = ending
-        self._later = later
-        #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
-        self._requested: list[Channel] = []
-        self._stop_retry: Callable[[], None] | None = None
+    session: Session
+    services: Services
+    life: Life
+    away: AwayTimers
+    waiting: Waiting
+    inbound: Inbound
+    outbound: Outbound
+    subscriber: Subscriber
+    check: SubscriptionCheck
+    steps: Steps
+    ending: Ending
+    later: Later
+    #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
+    _requested: list[Channel] = field(default_factory=list["Channel"])
+    _stop_retry: Callable[[], None] | None = None
 
     # A connection comes
 
     def request(self, channel: Channel, present: bool) -> None:
         """Attach this connection in the session's turn. `present` says whether the session was there before."""
         self._requested.append(channel)
-        channel.session = self._subscriber.cast
+        channel.session = self.subscriber.cast
         channel.session(mail.Attach(channel, present))
 
     def attach(self, channel: Channel, present: bool) -> None:
-        session, services, outbound = self._session, self._services, self._outbound
+        session, services, outbound = self.session, self.services, self.outbound
         self._requested.remove(channel)
-        if self._life.ended:  # while the request was in the mailbox
+        if self.life.ended:  # while the request was in the mailbox
             services.open_session(channel)
             return
         if outbound.channel is not None:
             self._take_over(outbound.channel, channel.client)
-        self._away.stop()
-        self._life.follow(SessionEvent.ATTACH, channel)
+        self.away.stop()
+        self.life.follow(SessionEvent.ATTACH, channel)
         session.attach(channel.client, channel.expiry_interval, channel.will)
         channel.resumed = present
-        self._subscriber.online = True
+        self.subscriber.online = True
         connack = Connack(present, Reason.SUCCESS, channel.connack)
         metrics, client = services.metrics, channel.client
         metrics.client_connected += 1
@@ -129,8 +99,8 @@ class Attachment:
         services.hooks.notify(CLIENT_CONNACK, client, connack)
         metrics.sent[PacketType.CONNACK] += 1
         outbound.attach(channel)
-        self._inbound.expect_pubrel()
-        self._check.resume()
+        self.inbound.expect_pubrel()
+        self.check.resume()
         outbound.fill()
         _logger.info(
             "connected from %s by %s, MQTT %s%s",
@@ -145,18 +115,18 @@ class Attachment:
             self._retry_later(channel)
 
     def _take_over(self, old: Channel, successor: ClientInfo) -> None:
-        self._services.metrics.session_takenover += 1
-        self._services.hooks.notify(SESSION_TAKEN_OVER, old.client)
+        self.services.metrics.session_takenover += 1
+        self.services.hooks.notify(SESSION_TAKEN_OVER, old.client)
         self.end_connection(Reason.SESSION_TAKEN_OVER, "another connection has this client id", successor)
 
     def _retry_later(self, channel: Channel) -> None:
-        interval = self._services.config.session.retry_interval
-        self._stop_retry = self._later.after(interval, partial(self._retry, channel, interval))
+        interval = self.services.config.session.retry_interval
+        self._stop_retry = self.later.after(interval, partial(self._retry, channel, interval))
 
     def _retry(self, channel: Channel, interval: float) -> None:
-        if channel is self._outbound.channel:
-            self._outbound.retry(interval)
-            self._outbound.fill()
+        if channel is self.outbound.channel:
+            self.outbound.retry(interval)
+            self.outbound.fill()
             self._retry_later(channel)
 
     # A connection goes
@@ -167,47 +137,47 @@ class Attachment:
         self._end_unless_kept()
 
     def lost(self, reason: Reason, text: str) -> None:
-        """The connection is over, and nobody is there to be sent a packet."""
+        """The connection is over, and no packet can be sent there."""
         self._left(reason, text)
         self._end_unless_kept()
 
     def _end_unless_kept(self) -> None:
-        if not self._session.expiry_interval:
-            self._ending.end("disconnected")
+        if not self.session.expiry_interval:
+            self.ending.end("disconnected")
 
     def end_connection(self, reason: Reason, text: str, successor: ClientInfo | None = None) -> None:
         """The session stays. `successor` is the client of the connection that wants the client id."""
-        channel = self._outbound.channel
+        channel = self.outbound.channel
         assert channel is not None
-        self._outbound.flush()
+        self.outbound.flush()
         farewell = b""
         if channel.version == Version.V5:  # behind all that was sent before  [MQTT-3.14.4-1]
             properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
             packet = Disconnect(fitting(reason, PacketType.DISCONNECT), properties)
             farewell = encode_within(packet, channel.version, channel.max_packet_size)
-            self._services.metrics.sent[PacketType.DISCONNECT] += 1
+            self.services.metrics.sent[PacketType.DISCONNECT] += 1
         channel.cast(mail.Close(farewell))
         self._left(reason, text, successor)
 
     def _left(self, reason: Reason, text: str, successor: ClientInfo | None = None) -> None:
-        channel, session = self._outbound.channel, self._session
+        channel, session = self.outbound.channel, self.session
         assert channel is not None
-        self._life.follow(SessionEvent.DETACH)
-        session.left_at = self._outbound.now
-        if self._waiting.end():
+        self.life.follow(SessionEvent.DETACH)
+        session.left_at = self.outbound.now
+        if self.waiting.end():
             session.will = None  # [MQTT-3.14.4-3]
-        self._subscriber.online = False
+        self.subscriber.online = False
         if self._stop_retry is not None:
             self._stop_retry()
-        self._steps.run(
-            self._check.stop,
-            self._outbound.detach,
+        self.steps.run(
+            self.check.stop,
+            self.outbound.detach,
             partial(self._notify_left, channel.client, reason, text, successor),
-            partial(self._away.start, session.left_at, self._ending.expire),
+            partial(self.away.start, session.left_at, self.ending.expire),
         )
 
     def _notify_left(self, client: ClientInfo, reason: Reason, text: str, successor: ClientInfo | None) -> None:
-        self._services.metrics.client_disconnected += 1
+        self.services.metrics.client_disconnected += 1
         words, named = text, None
         if successor is not None:  # the log alone says where the other one is
             words += f": the new connection is from {successor.address}, this one was from {client.address}"
@@ -215,18 +185,18 @@ class Attachment:
             named = reason.name.lower()
             words += f" ({named})"
         _logger.info("disconnected: %s", words, extra=client.log_fields | {"reason": named})
-        self._services.hooks.notify(CLIENT_DISCONNECTED, client, reason, text)
+        self.services.hooks.notify(CLIENT_DISCONNECTED, client, reason, text)
 
-    # The actor is gone
+    # The actor ends
 
     def close_all(self) -> None:
-        """Nobody will answer the connections that have or want this session."""
+        """Close the connections that have or want this session."""
         for channel in self._requested:
             channel.cast(mail.Close(b""))
-        if self._outbound.channel is not None:
-            self._outbound.channel.cast(mail.Close(b""))
+        if self.outbound.channel is not None:
+            self.outbound.channel.cast(mail.Close(b""))
 
     def crashed(self) -> None:
-        """The client's connection has ended as any other that is lost."""
-        if self._outbound.channel is not None:
-            self._steps.salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))
+        """End the client's connection as any other that is lost."""
+        if self.outbound.channel is not None:
+            self.steps.salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))

@@ -36,13 +36,13 @@ class Channel:
     will: Will | None = None
     #: QoS 1 and 2 messages that the client takes unacknowledged.
     receive_maximum: int = 65_535
-    #: The same in the other direction, for a 5.0 client: as many as it was told, or may take for granted.
+    #: The same in the other direction, for a 5.0 client: what CONNACK said, or what its silence means.
     receive_maximum_in: int = 65_535
     #: Bytes of the largest packet that the client takes; 0: no limit.
     max_packet_size: int = 0
     #: Does the client want reason strings and user properties on packets other than PUBLISH, CONNACK and DISCONNECT?
     problem_information: bool = True
-    #: What CONNACK tells a 5.0 client.
+    #: The properties of a 5.0 client's CONNACK.
     connack: Properties = field(default=NO_PROPERTIES)
     authentication_method: str | None = None
     #: A re-authentication under way.

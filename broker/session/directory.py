@@ -1,4 +1,4 @@
-"""Which session has which client id. There is one at most, at any moment: taking a client id is one step here."""
+"""The session of each client id. There is one at most, at any moment: a client id is taken in one step here."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
 
-#: Client ids that it is not worth looking through for those that can be forgotten.
-FEW: Final = 1024
+#: Client ids up to which the takeovers are kept without a sweep.
+MIN_SWEPT: Final = 1024
 
 
 class Directory:
@@ -41,7 +41,7 @@ class Directory:
         self._ids: SortedList[str] = SortedList()
         #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
-        self._sweep_at = FEW
+        self._sweep_at = MIN_SWEPT
         self._overflow = Overflow(services.config.session.overflow)
         self._priority = _priorities(services.config.session.priorities)
 
@@ -60,7 +60,7 @@ class Directory:
         return [self._sessions[client_id] for client_id in islice(following, limit)]
 
     def has_room(self, client_id: str) -> bool:
-        """May this client id have a session? To be asked before each `open`."""
+        """May this client id have a session? Ask before each `open`."""
         limit: int = self._services.config.limits.max_sessions
         if not 0 < limit <= len(self._sessions) or client_id in self._sessions:
             return True
@@ -104,7 +104,7 @@ class Directory:
 
     @staticmethod
     def _resumes(known: SessionActor, channel: Channel) -> bool:
-        """A session with an expiry of 0 ends with its connection, so there is nothing left of it to resume."""
+        """A session with an expiry of 0 ends with its connection, so there is nothing to resume."""
         return not channel.clean_start and known.session.expiry_interval > 0
 
     def _forget(self, session: Session) -> None:
@@ -114,10 +114,10 @@ class Directory:
             self._ids.remove(session.client_id)
             self._services.alarms.deactivate(SESSIONS_FULL)
 
-    # N91: two clients that share a client id disconnect each other for ever, unless somebody says no
+    # Two clients that share a client id would disconnect each other for ever
 
     def flaps(self, client_id: str, now: float) -> bool:
-        """Has this client id been taken over too often lately? To be asked before each `open`."""
+        """Has this client id been taken over too often lately? Ask before each `open`."""
         settings = self._services.config.flapping
         takeovers = self._flapping.get(client_id)
         known = self._sessions.get(client_id)
@@ -138,12 +138,12 @@ class Directory:
         return True
 
     def _sweep_flapping(self, now: float) -> None:
-        """Forget what lies too far back to count."""
+        """Forget takeovers that are too long ago to count."""
         window = self._services.config.flapping.window
         self._flapping = {
             client_id: takeovers for client_id, takeovers in self._flapping.items() if takeovers[-1] > now - window
         }
-        self._sweep_at = max(FEW, 2 * len(self._flapping))
+        self._sweep_at = max(MIN_SWEPT, 2 * len(self._flapping))
 
     # Back-pressure, see `trunkline.broker.session.pressure`
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ _logger = logging.getLogger("trunkline.session")
 
 
 class Steps:
-    """What has to be done, one after the other. A crash leaves the others to be done by `salvage`."""
+    """Calls that have to be made, one after the other. If one crashes, `salvage` makes the others."""
 
     __slots__ = ("_left", "_session")
 
@@ -44,7 +45,7 @@ class Steps:
             self._left.popleft()()
 
     def salvage(self, step: Callable[[], object]) -> None:
-        """After a crash: do what it has left, then this. A step that raises costs nothing but itself."""
+        """After a crash: do what is left, then this. An error in one step does not keep the others from being done."""
         self._left.append(step)
         while self._left:
             try:
@@ -53,73 +54,46 @@ class Steps:
                 _logger.exception("another error at the end of the session", extra=self._session.client.log_fields)
 
 
+@dataclass(slots=True, eq=False)
 class Ending:
-    __slots__ = (
-        "_away",
-        "_inbound",
-        "_later",
-        "_life",
-        "_on_end",
-        "_outbound",
-        "_ref",
-        "_services",
-        "_session",
-        "_steps",
-        "_subscriber",
-    )
-
-    def __init__(
-        self,
-        session: Session,
-        services: Services,
-        life: Life,
-        away: AwayTimers,
-        inbound: Inbound,
-        outbound: Outbound,
-        subscriber: Subscriber,
-        steps: Steps,
-        ref: Ref[mail.ToSession],
-        later: Later,
-        on_end: Callable[[Session], None],
-    ) -> None:
-        """`on_end` makes the client id free."""
-        self._session = session
-        self._services = services
-        self._life = life
-        self._away = away
-        self._inbound = inbound
-        self._outbound = outbound
-        self._subscriber = subscriber
-        self._steps = steps
-        self._ref = ref
-        self._later = later
-        self._on_end = on_end
+    session: Session
+    services: Services
+    life: Life
+    away: AwayTimers
+    inbound: Inbound
+    outbound: Outbound
+    subscriber: Subscriber
+    steps: Steps
+    ref: Ref[mail.ToSession]
+    later: Later
+    #: Makes the client id free.
+    on_end: Callable[[Session], None]
 
     def expire(self) -> None:
-        self._services.metrics.session_expired += 1
+        self.services.metrics.session_expired += 1
         self.end("expired")
 
     def end(self, cause: str) -> None:
         """The client has no connection any more. The actor ends when no route leads to it."""
-        self._life.follow(SessionEvent.END)
-        self._steps.run(
-            self._away.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
-            self._away.stop,
-            partial(self._on_end, self._session),
+        self.life.follow(SessionEvent.END)
+        self.steps.run(
+            self.away.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+            self.away.stop,
+            partial(self.on_end, self.session),
             partial(self._notify, cause),
             self._remove_routes,
         )
 
     def stop(self) -> None:
-        """The node stops, and nobody is to hear of it."""
-        if self._outbound.channel is not None:
-            self._life.follow(SessionEvent.DETACH)
-        self._life.follow(SessionEvent.END)
-        self._on_end(self._session)
+        """The node stops: no hook is called, and no will is published."""
+        if self.outbound.channel is not None:
+            self.life.follow(SessionEvent.DETACH)
+        self.life.follow(SessionEvent.END)
+        self.on_end(self.session)
         self._remove_routes()
 
     def _notify(self, cause: str) -> None:
-        services, client = self._services, self._session.client
+        services, client = self.services, self.session.client
         services.metrics.session_terminated += 1
         if cause == "discarded":
             services.metrics.session_discarded += 1
@@ -128,30 +102,30 @@ class Ending:
             services.hooks.notify(SESSION_TERMINATED, client, cause)
 
     def _remove_routes(self) -> None:
-        cast = self._ref.cast
-        self._services.pubsub.remove_subscriber(
-            self._subscriber, list(self._session.subscriptions), lambda: cast(mail.Unreachable())
+        cast = self.ref.cast
+        self.services.pubsub.remove_subscriber(
+            self.subscriber, list(self.session.subscriptions), lambda: cast(mail.Unreachable())
         )
 
     def unreachable(self) -> None:
-        """No route leads here, so nothing more comes: a part of what is left in each turn, then the actor ends."""
-        self._later.in_slices(self._give_up())
+        """No route leads here, so nothing more comes. Give up some of what is left in each turn, then end the actor."""
+        self.later.in_slices(self._give_up())
 
     def _give_up(self) -> Iterator[None]:
         for give_up in self._parts():
             while give_up(MESSAGES_AT_ONCE):
                 yield
-        self._ref.stop()
+        self.ref.stop()
 
     def _parts(self) -> tuple[Callable[[int], bool], ...]:
-        """What hands messages to others or drops them, up to a number of them; True when some are left."""
-        return (partial(self._inbound.forget_unreleased, self._session.client), self._outbound.hand_over)
+        """Each hands so many messages to others or drops them, and returns whether some are left."""
+        return (partial(self.inbound.forget_unreleased, self.session.client), self.outbound.hand_over)
 
     def crashed(self) -> None:
-        """The actor is gone already, so a task gives up what is left."""
-        if not self._life.ended:
-            self._steps.salvage(partial(self.end, "crashed"))
-        self._steps.salvage(partial(self._services.start_task, self._give_up_in_task))
+        """The actor has ended already, so a task gives up what is left."""
+        if not self.life.ended:
+            self.steps.salvage(partial(self.end, "crashed"))
+        self.steps.salvage(partial(self.services.start_task, self._give_up_in_task))
 
     async def _give_up_in_task(self) -> None:
         for give_up in self._parts():
@@ -159,4 +133,4 @@ class Ending:
                 while give_up(MESSAGES_AT_ONCE):
                     await trio.lowlevel.checkpoint()
             except Exception:
-                _logger.exception("another error at the end of the session", extra=self._session.client.log_fields)
+                _logger.exception("another error at the end of the session", extra=self.session.client.log_fields)

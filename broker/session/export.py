@@ -82,7 +82,7 @@ def restore_session(
     """Fill an empty session with what `export_session` gave.
 
     Its subscriptions are to be routed before that: `member` gives the subscriber's target in the group of a shared
-    filter, or None when the group is gone.
+    filter, or None if there is no such group any more.
 
     Raises:
         UnknownFormat: it was exported by a newer version.

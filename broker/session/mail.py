@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Attach:
-    """A connection gets this session: a new one, one that slept, or one that another connection has until now."""
+    """A connection gets this session: a new one, one whose client was away, or one that it takes over."""
 
     channel: Channel
     #: Was the session there before?
@@ -46,7 +46,7 @@ class Received:
 
 @dataclass(slots=True, eq=False)
 class Lost:
-    """The network connection is gone, and why."""
+    """The network connection is over, for this reason."""
 
     channel: Channel
     reason: Reason
@@ -69,7 +69,7 @@ class Writable:
 
 @dataclass(slots=True, eq=False)
 class Subscribed:
-    """The routes are there, but for those that were refused."""
+    """The routes were made, but for those that were refused."""
 
     answer: Answer
     grants: list[Grant | Reason]
@@ -77,7 +77,7 @@ class Subscribed:
 
 @dataclass(slots=True, eq=False)
 class Unsubscribed:
-    """The routes are gone. Was each of them there?"""
+    """The routes were removed. Each flag says whether there was one."""
 
     answer: Answer
     existed: list[bool | Reason]
@@ -104,13 +104,13 @@ class End:
     reason: Reason
     #: For hooks and logs: `discarded` by a clean start, `kicked` by an operator, `shutdown` of the node.
     cause: str
-    #: For the log: whose connection wants the client id.
+    #: For the log: the client that wants the client id.
     successor: ClientInfo | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Kick:
-    """The connection is to be ended from our side; the session stays for as long as it was to stay."""
+    """End the connection from our side. The session stays as after any other end of its connection."""
 
     reason: Reason
     text: str
@@ -120,21 +120,21 @@ class Kick:
 
 @dataclass(slots=True, eq=False)
 class SubscribeFor:
-    """Somebody subscribes on behalf of the client, which gets no SUBACK. Nothing happens when it is away."""
+    """A plugin or an operator subscribes on behalf of the client, which gets no SUBACK. Nothing happens while it is away."""
 
     requests: list[SubscriptionRequest]
 
 
 @dataclass(slots=True, eq=False)
 class UnsubscribeFor:
-    """Somebody ends subscriptions on behalf of the client, which gets no UNSUBACK."""
+    """A plugin or an operator unsubscribes on behalf of the client, which gets no UNSUBACK."""
 
     filters: list[str]
 
 
 @dataclass(slots=True, eq=False)
 class PublishWill:
-    """The node is about to stop: publish the client's will while there is somebody to get it."""
+    """The node is about to stop: publish the client's will while subscribers are connected."""
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +168,7 @@ class Resume:
 
 @dataclass(slots=True, eq=False)
 class LogPackets:
-    """Have the packets of this connection in the log, or no longer."""
+    """Log the packets of this connection, or stop logging them."""
 
     client: ClientInfo
     on: bool

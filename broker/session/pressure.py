@@ -1,13 +1,13 @@
 """Slowing publishers down before anything is dropped.
 
-A connected subscriber whose queue grows past a mark has its publishers' connections read no more until the queue is
-short again. A subscriber that does not get there in time is a slow consumer: its publishers go on, and its queue's
-drop policy decides what it loses. It cannot hold anybody again before its queue was short once; to connect again gives it
-no more time.
+When the queue of a connected subscriber grows past a mark, the connections of its publishers are not read until the queue is
+short again. A subscriber that does not get there in time is a slow consumer: its publishers go on, and the drop policy of its
+queue decides what it loses. It cannot hold a publisher again before its queue was short once. Connecting again gives it no more
+time.
 
-What a publisher has waited in vain, for subscribers that did not catch up or went, comes out of a budget of the publisher's
-own, so that neither many subscribers nor one with ever new client ids can stop it. When the budget is used up, only those
-may hold it that caught up the last time.
+Each publisher has a budget for waiting in vain: for subscribers that did not catch up or left. So neither many subscribers nor
+one with ever new client ids can stop it. When the budget is used up, only subscribers that caught up the last time may hold the
+publisher.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.services import Services
 
-#: Seconds in which a budget that was used up is whole again.
+#: Seconds in which a used budget is full again.
 REFILL: Final = 60.0
 
 
@@ -37,12 +37,12 @@ class Budget:
         self._at = 0.0
 
     def allows(self, now: float, *, trusted: bool) -> bool:
-        """Somebody whose queue was short the last time may use as much again."""
+        """A subscriber whose queue was short the last time may use as much again."""
         return not self._most or self._refilled(now) > (-self._most if trusted else 0)
 
     def charge(self, seconds: float, now: float) -> None:
-        """Whoever held it at the same time is charged with the same seconds, so that the debt may be no larger than what
-        comes back within two minutes: else nobody could hold the publisher for hours, and all would lose messages."""
+        """Subscribers that held it at the same time are each charged with the same seconds. So the debt is bounded by what comes
+        back within two minutes: otherwise no subscriber could hold the publisher for hours, and all would lose messages."""
         self._left = max(-2 * self._most, self._refilled(now) - seconds)
 
     def _refilled(self, now: float) -> float:
@@ -84,7 +84,7 @@ class Pressure:
         self._cancel: Callable[[], None] | None = None
         #: Publishers that wait for this session, and since when.
         self._held: dict[str, float] = {}
-        #: Did it catch up the last time that it held somebody?
+        #: Did it catch up the last time that it held a publisher?
         self._trusted = False
         #: Is anything to be undone when the queue is short again?
         self.on = False
@@ -117,7 +117,7 @@ class Pressure:
         self.on = False
 
     def leave(self, now: float) -> None:
-        """The client is gone, or out of time."""
+        """The client has left, or is out of time."""
         if self._cancel is not None:
             self._trusted = False
             self._left -= now - self._began

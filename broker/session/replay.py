@@ -1,4 +1,4 @@
-"""Retained messages on their way to new subscriptions, taken from the store as the client can take them."""
+"""Retained messages on their way to new subscriptions, taken from the store as fast as the client takes them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Replay:
         return None
 
     def overtaken_by(self, kept: Retained) -> Message | None:
-        """What is retained for the topic of a live message and has to come before it, if it was not sent yet."""
+        """The retained message that has to come before a live message of its topic, unless it was sent."""
         if kept.sequence > self._since or kept.message.topic in self._sent:
             return None
         self._sent.add(kept.message.topic)
@@ -63,7 +63,7 @@ class Replay:
 
 
 def _to_send(kept: Retained) -> Message:
-    """The encoded forms of a small message are shared by all who subscribe; those of a larger one go with it."""
+    """Subscribers share the encoded forms of a small message. Those of a larger one are dropped with it."""
     return kept.message if kept.weight <= SMALL else kept.message.bare()
 
 
@@ -75,7 +75,7 @@ class Replays:
     def __init__(self, store: RetainedStore) -> None:
         self._store = store
         self._in_order: OrderedDict[str, Replay] = OrderedDict()
-        #: A live message concerns those whose filters match, however many there are.
+        #: To find those that a live message concerns, however many there are.
         self._by_filter: FilterTable[Replay] = FilterTable()
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Replays:
                 self._by_filter.remove(filter)
 
     def overtaken_by(self, live: Message, now: float) -> list[tuple[Message, Target[Subscriber]]]:
-        """What has to come before a live message, and how."""
+        """The retained messages that have to come before a live message, each with its target."""
         kept = self._store.find(live.topic, now)
         if kept is None:
             return []

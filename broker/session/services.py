@@ -33,7 +33,7 @@ class Services:
     config: Config
     hooks: Hooks
     metrics: Metrics
-    #: What the log has of messages that are dropped and of subscriptions that are refused.
+    #: Log lines for dropped messages and refused subscriptions.
     drops: LogThrottle[DropReason]
     refusals: LogThrottle[int]
     alarms: Alarms
@@ -44,19 +44,19 @@ class Services:
     epoch: float
     #: Gives a connection the session of its client id.
     open_session: Callable[[Channel], None]
-    #: Asks the publisher with this client id to send nothing until `release(holder)`; False when it is not here.
-    #: A holder that caught up the last time is trusted; what the publisher has waited in vain is told at its release.
+    #: Stops reading from the publisher with this client id until `release_publisher`; False if it is not connected. The flag
+    #: says whether the holder caught up the last time. The last argument of the release is how long the wait was in vain.
     hold_publisher: Callable[[str, object, bool], bool]
     release_publisher: Callable[[str, object, float], None]
-    #: Runs what takes time and belongs to no session that may end meanwhile.
+    #: Runs a task that outlives the session that starts it.
     start_task: Callable[..., None]
-    #: The client of a session that is here; of one that nobody is connected to, the last.
+    #: The client of a session; while none is connected, the last one.
     client_of: Callable[[str], ClientInfo | None]
     #: Client ids whose packets are to be in the log.
     logged_clients: set[str] = field(default_factory=set[str])
 
     def publisher_of(self, message: Message) -> ClientInfo:
-        """Who published a message that was kept, as far as that is still known."""
+        """The publisher of a message that was kept, as far as it is still known."""
         client = self.client_of(message.publisher)
         if client is not None and client.username == message.username:
             return client

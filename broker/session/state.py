@@ -58,7 +58,7 @@ class Session:
         #: Seconds that it is kept without a connection; inf is for ever.
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
-        #: Those of them that somebody made on the client's behalf: access rules are not asked about them.
+        #: Those of them that a plugin or an operator made on the client's behalf: access rules do not apply to them.
         self.unasked: set[str] = set()
         #: Subscriptions that were taken away, as long as messages that came by them may be here.
         self.revoked: Revoked | None = None

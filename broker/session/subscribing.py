@@ -6,6 +6,7 @@ or the filters are many, a task decides, and the client waits for that, too. No 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.actors import Paced
@@ -55,7 +56,7 @@ class Answer:
 
     def __init__(self, client: ClientInfo, channel: Channel | None, packet_id: int, length: int) -> None:
         self.client = client
-        #: The connection that asked; None when nobody is connected.
+        #: The connection that asked; None while no client is connected.
         self.channel = channel
         #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
         self.packet_id = packet_id
@@ -81,17 +82,13 @@ class Answer:
         return reason_string(self.text) if explained else NO_PROPERTIES
 
 
+@dataclass(slots=True, eq=False)
 class Subscribing:
-    __slots__ = ("_outbound", "_services", "_session", "_subscriber", "_waiting")
-
-    def __init__(
-        self, session: Session, services: Services, outbound: Outbound, subscriber: Subscriber, waiting: Waiting
-    ) -> None:
-        self._session = session
-        self._services = services
-        self._outbound = outbound
-        self._subscriber = subscriber
-        self._waiting = waiting
+    session: Session
+    services: Services
+    outbound: Outbound
+    subscriber: Subscriber
+    waiting: Waiting
 
     # What is asked for, and what hooks and access rules say to it
 
@@ -101,9 +98,9 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters([request.filter for request in packet.requests], channel)
-        hooks = self._services.hooks
-        if self._services.access.waits or hooks.is_async(CLIENT_SUBSCRIBE) or len(packet.requests) > FILTERS_AT_ONCE:
-            self._waiting.ask(
+        hooks = self.services.hooks
+        if self.services.access.waits or hooks.is_async(CLIENT_SUBSCRIBE) or len(packet.requests) > FILTERS_AT_ONCE:
+            self.waiting.ask(
                 channel,
                 lambda: self._decide_in_task(packet, channel),
                 lambda outcomes: self._subscribe(packet, outcomes, channel),
@@ -117,8 +114,8 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters(packet.filters, channel)
-        if self._services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
-            self._waiting.ask(
+        if self.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
+            self.waiting.ask(
                 channel,
                 lambda: self._decide_filters_in_task(packet, channel),
                 lambda outcomes: self._unsubscribe(packet, outcomes, channel),
@@ -132,18 +129,18 @@ class Subscribing:
             ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1] [MQTT-4.7.1-1]
                 # [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
-        max_levels = self._services.config.mqtt.max_topic_levels
+        max_levels = self.services.config.mqtt.max_topic_levels
         for filter in filters:
             try:
                 validate_filter(filter, max_levels)
             except ProtocolError:
-                part = self._services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
+                part = self.services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
                 if not isinstance(part, str) or part == filter:
                     raise
                 validate_filter(part, max_levels)
 
     def _decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, client = self._services.hooks, channel.client
+        hooks, client = self.services.hooks, channel.client
         outcomes: list[Outcome] = []
         for asked in packet.requests:
             changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
@@ -151,7 +148,7 @@ class Subscribing:
         return [self._unfit(each) or self._denied(each, channel) or each for each in outcomes]
 
     async def _decide_in_task(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, access, client = self._services.hooks, self._services.access, channel.client
+        hooks, access, client = self.services.hooks, self.services.access, channel.client
         outcomes: list[Outcome] = []
         async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
             request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
@@ -166,7 +163,7 @@ class Subscribing:
         return outcomes
 
     def _decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self._services.hooks, channel.client
+        hooks, client = self.services.hooks, channel.client
         outcomes: list[FilterOutcome] = []
         for filter in packet.filters:
             changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
@@ -174,7 +171,7 @@ class Subscribing:
         return outcomes
 
     async def _decide_filters_in_task(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self._services.hooks, channel.client
+        hooks, client = self.services.hooks, channel.client
         outcomes: list[FilterOutcome] = []
         async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
@@ -185,7 +182,7 @@ class Subscribing:
         """What refuses it for every client."""
         if not isinstance(request, SubscriptionRequest):
             return request
-        mqtt = self._services.config.mqtt
+        mqtt = self.services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
         except ProtocolError:
@@ -199,28 +196,28 @@ class Subscribing:
         return None
 
     def _denied(self, request: Outcome, channel: Channel) -> Deny | None:
-        if not isinstance(request, SubscriptionRequest) or self._services.config.mqtt.subscribe_denied != "refuse":
+        if not isinstance(request, SubscriptionRequest) or self.services.config.mqtt.subscribe_denied != "refuse":
             return None  # each delivery is asked about instead
-        allowed = self._services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
+        allowed = self.services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
         return None if allowed else _DENIED
 
     def _silenced(self, request: SubscriptionRequest) -> Deny | Withhold:
         """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at all."""
-        if self._services.config.mqtt.subscribe_denied == "refuse":
+        if self.services.config.mqtt.subscribe_denied == "refuse":
             return _DENIED
-        return Withhold(Reason(min(request.qos, self._services.config.mqtt.max_qos)))
+        return Withhold(Reason(min(request.qos, self.services.config.mqtt.max_qos)))
 
     # What is asked of the routes
 
     def _subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
         """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
         _check_stays(outcomes)
-        self._waiting.for_routes()
+        self.waiting.for_routes()
         answer = Answer(channel.client, channel, packet.packet_id, len(outcomes))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
-        known = self._session.subscriptions
-        room = (self._services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
+        known = self.session.subscriptions
+        room = (self.services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(outcomes):
             if isinstance(request, Deny):
@@ -254,7 +251,7 @@ class Subscribing:
         place: int,
         wanted: list[tuple[str, Options]],
     ) -> None:
-        qos = min(request.qos, self._services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+        qos = min(request.qos, self.services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
         no_local, as_published = request.no_local, request.retain_as_published
         if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
             no_local, as_published = parse_shared(request.filter) is None, True
@@ -263,24 +260,22 @@ class Subscribing:
         options = Options(qos, no_local, as_published, request.retain_handling, identifier)
         wanted.append((request.filter, options))
         # known from now on: if the session ends before the routes are made, they must be removed all the same
-        self._session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
+        self.session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
 
     def _make_routes(self, answer: Answer, wanted: list[tuple[str, Options]]) -> None:
-        cast = self._subscriber.cast
-        self._services.pubsub.make_routes(
-            self._subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants))
-        )
+        cast = self.subscriber.cast
+        self.services.pubsub.make_routes(self.subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants)))
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
-        metrics = self._services.metrics
-        self._services.refusals.note(reason, answer.client.client_id, filter)
+        metrics = self.services.metrics
+        self.services.refusals.note(reason, answer.client.client_id, filter)
         metrics.packets_subscribe_error += 1
         metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
 
     def _unsubscribe(self, packet: Unsubscribe, filters: Sequence[FilterOutcome], channel: Channel) -> None:
         _check_stays(filters)
-        self._waiting.for_routes()
+        self.waiting.for_routes()
         answer = Answer(channel.client, channel, packet.packet_id, len(filters))
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
@@ -299,10 +294,10 @@ class Subscribing:
         self._remove_routes(answer)
 
     def _remove_routes(self, answer: Answer) -> None:
-        cast = self._subscriber.cast
-        answer.before = list(map(self._session.subscriptions.get, answer.filters))
-        self._services.pubsub.remove_routes(
-            self._subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
+        cast = self.subscriber.cast
+        answer.before = list(map(self.session.subscriptions.get, answer.filters))
+        self.services.pubsub.remove_routes(
+            self.subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
         )
 
     # What came of it
@@ -313,9 +308,9 @@ class Subscribing:
         Raises:
             ProtocolError: the client takes no packet as large as the SUBACK.
         """
-        hooks, retained = self._services.hooks, self._services.pubsub.retained
+        hooks, retained = self.services.hooks, self.services.pubsub.retained
         made: list[Grant] = []
-        revoked = self._session.revoked
+        revoked = self.session.revoked
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
                 self._not_made(filter)
@@ -324,12 +319,12 @@ class Subscribing:
             made.append(grant)
             if revoked is not None:
                 revoked.keep(grant.filter)
-        self._services.metrics.client_subscribe += len(made)
-        if answer.channel is not self._outbound.channel:
-            return  # the connection that asked is gone
+        self.services.metrics.client_subscribe += len(made)
+        if answer.channel is not self.outbound.channel:
+            return  # the connection that asked is over
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
-        fits = not answer.packet_id or self._outbound.write(
+        fits = not answer.packet_id or self.outbound.write(
             Suback(answer.packet_id, answer.reasons, answer.properties)  # [MQTT-3.8.4-1]
         )
         for grant in made:
@@ -348,30 +343,30 @@ class Subscribing:
                 options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
             )
             if wanted and retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
-                self._outbound.replay(grant, self._as_retained(options))
+                self.outbound.replay(grant, self._as_retained(options))
         if not fits:
             raise ProtocolError("the client takes no packet large enough for the SUBACK", Reason.PACKET_TOO_LARGE)
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
-        before = self._services.pubsub.router.subscription(self._subscriber, filter)
+        before = self.services.pubsub.router.subscription(self.subscriber, filter)
         if before is None:
-            self._session.unsubscribe(filter)
+            self.session.unsubscribe(filter)
         else:
-            self._session.subscribe(filter, before, by_client=filter not in self._session.unasked)
+            self.session.subscribe(filter, before, by_client=filter not in self.session.unasked)
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
-        return Target(self._subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
+        return Target(self.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
 
     def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
-        """The routes are gone.
+        """The routes were removed.
 
         Raises:
             ProtocolError: the client takes no packet as large as the UNSUBACK.
         """
-        hooks, session = self._services.hooks, self._session
-        self._outbound.end_replays(answer.filters)
+        hooks, session = self.services.hooks, self.session
+        self.outbound.end_replays(answer.filters)
         for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
             if isinstance(was_there, Reason):
                 answer.reasons[place] = was_there
@@ -383,13 +378,13 @@ class Subscribing:
             if not was_there:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue
-            self._services.metrics.client_unsubscribe += 1
+            self.services.metrics.client_unsubscribe += 1
             if hooks.session_unsubscribed:
                 hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
         if (
             answer.packet_id
-            and answer.channel is self._outbound.channel
-            and not self._outbound.write(
+            and answer.channel is self.outbound.channel
+            and not self.outbound.write(
                 Unsuback(answer.packet_id, answer.reasons, answer.properties)
             )  # [MQTT-3.10.4-4]
         ):

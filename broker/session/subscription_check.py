@@ -1,17 +1,18 @@
-"""What a session has subscribed to is asked about again: a right that was given may have been taken away.
+"""Checks the subscriptions of a session again: a right that was given may have been taken away.
 
-That happens when access is decided otherwise than before (rules were read again, a plugin came or went), when a client
-has authenticated again, and when a client resumes the session, which may be another user's by now. Then nothing leaves
-until the answers are there.
+This happens when access may be decided differently (rules were read again, a plugin came or went), when a client has
+authenticated again, and when a client resumes the session, which may be another user by now. In that case no message leaves
+before the answers are there.
 
-A subscription that is no longer allowed is removed, together with what waits because of it. Where whoever decides cannot
-say now, the client keeps what it has; another user than the one that subscribed keeps nothing.
+A subscription that is no longer allowed is removed, together with what waits because of it. If an access service cannot answer
+now, the user that subscribed keeps its subscriptions. Another user keeps none of them.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -34,50 +35,49 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline.session")
 
 
+@dataclass(slots=True, eq=False)
 class SubscriptionCheck:
     """Of one session."""
 
-    __slots__ = ("_asking", "_later", "_outbound", "_round", "_services", "_session", "_subscribing", "_username")
+    session: Session
+    services: Services
+    outbound: Outbound
+    subscribing: Subscribing
+    later: Later
+    #: Which check is the newest: an older one ends where it stands.
+    _round: int = 0
+    #: The task that waits for access services.
+    _asking: trio.CancelScope | None = None
+    #: The user that the subscriptions were last allowed to.
+    _username: str | None = field(init=False)
 
-    def __init__(
-        self, session: Session, services: Services, outbound: Outbound, subscribing: Subscribing, later: Later
-    ) -> None:
-        self._session = session
-        self._services = services
-        self._outbound = outbound
-        self._subscribing = subscribing
-        self._later = later
-        #: The user that the subscriptions were last allowed to.
-        self._username = session.client.username
-        #: Which check is the newest: an older one ends where it stands.
-        self._round = 0
-        #: The task that asks services which take their time.
-        self._asking: trio.CancelScope | None = None
+    def __post_init__(self) -> None:
+        self._username = self.session.client.username
 
     def resume(self) -> None:
         """A client took up the session."""
-        channel = self._outbound.channel
+        channel = self.outbound.channel
         assert channel is not None
-        if self._outbound.empty:
-            self._session.revoked = None
-        channel.revoked = self._session.revoked
-        self._outbound.held = True
+        if self.outbound.empty:
+            self.session.revoked = None
+        channel.revoked = self.session.revoked
+        self.outbound.held = True
         self._check(background=False)
 
     def forget_decisions(self, *, subscriptions: bool = True) -> None:
         """Access is decided otherwise than before."""
-        if self._outbound.channel is not None:
-            self._outbound.channel.forget_decisions()
+        if self.outbound.channel is not None:
+            self.outbound.channel.forget_decisions()
         if subscriptions:
             self._ask_again()
 
     def _ask_again(self) -> None:
-        if self._outbound.channel is not None or not self._services.access.waits:
+        if self.outbound.channel is not None or not self.services.access.waits:
             self._check(background=True)
-        # else it is asked when a client comes back
+        # otherwise the check comes with the next client
 
     def stop(self) -> None:
-        """The client is gone."""
+        """End a check that is under way."""
         self._round += 1
         if self._asking is not None:
             self._asking.cancel()
@@ -85,14 +85,14 @@ class SubscriptionCheck:
 
     def _check(self, *, background: bool) -> None:
         self.stop()
-        access = self._services.access
-        silenced = self._services.config.mqtt.subscribe_denied == "grant" and not access.waits
-        if silenced or self._session.client.superuser or not self._session.subscriptions:
-            self._over()
+        access = self.services.access
+        silenced = self.services.config.mqtt.subscribe_denied == "grant" and not access.waits
+        if silenced or self.session.client.superuser or not self.session.subscriptions:
+            self._finish()
         elif access.waits:
-            self._asking = self._later.start_task(self._ask, self._round, background)
+            self._asking = self.later.start_task(self._ask, self._round, background)
         else:
-            self._later.in_slices(self._slices(self._round, self._decide()))
+            self.later.in_slices(self._slices(self._round, self._decide()))
 
     def _slices(self, round: int, steps: Iterator[None]) -> Iterator[None]:
         """So many steps in each turn, until a newer check begins or the client goes."""
@@ -105,41 +105,41 @@ class SubscriptionCheck:
     def _decide(self) -> Iterator[None]:
         denied: dict[str, Options] = {}
         for filter, options in self._asked_about():
-            if self._lost(self._services.access.still(self._session.client, plain_filter(filter), options.qos)):
+            if self._lost(self.services.access.still(self.session.client, plain_filter(filter), options.qos)):
                 denied[filter] = options
             yield
         yield from self._take_away(denied)
 
     async def _ask(self, round: int, background: bool) -> None:
-        """`_decide`, where somebody has to be waited for. In the background only a few ask at the same time."""
-        access = self._services.access
+        """`_decide`, where an access service has to be waited for. In the background only a few sessions ask at a time."""
+        access = self.services.access
         denied: dict[str, Options] = {}
         patient = True
         for filter, options in self._asked_about():
             async with access.few if background else nullcontext():
                 allowed = await access.ask_still(
-                    self._session.client, plain_filter(filter), options.qos, patient=patient
+                    self.session.client, plain_filter(filter), options.qos, patient=patient
                 )
-            # who could not say is not waited for once more: a thousand subscriptions would be held for a thousand timeouts
+            # a service that gave no answer is not waited for again: a thousand subscriptions would wait a thousand timeouts
             patient = patient and allowed is not None
             if self._lost(allowed):
                 denied[filter] = options
-        self._later.soon(lambda: self._removed(round, denied))
+        self.later.soon(lambda: self._removed(round, denied))
 
     def _removed(self, round: int, denied: dict[str, Options]) -> None:
         if round == self._round:
-            self._later.in_slices(self._slices(round, self._take_away(denied)))
+            self.later.in_slices(self._slices(round, self._take_away(denied)))
 
     def _asked_about(self) -> list[tuple[str, Options]]:
-        unasked = self._session.unasked
-        return [item for item in self._session.subscriptions.items() if item[0] not in unasked]
+        unasked = self.session.unasked
+        return [item for item in self.session.subscriptions.items() if item[0] not in unasked]
 
     def _lost(self, allowed: bool | None) -> bool:
-        return self._session.client.username != self._username if allowed is None else not allowed
+        return self.session.client.username != self._username if allowed is None else not allowed
 
     def _take_away(self, denied: dict[str, Options]) -> Iterator[None]:
-        session, known = self._session, self._session.subscriptions
-        # not what the client has ended or subscribed to anew meanwhile
+        session, known = self.session, self.session.subscriptions
+        # but for what the client has ended or subscribed to anew meanwhile
         gone = {filter for filter, options in denied.items() if known.get(filter) is options}
         if gone:
             count = len(known)
@@ -147,7 +147,7 @@ class SubscriptionCheck:
             filters = list(gone)
             for first in range(0, len(gone), FILTERS_AT_ONCE):
                 some = filters[first : first + FILTERS_AT_ONCE]
-                self._subscribing.unsubscribe_for(some, self._session.client, self._outbound.channel)
+                self.subscribing.unsubscribe_for(some, self.session.client, self.outbound.channel)
                 yield from repeat(None, len(some))
             _logger.info(
                 "%d of %d subscriptions are no longer allowed and were removed",
@@ -155,11 +155,11 @@ class SubscriptionCheck:
                 count,
                 extra={"client": session.client_id},
             )
-        self._over()
+        self._finish()
 
     def _revoke(self, gone: set[str]) -> Iterator[None]:
-        """From now on nothing is delivered that came by these subscriptions alone."""
-        session, revoked = self._session, Revoked()
+        """Deliver nothing any more that came by these subscriptions alone."""
+        session, revoked = self.session, Revoked()
         before = list(session.subscriptions)
         for filter in before:
             if filter in gone:
@@ -172,18 +172,18 @@ class SubscriptionCheck:
             yield
         for filter in session.subscriptions.keys() - before:
             revoked.keep(filter)
-        for filter in before:  # what the client has ended in a turn between
+        for filter in before:  # the client may have ended some of them in a turn between
             if filter not in gone and filter not in session.subscriptions:
                 revoked.forget(filter)
         session.revoked = revoked
-        channel = self._outbound.channel
+        channel = self.outbound.channel
         if channel is not None:
             channel.revoked = revoked
             channel.may_read.clear()
-        self._outbound.end_replays(gone)
+        self.outbound.end_replays(gone)
 
-    def _over(self) -> None:
-        self._username = self._session.client.username
-        if self._outbound.held:
-            self._outbound.held = False
-            self._outbound.fill()
+    def _finish(self) -> None:
+        self._username = self.session.client.username
+        if self.outbound.held:
+            self.outbound.held = False
+            self.outbound.fill()

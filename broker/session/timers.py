@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -16,19 +17,17 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Will
 
 
+@dataclass(slots=True, eq=False)
 class AwayTimers:
-    __slots__ = ("_later", "_publish", "_session", "_timers")
-
-    def __init__(self, session: Session, later: Later, publish: Callable[[Will], None]) -> None:
-        self._session = session
-        self._later = later
-        self._publish = publish
-        self._timers: list[Callable[[], None]] = []
+    session: Session
+    later: Later
+    publish: Callable[[Will], None]
+    _timers: list[Callable[[], None]] = field(default_factory=list["Callable[[], None]"])
 
     def start(self, now: float, expire: Callable[[], None]) -> None:
         """The client left at `session.left_at`, which may be a while ago: publish the will after its delay, and `expire` the session
         in time."""
-        session = self._session
+        session = self.session
         expiry, ago = session.expiry_interval, now - session.left_at
         if session.will is not None:
             delay = min(wills.delay(session.will), expiry) - ago
@@ -41,9 +40,9 @@ class AwayTimers:
 
     def publish_will(self) -> None:
         """Now, if it was not published yet."""
-        will, self._session.will = self._session.will, None
+        will, self.session.will = self.session.will, None
         if will is not None:  # [MQTT-3.1.2-8]
-            self._publish(will)
+            self.publish(will)
 
     def stop(self) -> None:
         """The client is back, or the session has ended.  # [MQTT-3.1.3-9]"""
@@ -52,9 +51,9 @@ class AwayTimers:
         self._timers.clear()
 
     def _after(self, delay: float, action: Callable[[], None]) -> None:
-        self._timers.append(self._later.after(delay, partial(self._unless_back, self._session.left_at, action)))
+        self._timers.append(self.later.after(delay, partial(self._unless_back, self.session.left_at, action)))
 
     def _unless_back(self, left_at: float, action: Callable[[], None]) -> None:
         """What a timer has put into the mailbox cannot be stopped any more."""
-        if self._session.left_at == left_at:
+        if self.session.left_at == left_at:
             action()

@@ -1,10 +1,11 @@
-"""A client that has to wait: for its routes, for a hook that asks somebody, for an access decision.
+"""A client that has to wait: for its routes, for a hook or for an access decision. Other clients do not wait.
 
-It waits alone. What it sends meanwhile is kept in order, and its connection reads no more.
+What it sends meanwhile is kept in order, and its connection reads no more.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,23 +25,20 @@ if TYPE_CHECKING:
     from trunkline.broker.session.lifecycle import Life
 
 
+@dataclass(slots=True, eq=False)
 class Waiting:
-    """Of one session."""
-
-    __slots__ = ("_asking", "_cast", "_held", "_later", "_life", "_timeout")
-
-    def __init__(self, life: Life, later: Later, cast: Callable[[mail.Answered], None], timeout: float) -> None:
-        """An answer comes by `cast`, after `timeout` seconds at the latest."""
-        self._life = life
-        self._later = later
-        self._cast = cast
-        self._timeout = timeout
-        #: What came meanwhile. The connection is paused as long as this is not None.
-        self._held: list[mail.Received | mail.Lost] | None = None
-        self._asking: trio.CancelScope | None = None
+    life: Life
+    later: Later
+    #: An answer comes by it, to the session's mailbox.
+    cast: Callable[[mail.Answered], None]
+    #: Seconds that a hook has.
+    timeout: float
+    #: What came meanwhile. The connection is paused as long as this is not None.
+    _held: list[mail.Received | mail.Lost] | None = None
+    _asking: trio.CancelScope | None = None
 
     def hold(self, message: mail.Received | mail.Lost, *, first: bool = False) -> bool:
-        """Returns whether it is new: what was held before may have to wait again."""
+        """Returns False for what was held before and has to wait again."""
         new = not first or self._held is None
         if self._held is None:
             self._held = []
@@ -54,45 +52,45 @@ class Waiting:
 
     @property
     def asks(self) -> bool:
-        """Is a hook asked, which may take long? The routes answer at once."""
+        """A hook or an access service is asked, which may take long. The routes answer at once."""
         return self._asking is not None
 
     def for_routes(self) -> None:
-        self._life.follow(SessionEvent.ASK)
+        self.life.follow(SessionEvent.ASK)
 
     def ask(self, channel: Channel, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
         """Have a task ask; the answer comes back to the session as mail. If there is none, the client is disconnected."""
-        self._life.follow(SessionEvent.ASK)
+        self.life.follow(SessionEvent.ASK)
 
         def give_up() -> None:
             raise ProtocolError(
-                f"a hook has not answered within {self._timeout:g} s", Reason.IMPLEMENTATION_SPECIFIC_ERROR
+                f"a hook has not answered within {self.timeout:g} s", Reason.IMPLEMENTATION_SPECIFIC_ERROR
             )
 
         async def ask() -> None:
             proceed: Callable[[], None] = give_up
-            with trio.move_on_after(self._timeout):
+            with trio.move_on_after(self.timeout):
                 answer = await question()
                 proceed = partial(answered, answer)
-            self._cast(mail.Answered(channel, proceed))
+            self.cast(mail.Answered(channel, proceed))
 
-        self._asking = self._later.start_task(ask)
+        self._asking = self.later.start_task(ask)
 
     def answered(self, channel: Channel) -> None:
-        self._life.follow(SessionEvent.ANSWER, channel)
+        self.life.follow(SessionEvent.ANSWER, channel)
         self._asking = None
 
     def go_on(self, channel: Channel, handle: Callable[[mail.Received | mail.Lost], None]) -> None:
-        """With what was held, up to where the client has to wait again. If that was all, its connection reads on."""
+        """Handle what was held, until the client has to wait again. After all of it the connection reads on."""
         held = self._held
-        while held and self._life.reading is channel:
+        while held and self.life.reading is channel:
             handle(held.pop(0))
-        if held is not None and self._life.reading is channel:
+        if held is not None and self.life.reading is channel:
             self._held = None
             channel.cast(mail.Resume(self))
 
     def end(self) -> bool:
-        """The connection is gone, and nobody waits any more. True if a DISCONNECT that was held takes the will back."""
+        """The connection is over. True if a DISCONNECT that was held takes the will back."""
         held, self._held = self._held, None
         if self._asking is not None:
             self._asking.cancel()

@@ -1,4 +1,4 @@
-"""The will: what the broker publishes for a client that is gone without a word (MQTT 5.0, section 3.1.2.5)."""
+"""The will: what the broker publishes for a client that has left without a DISCONNECT (MQTT 5.0, section 3.1.2.5)."""
 
 from __future__ import annotations
 

@@ -239,5 +239,5 @@ async def test_who_is_not_told_in_time_who_the_client_is_says_so(
         assert trio.current_time() == began + 10
         await wire.expect_close()
         await over.wait()
-        assert "nobody decided in time" in caplog.text
+        assert "authentication was not decided in time" in caplog.text
         assert here.node.metrics.authentication_failure == 1

@@ -54,7 +54,7 @@ async def test_takeovers_now_and_then_are_no_flapping(autojump_clock: MockClock)
 async def test_flapping_that_is_long_past_is_forgotten(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.broker.session.directory.FEW", 4)
+    monkeypatch.setattr("trunkline.broker.session.directory.MIN_SWEPT", 4)
     async with room(flapping={"window": 10}) as here:
         directory = here.node.sessions
         directory._sweep_at = 4  # pyright: ignore[reportPrivateUsage]
