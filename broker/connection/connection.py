@@ -281,3 +281,5 @@ class Connection(ProtocolActor["Mail"]):
             self._channel = None
         self._on_closed(self)
         self._transport.close()
+        self._holders = None
+        del self._transport  # which holds a method of this connection: the collector need not come for them
