@@ -1,7 +1,4 @@
-"""A broker inside a test: in the test's own trio run, or in a thread of its own for everybody else.
-
-Modules that know each other: expecting, published.
-"""
+"""A broker inside a test: in the test's own trio run, or in a thread of its own for all other code."""
 
 from trunkline.testing.broker import Broker
 from trunkline.testing.opening import Opening, broker

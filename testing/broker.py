@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import maxsize
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Portal)
 T = TypeVar("T")
 
-#: Rows that are asked for at a time.
-_PAGE: Final = 1000
 #: Connections that a failure shows.
 _MAX_SHOWN: Final = 8
 
@@ -90,13 +89,12 @@ class BrokerProxy(Messages[P]):
         """All sessions, of clients that are connected and of those that are away, by client id."""
         from trunkline.broker.views import client_row
 
-        sessions = self._running.node.sessions
-        return [client_row(actor) for actor in sessions.page(limit=len(sessions))]
+        return [client_row(actor) for actor in self._running.node.sessions.page(limit=maxsize)]
 
     @property
     @in_broker
     def connections(self) -> list[ConnectionRow]:
-        """The last 1,000 connections that were answered, in that order: who was let in or refused, who is gone, and why."""
+        """The last 1,000 connections that were answered, in that order: let in, refused or gone, and why."""
         return self._running.connections.rows()
 
     @property
@@ -105,11 +103,7 @@ class BrokerProxy(Messages[P]):
         """By topic filter and client id."""
         from trunkline.broker.views import subscription_rows
 
-        router = self._running.node.router
-        rows = page = subscription_rows(router, limit=_PAGE)
-        while page := subscription_rows(router, (page[-1].filter, page[-1].client_id), _PAGE) if page else []:
-            rows = rows + page
-        return rows
+        return subscription_rows(self._running.node.router, limit=maxsize)
 
     @property
     @in_broker
@@ -117,12 +111,7 @@ class BrokerProxy(Messages[P]):
         """By topic."""
         from trunkline.broker.views import retained_rows
 
-        rows: list[RetainedRow] = []
-        after: str | None = ""
-        while after is not None:
-            page, after = retained_rows(self._running.node.retained, trio.current_time(), after, _PAGE)
-            rows += page
-        return rows
+        return retained_rows(self._running.node.retained, trio.current_time(), limit=maxsize)[0]
 
     @property
     @in_broker
@@ -159,8 +148,7 @@ class BrokerProxy(Messages[P]):
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> Published:
-        """Publish in the broker's own name. Returns the message, which tells what becomes of it (with `history=0` it
-        does not).
+        """Publish in the broker's own name. Returns the message, which says what becomes of it (not with `history=0`).
 
         Raises:
             ProtocolError: this is no topic name.
@@ -192,7 +180,7 @@ class BrokerProxy(Messages[P]):
         Hooks, faults and recordings stay.
 
         Raises:
-            ListenError: somebody else has taken the port.
+            ListenError: another process has taken the port.
         """
         await self._portal.run(
             lambda: self._running.lives.restart(
@@ -206,7 +194,7 @@ class BrokerProxy(Messages[P]):
         removed; messages, connections and errors of hooks forgotten. Hooks and recordings stay.
 
         Raises:
-            ListenError: somebody else has taken the port.
+            ListenError: another process has taken the port.
         """
         self.faults.clear()
         await self._portal.run(self._running.reset)
@@ -228,7 +216,7 @@ class BrokerProxy(Messages[P]):
         """Wait until a client is connected: this one, or any.
 
         Raises:
-            TimeoutError: it is not. The message has who is, and who was refused.
+            TimeoutError: it is not. The message lists the clients that are, and those that were refused.
         """
         __tracebackhide__ = True
         who = "no client connected" if client_id is None else f"the client {client_id!r} did not connect"
@@ -245,10 +233,10 @@ class BrokerProxy(Messages[P]):
         client_id: str | None = None,
         timeout: float = 5.0,  # noqa: ASYNC109 - as elsewhere here
     ) -> SubscriptionRow:
-        """Wait until somebody, or this client, has subscribed to this very filter, or to any.
+        """Wait until a client, or this one, has subscribed to this very filter, or to any.
 
         Raises:
-            TimeoutError: nobody has. The message has what is subscribed to.
+            TimeoutError: none has. The message lists the subscriptions.
         """
         __tracebackhide__ = True
         who = "nobody" if client_id is None else f"not the client {client_id!r}"

@@ -1,4 +1,4 @@
-"""Time that a test moves on: for a trio run with `MockClock`, and for a broker in a thread of its own."""
+"""Time that a test moves on, in a trio run with `MockClock` and for a broker in a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Portal)
 
-#: Turns of a trio run in which what is due at one moment, and what comes of it, is done. A will that is published when its
-#: client falls silent takes about ten.
-_MOST_TURNS: Final = 50
+#: Turns of a trio run in which all that is due at one moment is done, with all that comes of it. A will that is published
+#: when its client falls silent takes about ten.
+_MAX_TURNS: Final = 50
 
 
 class AdvancingClock(trio.abc.Clock):
@@ -78,8 +78,8 @@ async def advance(seconds: float) -> None:
 
 
 async def settled() -> None:
-    """Wait until nothing goes on in this trio run; or, with a client that sends without pause, until everybody has had
-    so many turns that what was due is done."""
+    """Wait until nothing goes on in this trio run; or, with a client that sends without pause, until every task has had
+    so many turns that all that was due is done."""
     from trio.testing import wait_all_tasks_blocked  # brings pytest with it where that is installed
 
     with trio.CancelScope() as scope:
@@ -96,7 +96,7 @@ class _Turns(trio.abc.Instrument):
 
     def __init__(self, scope: trio.CancelScope) -> None:
         self._scope = scope
-        self._left = _MOST_TURNS
+        self._left = _MAX_TURNS
 
     def after_io_wait(self, timeout: float) -> None:
         self._left -= 1

@@ -1,4 +1,4 @@
-"""Which connections a test's broker has had, and what became of each: refused, connected, gone."""
+"""The connections that a test's broker has had, and what became of each: refused, connected, gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_ROWS: Final = 1000
 
 @dataclass(slots=True, eq=False)
 class ConnectionRow:
-    """One that has got as far as a CONNACK."""
+    """A connection that has got as far as a CONNACK."""
 
     client_id: str
     #: The client's address.

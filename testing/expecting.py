@@ -1,4 +1,4 @@
-"""What a test expects of a message, and what to say when it did not come: what came instead, the nearest first."""
+"""What a test expects of a message, and what a failure says when it did not come: what came instead, the nearest first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from trunkline.broker.traced_message import DROPPED
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.topics import matches, validate_filter
+from trunkline.testing.published import MAX_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Messages that a failure shows.
-SHOWN: Final = 8
-#: Characters of a payload that it shows.
+#: Characters of a payload that a failure shows.
 WIDTH: Final = 120
 
 
@@ -61,7 +60,7 @@ class Expected:
     qos: int | None = None
     retain: bool | None = None
     publisher: str | None = None
-    #: Client id of one that it must have been delivered to.
+    #: Client id of a client that it must have been delivered to.
     to: str | None = None
     predicate: Callable[[Published], object] | None = None
 
@@ -111,7 +110,7 @@ class Expected:
 
 
 def payload_difference(wanted: Any, payload: bytes) -> str:
-    """How a payload is not what was wanted; empty if it is."""
+    """How a payload differs from what was wanted; empty if it does not."""
     if callable(wanted):
         return "" if call_plain(wanted, payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
     if isinstance(wanted, str):
@@ -158,7 +157,7 @@ def _array_difference(wanted: Sequence[Any], found: list[Any], path: str) -> str
 
 
 def nearest(expected: Expected, messages: Sequence[Published]) -> list[Published]:
-    """All messages, those first that come next to what is expected."""
+    """All messages, the nearest to what is expected first."""
     from difflib import SequenceMatcher  # only needed to explain a failure
 
     matcher = SequenceMatcher(a="", b=expected.topic_filter, autojunk=False)
@@ -184,15 +183,15 @@ def describe_instead(expected: Expected, messages: Sequence[Published]) -> str:
     if not messages:
         return "nothing was published"
     lines = [
-        f"{message}: {'; '.join(expected.differences(message))}" for message in nearest(expected, messages)[:SHOWN]
+        f"{message}: {'; '.join(expected.differences(message))}" for message in nearest(expected, messages)[:MAX_SHOWN]
     ]
-    nearest_of = f"the nearest of {len(messages)} messages that were" if len(messages) > SHOWN else "what was"
+    nearest_of = f"the nearest of {len(messages)} messages that were" if len(messages) > MAX_SHOWN else "what was"
     return _list(f"{nearest_of} published instead:", lines, len(messages))
 
 
 def describe_found(messages: Sequence[Published]) -> str:
     """The lines of a failure that say which were found."""
-    return _list("these were:", [str(message) for message in messages[:SHOWN]], len(messages))
+    return _list("these were:", [str(message) for message in messages[:MAX_SHOWN]], len(messages))
 
 
 def _list(head: str, lines: Sequence[str], total: int) -> str:

@@ -36,13 +36,9 @@ Mark = NewType("Mark", int)
 class History:
     """The messages of a test's broker, kept where it lives."""
 
-    def __init__(
-        self, hooks: Hooks, wall: Callable[[], float], describe: Callable[[str], str], limit: int = HISTORY
-    ) -> None:
-        """`wall` is the broker's time in seconds since the epoch. `describe` says in a few words how a client stands.
-        A limit of 0 keeps nothing, and the broker runs as if there was no history."""
+    def __init__(self, hooks: Hooks, wall: Callable[[], float], limit: int = HISTORY) -> None:
+        """`wall` is the broker's time in seconds since the epoch. A limit of 0 keeps nothing, and the broker runs as if there was no history."""
         self.limit = limit
-        self._describe = describe
         settings = TraceSettings(
             max_messages=max(1, limit), max_steps=_MAX_STEPS, payload_bytes=_MAX_PAYLOAD, max_bytes=MAX_BYTES
         )
@@ -97,16 +93,12 @@ class History:
         """The number of the newest message that is not kept any more."""
         return self._trace.forgotten
 
-    def standing(self, client_id: str) -> str:
-        """How a client stands, in a few words."""
-        return self._describe(client_id)
-
     def changes(self) -> Changes:
         return Changes(self._trace)
 
 
 class Changes:
-    """The messages that something becomes of from now on."""
+    """The messages whose outcomes change from now on."""
 
     def __init__(self, trace: MessageTrace) -> None:
         self._trace = trace
@@ -119,8 +111,8 @@ class Changes:
         self._news.set()
 
     async def next(self, until: float) -> list[Published]:
-        """Those that something has become of since the last time, in order, as soon as there are any; none, when it is
-        `until` in node time."""
+        """Those that have changed since the last time, in order, as soon as there are any; none, when it is `until` in node
+        time."""
         with trio.move_on_at(until):
             await self._news.wait()
         self._news = trio.Event()

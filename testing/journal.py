@@ -1,4 +1,4 @@
-"""Recording: what clients send, and what reaches them, into a journal."""
+"""Recording: what clients send, and what reaches them, is written into a journal."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Recording:
 
 def without_secrets(packet: RawPacket, version: Version | None) -> bytes:
     """A CONNECT or AUTH with a mask for a password, and for the data of an authentication. Of one that cannot be decoded,
-    nothing but its first byte and the length that follows: nobody knows where a secret is in it."""
+    nothing but its first byte and the length that follows: a secret may be anywhere in it."""
     decoded = packet.decoded
     if isinstance(decoded, Connect):
         masked = replace(decoded, properties=_masked(decoded.properties))

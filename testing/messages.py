@@ -36,13 +36,13 @@ class Like(TypedDict, total=False):
 class Watch(Proxy[P]):
     """Messages that are as expected, one after the other: each is returned once."""
 
-    def __init__(self, portal: P, history: History, expected: Expected, after: int) -> None:
+    def __init__(self, portal: P, running: RunningBroker, expected: Expected, after: int) -> None:
         super().__init__(portal)
-        self._history = history
+        self._running = running
         self._expected = expected
         self._after = after
-        self._changes = portal.call(history.changes)
-        self._candidates = portal.call(history.messages)
+        self._changes = portal.call(running.history.changes)
+        self._candidates = portal.call(running.history.messages)
         #: Numbers of those that were returned.
         self._returned: set[int] = set()
 
@@ -83,7 +83,7 @@ class Watch(Proxy[P]):
                 break
         before = f" after {counted(len(self._returned), 'message')} like it" if self._returned else ""
         raise TimeoutError(
-            _missing(self._portal, self._history, self._expected, self._after, f" within {timeout:g} s{before}")
+            _missing(self._portal, self._running, self._expected, self._after, f" within {timeout:g} s{before}")
         )
 
 
@@ -173,7 +173,7 @@ class Messages(Proxy[P]):
         messages = [message for message in self.messages if message.number > number]
         found = [message for message in messages if expected.met_by(message)]
         if not found and times != 0:
-            raise AssertionError(_missing(self._portal, history, expected, number))
+            raise AssertionError(_missing(self._portal, self._running, expected, number))
         if times is not None and len(found) != times:
             lines = [f"{counted(len(found), 'message')}{expected} {_verb(expected, len(found))}, not {times}"]
             others = [message for message in messages if message not in found]
@@ -200,7 +200,7 @@ class Messages(Proxy[P]):
             ValueError: the topic filter is invalid.
         """
         expected = Expected(topic_filter, to=to, predicate=predicate, **like)
-        return Watch(self._portal, self._running.history, expected, _number(after))
+        return Watch(self._portal, self._running, expected, _number(after))
 
     @maybe_async
     async def wait_for(
@@ -229,20 +229,20 @@ class Messages(Proxy[P]):
         if times < 1:
             raise ValueError(f"times={times}: a message that is waited for comes once at least")
         expected = Expected(topic_filter, to=to, predicate=predicate, **like)
-        with Watch(self._portal, self._running.history, expected, _number(after)) as watch:
+        with Watch(self._portal, self._running, expected, _number(after)) as watch:
             for _ in range(times - 1):
                 await watch.forward(timeout)
             return await watch.forward(timeout)
 
 
-def _missing(portal: Portal, history: History, expected: Expected, after: int, when: str = "") -> str:
+def _missing(portal: Portal, running: RunningBroker, expected: Expected, after: int, when: str = "") -> str:
     """What a failure says if a message did not come."""
-    messages = [message for message in portal.call(history.messages) if message.number > after]
+    messages = [message for message in portal.call(running.history.messages) if message.number > after]
     instead = describe_instead(expected, messages) + (" since" if after and not messages else "")
     lines = [f"no message{expected} {_verb(expected, 1)}{when}", instead]
     if expected.to is not None:
-        lines.append(f"{expected.to!r} {portal.call(history.standing, expected.to)}")
-    return "\n".join([*lines, *_forgotten(history, after)])
+        lines.append(f"{expected.to!r} {portal.call(running.standing, expected.to)}")
+    return "\n".join([*lines, *_forgotten(running.history, after)])
 
 
 def _forgotten(history: History, after: int) -> list[str]:

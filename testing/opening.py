@@ -39,7 +39,7 @@ def broker(
     what would be awaited blocks.
 
     `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
-    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise. Two are not of the
+    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise. Two more are not of the
     configuration: `users={"ada": "secret"}` lets these log in, and `rules=[{"permit": "allow", "user": "ada"}]` are the access rules.
 
     `history` is how many messages are kept for `messages`, `wait_for` and the assertions. With 0 none are, and messages

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.guid import to_text
 from trunkline.broker.traced_message import DROPPED, HELD, NO_SUBSCRIBERS
-from trunkline.testing.expecting import SHOWN
 
 if TYPE_CHECKING:
     from trunkline.broker.traced_message import Outcome, TracedMessage
     from trunkline.mqtt.properties import Properties
 
+#: Messages that a failure shows, and clients that a message shows.
+MAX_SHOWN: Final = 8
 #: Characters of a payload, and of a client id, that a line shows.
 _WIDTH: Final = 80
 
 
 class Published:
-    """A message that somebody published. What became of it is told as things stand when one asks."""
+    """A message that somebody published. What became of it is as things stand when you ask."""
 
     __slots__ = ("_record",)
 
@@ -87,7 +88,7 @@ class Published:
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """By client id, for all that it was to go to."""
+        """By client id, for all clients that it was to go to."""
         return {client_id: self._record.outcome(client_id) for client_id in self._record.clients}
 
     def outcome(self, client_id: str) -> Outcome:
@@ -117,11 +118,11 @@ class Published:
 
     @property
     def ends(self) -> str:
-        """In one line what became of it: those first that it did not reach."""
+        """In one line what became of it, beginning with the clients that it did not reach."""
         outcomes = sorted(self.outcomes.items(), key=lambda item: item[1].state != DROPPED)
-        ends = [f"{_cut(client_id)}: {_short(outcome)}" for client_id, outcome in outcomes[:SHOWN]]
-        if len(outcomes) > SHOWN:
-            ends.append(f"… and {len(outcomes) - SHOWN} more")
+        ends = [f"{_cut(client_id)}: {_short(outcome)}" for client_id, outcome in outcomes[:MAX_SHOWN]]
+        if len(outcomes) > MAX_SHOWN:
+            ends.append(f"… and {len(outcomes) - MAX_SHOWN} more")
         if self.refused:
             ends.append(f"not taken ({self.refused})")
         elif not self.routed:

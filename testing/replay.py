@@ -1,4 +1,4 @@
-"""Replaying: a fresh broker hears what clients said in a journal, and what it answers is compared."""
+"""Replaying: clients of a journal say the same to another broker, and its answers are compared."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class _Player:
             await side.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # the broker has closed, which the comparison shows
-        await settled()  # nobody else speaks before this is heard
+        await settled()  # no other client speaks before this is heard
 
     async def _close(self, side: _Side, closed: Closed) -> None:
         if closed.by == "broker":
@@ -275,7 +275,7 @@ class _Player:
         await settled()
 
     def _as_now(self, side: _Side, passed: Passed) -> bytes | None:
-        """A recorded packet as its client says it now: with the ids that this broker gave. None if nobody knows."""
+        """A recorded packet as its client says it now: with the ids that this broker gave. None if it cannot be known."""
         packet = side.recorded.conversation.read(passed.data, from_client=True)
         if isinstance(packet, Connect):
             return self._connect(side, packet, passed)
@@ -317,8 +317,8 @@ class _Player:
                 return
 
     def _relate(self, side: _Side) -> None:
-        """Learn which ids of now stand for which recorded ones: those given to the same message, in order; and where
-        messages differ, those that are left."""
+        """Find the new id for each recorded one: those given to the same message, in order; and where messages differ,
+        those that are left."""
         recorded, now = side.recorded, side.now
         if recorded.conversation.client_id and now.conversation.client_id:
             self._names[recorded.conversation.client_id] = now.conversation.client_id

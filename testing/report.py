@@ -25,9 +25,9 @@ WIDTH: Final = 160
 _MAX_MESSAGE: Final = 1600
 
 
-#: Those that run in this process.
+#: Brokers that run in this process.
 _running: dict[BrokerProxy[Any], None] = {}
-#: What others had seen when they ended, in the test that is under way.
+#: Reports of others, which have ended in the test that is under way.
 _ended: deque[str] = deque(maxlen=8)
 
 
@@ -41,7 +41,7 @@ def listed(broker: BrokerProxy[Any], options: Options) -> Generator[None, None, 
         yield
     finally:
         del _running[broker]
-        if "PYTEST_CURRENT_TEST" in os.environ and not sys.is_finalizing():  # nobody else asks
+        if "PYTEST_CURRENT_TEST" in os.environ and not sys.is_finalizing():  # only pytest asks
             _ended.append(report(broker))
 
 
@@ -55,12 +55,12 @@ def forget() -> None:
 
 
 def reports(others: Iterable[BrokerProxy[Any]] = ()) -> list[str]:
-    """What brokers have seen in this test, but for `others`."""
+    """The reports of all brokers in this test but `others`."""
     return [*_ended, *(report(broker) for broker in _running if broker not in others)]
 
 
 def report(broker: BrokerProxy[Any]) -> str:
-    """Never raises: if the broker is gone, that is what there is to tell."""
+    """Never raises: if the broker is gone, the report says so."""
     try:
         parts = [
             ", ".join(address.url for address in broker.listeners.values()) or "no listeners",

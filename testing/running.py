@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GRACE: Final = 0.0
 #: Errors of hooks that are kept.
 MAX_HOOK_ERRORS: Final = 100
-#: Seconds after which a condition is asked for again although nothing has happened in the broker.
+#: Seconds after which a condition is checked again although nothing has happened in the broker.
 _MIN_PAUSE: Final = 0.001
 _MAX_PAUSE: Final = 0.25
 
@@ -77,7 +77,7 @@ class RunningBroker:
         #: What hooks have raised, and the test has not taken out.
         self.hook_errors: list[BaseException] = []
         node.hooks.on_crash = self._hook_failed
-        self.history = History(node.hooks, lambda: self.node.host.wall, self.standing, history)
+        self.history = History(node.hooks, lambda: self.node.host.wall, history)
         network.on_loss = self.history.lost
         self.connections = ConnectionLog(node.hooks, lambda: self.node.host.wall)
 
@@ -112,7 +112,7 @@ class Activity:
         self._pause = _MIN_PAUSE
         self._happened = trio.Event()
         self._on = True
-        #: It is no actor's.
+        #: No actor owns it.
         self.owner: Ref[Any] | None = None
         self._listen()
 
@@ -140,7 +140,7 @@ class Activity:
 
 
 def configuration(settings: Mapping[str, Any]) -> Config:
-    """Of a test's broker: it listens on a port of its own, and publishes no `$SYS` topics unless it is told to.
+    """The configuration of a test's broker: it listens on a port of its own, and publishes no `$SYS` topics by default.
 
     Raises:
         ConfigError: with all that is wrong.
@@ -215,7 +215,7 @@ def _exit(error: BaseException) -> Exception:
 
 
 def _check_plugins(node: Node) -> None:
-    """A broker of its own goes on without a plugin that cannot start. A test has asked for it."""
+    """A standalone broker goes on without a plugin that cannot start, but a test has asked for it."""
     if node.config.plugins:
         failed = [row for row in node.plugins.rows() if row.name in node.config.plugins and row.status == "failed"]
         if failed:

@@ -48,7 +48,7 @@ class BrokerThread:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
-        #: Of the callers that wait.
+        #: What callers wait for.
         self._waiting: set[Future[Any]] = set()
         self._entered = threading.Event()
         self._token: trio.lowlevel.TrioToken
@@ -64,12 +64,12 @@ class BrokerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have the broker say goodbye and end. `join` waits for that."""
+        """Have the broker say goodbye and end. `outcome` waits for that."""
         self._entered.wait()
         self._cancel(self._scope)
 
     def outcome(self) -> BaseException | None:
-        """Wait for its end. The error that ended the run; or one that says what does not let it end, and then it is left
+        """Wait for its end. Returns the error that ended the run, or one that says what does not end: then the thread is left
         as it is."""
         try:
             error = self.finished.exception(MAX_END)
@@ -296,7 +296,7 @@ async def in_asyncio(options: Options) -> AsyncGenerator[Broker, None]:
         if not leaving:
             cancelled = task.cancel("the broker has ended")
 
-    def tell(finished: Future[None]) -> None:
+    def notify(finished: Future[None]) -> None:
         if finished.exception() is not None:
             loop.call_soon_threadsafe(cancel)
 
@@ -305,7 +305,7 @@ async def in_asyncio(options: Options) -> AsyncGenerator[Broker, None]:
     try:
         await done(thread.started)
         thread.started.result()
-        thread.finished.add_done_callback(tell)
+        thread.finished.add_done_callback(notify)
         broker = Broker(thread.running, ThreadAsyncPortal(thread))
         with listed(broker, options):
             yield broker

@@ -8,7 +8,7 @@ from trunkline.broker.traced_message import TracedMessage
 from trunkline.mqtt.message import Message
 from trunkline.testing.expecting import (
     ANY,
-    SHOWN,
+    MAX_SHOWN,
     Expected,
     describe_found,
     describe_instead,
@@ -141,7 +141,7 @@ def test_lists_are_short() -> None:
     lines = describe_instead(Expected("u"), messages).splitlines()
     assert lines[0] == "the nearest of 100 messages that were published instead:"
     assert lines[1] == "  t b'x' QoS 0 from 'p': another topic"
-    assert lines[-1] == f"  … and {100 - SHOWN} more"
-    assert len(lines) == SHOWN + 2
-    assert describe_found(messages).splitlines()[-1] == f"  … and {100 - SHOWN} more"
+    assert lines[-1] == f"  … and {100 - MAX_SHOWN} more"
+    assert len(lines) == MAX_SHOWN + 2
+    assert describe_found(messages).splitlines()[-1] == f"  … and {100 - MAX_SHOWN} more"
     assert describe_instead(Expected("u"), []) == "nothing was published"
