@@ -16,7 +16,7 @@ class QueueFull(Exception):
     """The queue is full, and no group has more waiting than the newcomer's own."""
 
 
-class _Place:
+class _Waiter:
     __slots__ = ("called", "free")
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class FairQueue:
         self._free = at_once
         self._max_waiting = max_waiting
         #: Those who wait, by group; the first group is next.
-        self._rows: OrderedDict[str, deque[_Place]] = OrderedDict()
+        self._rows: OrderedDict[str, deque[_Waiter]] = OrderedDict()
         self.waiting = 0
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ class FairQueue:
     async def _wait(self, group: str) -> None:
         if self.waiting >= self._max_waiting:
             self._send_away_for(group)
-        place = _Place()
+        place = _Waiter()
         self._rows.setdefault(group, deque()).append(place)
         self.waiting += 1
         try:
@@ -75,7 +75,7 @@ class FairQueue:
         self._remove(longest, last)
         last.called.set()
 
-    def _remove(self, group: str, place: _Place) -> None:
+    def _remove(self, group: str, place: _Waiter) -> None:
         row = self._rows[group]
         row.remove(place)
         self.waiting -= 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.poller import Poller
     from trunkline.broker.log_throttle import Occurrences
     from trunkline.broker.session.services import Services
-    from trunkline.config.settings import Listener as Settings
+    from trunkline.config.settings import ListenerSettings
 
 #: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
 ACCEPTED_AT_ONCE: Final = 64
@@ -39,7 +39,12 @@ class Listener:
     """The listening sockets of one URL."""
 
     def __init__(
-        self, settings: Settings, acceptor: Acceptor, services: Services, poller: Poller | None, scheduler: Scheduler
+        self,
+        settings: ListenerSettings,
+        acceptor: Acceptor,
+        services: Services,
+        poller: Poller | None,
+        scheduler: Scheduler,
     ):
         self.settings = settings
         self.acceptor = acceptor

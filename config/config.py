@@ -18,7 +18,7 @@ from trunkline.config import settings
 from trunkline.config.errors import ConfigError, Problem, Unusable
 from trunkline.config.fields import based, field_at, file_problem, files_in, is_secret
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
-from trunkline.config.settings import Listener, PluginSettings, Section
+from trunkline.config.settings import ListenerSettings, PluginSettings, Section
 from trunkline.config.units import Accepts, accepted, from_text, shown
 
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
@@ -40,7 +40,9 @@ class Config(Section):
     """
 
     node: settings.NodeSettings = settings.NodeSettings()
-    listeners: Annotated[tuple[Listener, ...], Accepts("a list of listeners, or of their URLs")] = (Listener(),)
+    listeners: Annotated[tuple[ListenerSettings, ...], Accepts("a list of listeners, or of their URLs")] = (
+        ListenerSettings(),
+    )
     mqtt: settings.MqttSettings = settings.MqttSettings()
     session: settings.SessionSettings = settings.SessionSettings()
     retained: settings.RetainedSettings = settings.RetainedSettings()
@@ -57,7 +59,7 @@ class Config(Section):
     #: By name. Read by each plugin's own model.
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
 
-    def allows_anonymous(self, listener: Listener | None = None) -> bool:
+    def allows_anonymous(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients may come without credentials; None stands for in-process connections."""
         if listener is not None and listener.allow_anonymous is not None:
             return listener.allow_anonymous
@@ -65,14 +67,14 @@ class Config(Section):
             return self.auth.allow_anonymous
         return not self.authenticates(listener) and (listener is None or listener.loopback)
 
-    def credentials_at(self, listener: Listener | None) -> settings.CredentialFiles:
+    def credentials_at(self, listener: ListenerSettings | None) -> settings.CredentialFiles:
         """The files that say who may connect there; None stands for in-process connections."""
         if listener is None:
             return self.auth.files
         pairs = zip(listener.files, self.auth.files, strict=True)
         return settings.CredentialFiles(*[general if own is None else own for own, general in pairs])
 
-    def authenticates(self, listener: Listener | None = None) -> bool:
+    def authenticates(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients can prove there who they are."""
         return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
 
@@ -89,7 +91,7 @@ class Config(Section):
         Raises:
             ConfigError: with all that is wrong.
         """
-        reader = Reader(find_plugin or no_plugins)
+        reader = ConfigReader(find_plugin or no_plugins)
         reader.take_table(table, "settings")
         return reader.finish().config
 
@@ -161,7 +163,7 @@ def no_plugins(name: str) -> type[PluginSettings]:
     raise Unusable(["plugins are not read here"])
 
 
-class Reader:
+class ConfigReader:
     """Takes the values of the sources; a later one wins. Those of a plugin are read by the model that the plugin brings."""
 
     def __init__(self, find_plugin: FindPlugin = no_plugins, sections: Collection[str] | None = None) -> None:
@@ -411,7 +413,7 @@ def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str,
     Raises:
         ConfigError: with all that is wrong.
     """
-    reader = Reader(lambda _: model)
+    reader = ConfigReader(lambda _: model)
     reader.take_table({"plugins": {name: values}}, "")
     found = reader.plugins()
     if reader.problems:

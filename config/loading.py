@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trunkline.config.config import Config, FindPlugin, Loaded, Reader, no_plugins
+from trunkline.config.config import Config, ConfigReader, FindPlugin, Loaded, no_plugins
 from trunkline.config.errors import ConfigError, Problem
 
 
@@ -40,7 +40,7 @@ def load_with_sources(
     sections: Collection[str] | None = None,
 ) -> Loaded:
     """The same, with where each key came from. Of `sections`, when they are given, and of nothing else."""
-    reader = Reader(find_plugin, sections)
+    reader = ConfigReader(find_plugin, sections)
     if path is not None:
         reader.take_file(Path(path))
     reader.take_environment(os.environ if environ is None else environ)

@@ -65,7 +65,7 @@ class NodeSettings(Section):
     )
 
 
-class Listener(Section):
+class ListenerSettings(Section):
     """Where clients connect. With an empty list, the broker serves in-process connections only.
 
     A listener may be written as its URL alone: `listeners = ["tcp://127.0.0.1:1883"]`.

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from trunkline.config.config import Config, variable
-from trunkline.config.settings import Listener, PluginSettings, Section
+from trunkline.config.settings import ListenerSettings, PluginSettings, Section
 from trunkline.config.units import accepted
 from trunkline.management.plugin_listing import plain
 from trunkline.plugins.finding import settings_model, shipped
@@ -62,7 +62,7 @@ def page() -> str:
     parts = [_HEAD]
     for section in Config.model_fields:
         if section == "listeners":
-            parts.append(_section("[[listeners]]", Listener, ()))
+            parts.append(_section("[[listeners]]", ListenerSettings, ()))
         elif section == "plugins":
             parts.append(_section("[plugins.NAME]", PluginSettings, ("plugins", "NAME")))
             for name in shipped():

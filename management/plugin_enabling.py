@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from trunkline.config.config import Config, Reader
+from trunkline.config.config import Config, ConfigReader
 from trunkline.config.errors import ConfigError, Problem
 from trunkline.config.key_path import dotted
 from trunkline.config.units import from_text
@@ -28,7 +28,7 @@ def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, 
     values = {key: from_text(fields[key], text) if key in fields else text for key, text in arguments}
 
     def check(before: Content, after: Content) -> None:
-        reader = Reader(settings_model)
+        reader = ConfigReader(settings_model)
         reader.take_table({_SECTION: {name: before.get(_SECTION, {}).get(name, {})}}, str(file), file.parent)
         for key, value in values.items():
             reader.take_table({_SECTION: {name: {key: value}}}, f"argument {key}", file.parent)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trunkline.config.config import PLUGIN_PREFIX, Reader
+from trunkline.config.config import PLUGIN_PREFIX, ConfigReader
 from trunkline.config.settings import PluginSettings
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
@@ -124,7 +124,7 @@ def _setting(key: str, field: FieldInfo) -> Row:
 
 def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str, str]]:
     """The settings that are right, and what is wrong with others, by plugin."""
-    reader = Reader(settings_model)
+    reader = ConfigReader(settings_model)
     if path is not None:
         sections = meaning(path.read_text(encoding="utf-8-sig")).get("plugins", {})
         if not isinstance(sections, Mapping):

@@ -17,7 +17,7 @@ from trunkline.router.table import has_wildcard
 from trunkline.router.target import Destination, S, Target
 
 
-class Subscription(NamedTuple):
+class ListedSubscription(NamedTuple):
     """One row of the listing."""
 
     filter: str
@@ -68,13 +68,13 @@ class Listing(Generic[S]):
                 page.append(filter)
         return page
 
-    def subscriptions(self, after: tuple[str, str] = ("", ""), limit: int = 100) -> list[Subscription]:
+    def subscriptions(self, after: tuple[str, str] = ("", ""), limit: int = 100) -> list[ListedSubscription]:
         """The next subscriptions behind `after`, the filter and client id of the last one seen.
 
         Sorted by filter, then by client id. A page is a little longer than its limit where one client id appears twice,
         as it may while a session is taken over.
         """
-        page: list[Subscription] = []
+        page: list[ListedSubscription] = []
         last, last_client = after
         if last:
             page = self._rows(last, last_client, limit)
@@ -87,7 +87,7 @@ class Listing(Generic[S]):
     def _walk(self, after: str) -> Iterator[str]:
         return self._filters.irange(after, inclusive=(False, True))
 
-    def _rows(self, filter: str, after: str, limit: int, first: bool = False) -> list[Subscription]:
+    def _rows(self, filter: str, after: str, limit: int, first: bool = False) -> list[ListedSubscription]:
         targets = self._targets(filter)
         if not first:
             targets = [target for target in targets if target.subscriber.client_id > after]
@@ -96,4 +96,4 @@ class Listing(Generic[S]):
             final = rows[-1].subscriber.client_id
             known = {id(target) for target in rows}
             rows += [each for each in targets if each.subscriber.client_id == final and id(each) not in known]
-        return [Subscription(filter, row.subscriber.client_id, row.options, row.subscriber) for row in rows]
+        return [ListedSubscription(filter, row.subscriber.client_id, row.options, row.subscriber) for row in rows]

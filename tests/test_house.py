@@ -1,5 +1,6 @@
 """The repository as a whole: what a newcomer relies on, and what no other check sees."""
 
+import ast
 import os
 import re
 import subprocess
@@ -184,3 +185,59 @@ def test_importing_the_testing_module_brings_nothing_heavy() -> None:
     heavy |= {"trunkline.broker.views", "trunkline.management.cli", "trunkline.management.journal_file"}
     assert not heavy & set(loaded)
     assert len([name for name in loaded if name.startswith("trunkline")]) <= 170
+
+
+#: Names that several classes have: what a hook of either layer, a plugin's settings or a job of Spark calls so in its own
+#: world. The list shrinks.
+SHARED_NAMES = frozenset(
+    [
+        "Answer",
+        "Budget",
+        "Column",
+        "Connection",
+        "Due",
+        "Ending",
+        "Entry",
+        "Faults",
+        "Figures",
+        "Finding",
+        "Header",
+        "Hold",
+        "Kind",
+        "Life",
+        "Lives",
+        "OptionError",
+        "Options",
+        "Piece",
+        "Plugins",
+        "Problem",
+        "Processor",
+        "Progress",
+        "Published",
+        "Received",
+        "Recorder",
+        "Rule",
+        "Run",
+        "Running",
+        "Reader",
+        "Section",
+        "Seen",
+        "Selection",
+        "Settings",
+        "Span",
+        "State",
+        "Stop",
+        "Target",
+    ]
+)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """In the whole project. A name with an underscore is private to its module."""
+    found: dict[str, list[str]] = {}
+    for module in modules():
+        for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module.as_posix())
+    twice = {name: where for name, where in found.items() if len(where) > 1 and name not in SHARED_NAMES}
+    assert not twice

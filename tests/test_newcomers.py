@@ -15,7 +15,7 @@ import click
 import pytest
 
 from trunkline.config.config import Config, key_paths
-from trunkline.config.settings import Listener
+from trunkline.config.settings import ListenerSettings
 from trunkline.hooks.acl_file import parse_rules
 from trunkline.management.cli import cli
 from trunkline.plugins.finding import settings_model, shipped
@@ -205,4 +205,4 @@ def test_what_is_said_of_defaults() -> None:
     assert (config.mqtt.max_topic_alias, config.mqtt.assigned_client_id_prefix) == (100, "auto-")
     assert (config.sys.interval, config.retained.check_retain_source) == (10, False)
     assert (config.acl.no_match, config.acl.deny_action) == ("allow", "ignore")
-    assert Listener().max_connections == 100_000
+    assert ListenerSettings().max_connections == 100_000

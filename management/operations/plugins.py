@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from trunkline.config.config import Reader
+from trunkline.config.config import ConfigReader
 from trunkline.config.errors import ConfigError
 from trunkline.config.settings import PluginSettings
 from trunkline.config.units import from_text
@@ -89,7 +89,7 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
         raise Refused("; ".join(map(str, error.problems))) from error
     if not given:
         return configured
-    reader = Reader(settings_model)
+    reader = ConfigReader(settings_model)
     known = settings_model(name).model_fields
     if configured is not None:
         values = {key: getattr(configured, key) for key in configured.model_fields_set}

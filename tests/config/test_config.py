@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from trunkline.config.config import Config, changes, dotted, key_paths, variable
 from trunkline.config.errors import ConfigError
 from trunkline.config.loading import Override, load, load_with_sources
-from trunkline.config.settings import Listener
+from trunkline.config.settings import ListenerSettings
 from trunkline.config.units import accepted
 
 
@@ -85,7 +85,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
         [
             f"{file}: foo: unknown section; known are {', '.join(Config.model_fields)}",
             f"{file}: node: 3: accepted is a table, [node]",
-            f'{file}: listeners[0].url: "udp://x": accepted is {accepted(Listener.model_fields["url"])}',
+            f'{file}: listeners[0].url: "udp://x": accepted is {accepted(ListenerSettings.model_fields["url"])}',
             f"{file}: listeners[0].alow: unknown key; did you mean allow?",
             f"{file}: mqtt.max_qso: unknown key; did you mean max_qos?",
             f"{file}: mqtt.max_inflight: unknown key; session.max_inflight is one",

@@ -5,11 +5,11 @@ from pydantic import SecretStr, ValidationError
 
 from trunkline.config.config import Config, key_paths
 from trunkline.config.fields import field_at
-from trunkline.config.settings import Listener, SessionSettings
+from trunkline.config.settings import ListenerSettings, SessionSettings
 
 
 def all_keys() -> list[tuple[str, ...]]:
-    return [*key_paths(), *(("listeners", key) for key in Listener.model_fields)]
+    return [*key_paths(), *(("listeners", key) for key in ListenerSettings.model_fields)]
 
 
 def test_every_key_says_what_it_means() -> None:
@@ -44,9 +44,9 @@ def test_what_could_hold_a_secret_is_hidden() -> None:
 
 
 def test_listener_from_its_url() -> None:
-    listener = Listener.model_validate("tcp://[::1]:1884")
+    listener = ListenerSettings.model_validate("tcp://[::1]:1884")
     assert (listener.host, listener.port, listener.label, listener.loopback) == ("::1", 1884, "tcp://[::1]:1884", True)
-    assert Listener(url="tcp://0.0.0.0", name="outside").label == "outside"
+    assert ListenerSettings(url="tcp://0.0.0.0", name="outside").label == "outside"
 
 
 def test_defaults_are_valid() -> None:

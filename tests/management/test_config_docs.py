@@ -6,7 +6,7 @@ import pytest
 
 from trunkline.config.config import key_paths
 from trunkline.config.loading import load
-from trunkline.config.settings import Listener, PluginSettings
+from trunkline.config.settings import ListenerSettings, PluginSettings
 from trunkline.management import config_docs
 from trunkline.plugins.finding import settings_model, shipped
 
@@ -21,7 +21,7 @@ def test_the_page_is_what_the_models_say() -> None:
 def test_every_key_is_on_it() -> None:
     page = config_docs.page()
     keys = [path[-1] for path in key_paths() if path != ("listeners",)]
-    models = [Listener, PluginSettings]
+    models = [ListenerSettings, PluginSettings]
     for plugin in shipped():
         settings = settings_model(plugin)
         keys += [key for key in settings.model_fields if key not in PluginSettings.model_fields]
