@@ -23,35 +23,33 @@ _SEQUENCE: Final = 0xFFFF
 class Guids:
     """A generator of ids. One for a whole process keeps every publisher's messages in order."""
 
-    __slots__ = ("_last", "_low", "_seen")
+    __slots__ = ("_end", "_last", "_low", "_seen")
 
     def __init__(self, node: int, origin: int) -> None:
         if not 0 <= node < 1 << 16 or not 0 <= origin < 1 << 32:
             raise ValueError(f"node {node} must fit 16 bits and origin {origin} 32 bits")
         self._low = node << 48 | origin << 16
         self._last = self._low | _SEQUENCE
+        #: The last one of the microsecond that is being used.
+        self._end = self._last
         self._seen = -1.0
 
-    def next(self, wall: float) -> int:
-        """A new id. `wall` is the time in seconds since the epoch."""
+    def next(self, wall: float, count: int = 1) -> int:
+        """The first of `count` new ids (at most 65,536), each greater by one than the one before. `wall` is the time in
+        seconds since the epoch."""
         if wall > self._seen:
             self._seen = wall
             first = int(wall * 1_000_000) << 64 | self._low
             if first > self._last:
-                self._last = first
+                self._last = first + count - 1
+                self._end = first | _SEQUENCE
                 return first
-        guid = self._last + 1
-        if not guid & _SEQUENCE:  # no number left: on to the next microsecond, ahead of the clock
-            guid = ((self._last >> 64) + 1) << 64 | self._low
-        self._last = guid
-        return guid
-
-    def take(self, wall: float, count: int) -> int:
-        """The first of `count` new ids (at most 65,536), each greater by one than the one before."""
-        first = self.next(wall)
-        if (first & _SEQUENCE) + count > _SEQUENCE + 1:
-            first = ((first >> 64) + 1) << 64 | self._low
-        self._last = first + count - 1
+        first = self._last + 1
+        self._last = last = first + count - 1
+        if last > self._end:  # no numbers left: on to the next microsecond, ahead of the clock
+            first = ((self._end >> 64) + 1) << 64 | self._low
+            self._last = first + count - 1
+            self._end = first | _SEQUENCE
         return first
 
 

@@ -11,10 +11,9 @@ import trio
 
 from trunkline.actors import Paced
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.pubsub import BurstTo
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session import mail
-from trunkline.hooks.decisions import TAKEN
+from trunkline.hooks.decisions import TAKEN, Deny, Withhold
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import validate_filter, validate_name
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.views import ClientRow
     from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
 
 
@@ -119,7 +118,7 @@ class NodeHost:
         )
         check_writable(fresh)
         changed = services.publishing(client, fresh, now)
-        if not isinstance(changed, Message):
+        if isinstance(changed, Deny | Withhold):
             if changed is not TAKEN:
                 services.dropped(client, fresh, DropReason.HOOK)
             return changed
@@ -138,9 +137,7 @@ class NodeHost:
 
         def take(letter: Any) -> None:
             if type(letter) is tuple:
-                deliver(cast("tuple[Message, object]", letter)[0])
-            elif type(letter) is BurstTo:
-                for message in letter.burst.messages:
+                for message in cast("tuple[Publication, object]", letter)[0].messages:
                     deliver(message)
 
         subscriber = Subscriber(f"$plugin/{name}", take)

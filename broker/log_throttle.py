@@ -64,14 +64,14 @@ class LogThrottle(Generic[K]):
         #: Those that a record was written of in the last interval.
         self._kinds: dict[K, Occurrences] = {}
 
-    def note(self, kind: K, whom: str, what: str) -> None:
-        """It happened once more, to this client or address, and about this topic, say."""
+    def note(self, kind: K, whom: str, what: str, count: int = 1) -> None:
+        """It happened so many times more, to this client or address, and about this topic, say."""
         times = self._kinds.get(kind)
         if times is None:
             if not self._kinds:
                 self._timer.restart_at(trio.current_time() + INTERVAL)
             times = self._kinds[kind] = Occurrences()
-        times.count += 1
+        times.count += count
         times.last = whom, what
         if len(times.whom) < MAX_APART:
             times.whom.add(whom)

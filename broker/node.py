@@ -345,7 +345,7 @@ class Node:
     def _plugin_of(self, callback: object) -> str:
         """The plugin that registered what a hook calls; empty if none did."""
         for entry in self.hooks.listing() if callback is not None else ():
-            if callback in (entry.call, entry.burst):
+            if entry.call == callback:
                 return self.plugins.owner_of(entry.callback)
         return ""
 

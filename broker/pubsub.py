@@ -9,11 +9,10 @@ message live, one made after finds it in the store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, groupby, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from outcome import Value
 
@@ -24,7 +23,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.router import RetainResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from outcome import Outcome as Result
 
@@ -33,10 +32,15 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.config.settings import RetainedSettings
     from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.batch import PublishBatch
-    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
+
+#: What each member of a shared group gets.
+Shares: TypeAlias = "Sequence[tuple[Publication, Target[Subscriber]]]"
+NO_SHARES: Final[Shares] = ()
+
+P = TypeVar("P", bound="Publication")
 
 _receivers = attrgetter("targets", "groups")
 
@@ -44,19 +48,10 @@ _receivers = attrgetter("targets", "groups")
 class Own(Protocol):
     """The way back to the client that publishes."""
 
-    def deliver(self, message: Message, target: Target[Subscriber]) -> None: ...
-    def deliver_burst(self, burst: PublishBatch, target: Target[Subscriber]) -> None: ...
-    def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
+    def deliver(self, publication: Publication, target: Target[Subscriber]) -> None: ...
+    def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
         """By a target with no local."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class BurstTo:
-    """To the session: the messages of a burst, as `(message, target)` is one."""
-
-    burst: PublishBatch
-    target: Target[Subscriber]
 
 
 class PubSub:
@@ -142,81 +137,64 @@ class PubSub:
 
     def publish(
         self,
-        message: Message,
+        publication: Publication,
         now: float,
         origin: Subscriber | None = None,
         own: Own | None = None,
+        route: Route[Subscriber] | None = None,
     ) -> int:
-        """Route a message; the number of sessions that it went to.
+        """Route a publication; the number of sessions that it went to.
 
         `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox,
-        so that the client has it before the acknowledgement of what it published.
+        so that the client has it before the acknowledgement of what it published. `route` is the way of all messages of the
+        publication, where it is known.
         """
-        if message.retain:
-            self._retain(message, now)
-        route = self.router.match(message.topic)
+        if publication.retain:
+            self._retain(publication, now)
+        if route is None:
+            route = self.router.match(publication.topic)
         targets = route.targets
+        shares = NO_SHARES
         if route.groups:
-            members = [group.pick(message.publisher, message.topic) for group in route.groups]
-            targets = (*targets, *[member for member in members if member is not None])
+            if publication.count > 1 and self._hooks.message_routed:  # of each message, another member gets it
+                return max(self.publish(message, now, origin, own, route) for message in publication.messages)
+            shares = [share for group in route.groups for share in _shares(group, publication)]
         if self._hooks.message_routed:
-            self._hooks.notify(MESSAGE_ROUTED, message, tuple([target.subscriber.client_id for target in targets]))
+            receivers = [target.subscriber.client_id for target in (*targets, *[member for _, member in shares])]
+            self._hooks.notify(MESSAGE_ROUTED, publication, tuple(receivers))
         for target in targets:
             subscriber = target.subscriber
             if subscriber is not origin or own is None:
-                subscriber.cast((message, target))
+                subscriber.cast((publication, target))
             elif target.no_local:
-                own.deliver_own(message, target)
+                own.deliver_own(publication, target)
             else:
-                own.deliver(message, target)
-        return len(targets)
+                own.deliver(publication, target)
+        if not shares:
+            return len(targets)
+        for share in shares:
+            member = share[1]
+            if member.subscriber is not origin or own is None:
+                member.subscriber.cast(share)
+            elif member.no_local:
+                own.deliver_own(*share)
+            else:
+                own.deliver(*share)
+        return len(targets) + len(shares)
 
-    def routed(self, burst: PublishBatch) -> Iterable[tuple[PublishBatch, Route[Subscriber]]]:
-        """A burst in parts, each of which goes one way as a whole."""
-        match, topics = self.router.match, burst.topics
+    def routed(self, publication: P) -> Iterable[tuple[P, Route[Subscriber]]]:
+        """A publication in parts, each of which goes one way as a whole."""
+        match, topics = self.router.match, publication.topics
         if len(topics) == 1:
-            return [(burst, match(topics[0]))]
-        parts: list[tuple[PublishBatch, Route[Subscriber]]] = []
+            return [(publication, match(topics[0]))]
+        parts: list[tuple[P, Route[Subscriber]]] = []
         first = 0
         for _, group in groupby(map(match, topics), key=_receivers):
             routes = list(group)
             last = first + len(routes)
-            parts.append((burst.part(first, last), routes[0]))
+            parts.append((cast("P", publication.part(first, last)), routes[0]))
             first = last
         return parts
-
-    def may_burst(self, route: Route[Subscriber]) -> bool:
-        """May a burst go this way as one? Who watches the routing is told who gets a message, and of a shared group that
-        is another one each time."""
-        bursts = self._hooks.message_routed_bursts
-        return bursts is not None and not (bursts and route.groups)
-
-    def publish_burst(
-        self,
-        burst: PublishBatch,
-        route: Route[Subscriber],
-        origin: Subscriber,
-        own: Own,
-    ) -> None:
-        """As `publish`, for all messages of a burst; only where `may_burst` says so."""
-        if self._hooks.message_routed_bursts:
-            receivers = tuple([target.subscriber.client_id for target in route.targets])
-            self._hooks.look(MESSAGE_ROUTED, self._hooks.message_routed_bursts, burst, receivers)
-        for target in route.targets:
-            subscriber = target.subscriber
-            if subscriber is not origin:
-                subscriber.cast(BurstTo(burst, target))
-            elif target.no_local:
-                for message in burst.messages:
-                    own.deliver_own(message, target)
-            else:
-                own.deliver_burst(burst, target)
-        for group in route.groups:
-            for member, share in _shares(group, burst):
-                if member.subscriber is origin:
-                    own.deliver_burst(share, member)
-                else:
-                    member.subscriber.cast(BurstTo(share, member))
 
     def take_over(self, retained: Iterable[Mapping[str, Any]], now: float) -> None:
         """Go on where another life of this node ended: with its retained messages, as exported at `now`."""
@@ -229,8 +207,8 @@ class PubSub:
             self.retained.delete(topic)
         self._alarms.deactivate(RETAINED_FULL)
 
-    def _retain(self, message: Message, now: float) -> None:
-        if self._settings.enabled:
+    def _retain(self, publication: Publication, now: float) -> None:
+        for message in publication.messages if self._settings.enabled else ():
             outcome = self.retained.store(message.bare(), now)
             if outcome.refused:
                 self._metrics.messages_retained_refused += 1
@@ -252,12 +230,12 @@ class PubSub:
             self._alarms.deactivate(RETAINED_FULL)
 
 
-def _shares(group: Group[Subscriber], burst: PublishBatch) -> list[tuple[Target[Subscriber], PublishBatch]]:
-    """What each member of a group gets of a burst."""
+def _shares(group: Group[Subscriber], publication: Publication) -> list[tuple[Publication, Target[Subscriber]]]:
+    """What each member of a group gets of a publication."""
+    topics = publication.topics
     numbers: dict[Target[Subscriber], list[int]] = {}
-    topics = burst.topics if len(burst.topics) > 1 else repeat(burst.topics[0], len(burst))
-    for number, topic in enumerate(topics):
-        member = group.pick(burst.publisher, topic)
+    for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):
+        member = group.pick(publication.publisher, topic)
         if member is not None:
             numbers.setdefault(member, []).append(number)
-    return [(member, burst.select(some)) for member, some in numbers.items()]
+    return [(publication.select(some), member) for member, some in numbers.items()]

@@ -37,7 +37,7 @@ class Subscriber:
 
     def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
         self.client_id = client_id
-        #: Mail for the session: `(message, target)`, a `BurstTo` or an answer.
+        #: Mail for the session: `(publication, target)` or an answer.
         self.cast = cast
         #: Is a client there to be sent something? Shared groups prefer those.
         self.online = False

@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.mqtt.batch import PublishBatch
-
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Sequence
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from trunkline.events.rows import Converter, Told
     from trunkline.events.writer import LogWriter
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
 
 #: Seconds after a failure in which nothing is written: a full disk must not cost a conversion each time.
 PAUSE: Final = 1.0
@@ -54,7 +52,7 @@ class Recorder:
         self._rejects = rejects
         self._logger = logger
         self._told: list[Told] = []
-        #: Rows in the bursts among them, but for one each.
+        #: Rows of the publications among them, but for one each.
         self._more = 0
         #: Bytes of payloads and user properties among them, where these are recorded.
         self._weight = 0
@@ -80,17 +78,17 @@ class Recorder:
         self,
         kind: int,
         client: ClientInfo | None = None,
-        message: Message | PublishBatch | None = None,
+        publication: Publication | None = None,
         given: dict[str, Any] | None = None,
         at: float | None = None,
     ) -> None:
-        """Record one event, or those of a burst. `at` is when it happened, in seconds since the epoch: now, if not given."""
+        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the epoch: now, if not given."""
         told = self._told
-        told.append((kind, self.clock() if at is None else at, client, message, given))
-        if type(message) is PublishBatch:
-            self._more += len(message) - 1
-        if self._weighs and message is not None:
-            self._weight += self._converter.weigh(message)
+        told.append((kind, self.clock() if at is None else at, client, publication, given))
+        if publication is not None:
+            self._more += publication.count - 1
+            if self._weighs:
+                self._weight += self._converter.weigh(publication)
         if len(told) + self._more >= self._batch_rows or self._weight >= BATCH_BYTES:
             self.flush()
 
@@ -145,10 +143,9 @@ class Recorder:
         """Those that can be written; the others go where somebody can look at them."""
         good: list[Told] = []
         for each in told:
-            burst = each[3]
             parts = [each]
-            if type(burst) is PublishBatch:
-                parts = [(each[0], each[1], each[2], message, each[4]) for message in burst.messages]
+            if each[3] is not None:
+                parts = [(*each[:3], message, each[4]) for message in each[3].messages]
             for part in parts:
                 try:
                     self._converter.convert([part])

@@ -1,19 +1,18 @@
 """From what hooks told to columns of the event table.
 
-What a hook tells is kept as it is, as one tuple, and turned into columns some hundreds at a time. A burst becomes
+What a hook tells is kept as it is, as one tuple, and turned into columns some hundreds at a time. A publication becomes
 columns without being taken apart.
 """
 
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
 
 from trunkline.events.schema import STORED, Flag
-from trunkline.mqtt.batch import PublishBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
     from trunkline.events.privacy import Privacy
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
 
     #: What a hook told: number of the kind, seconds since the epoch, whom it is about, of what, and the columns that
     #: follow from neither client nor message.
-    Told: TypeAlias = tuple[int, float, ClientInfo | None, Message | PublishBatch | None, Mapping[str, Any] | None]
+    Told: TypeAlias = tuple[int, float, ClientInfo | None, Publication | None, Mapping[str, Any] | None]
     Values: TypeAlias = pa.Array[Any]
 
 _compute: Final[Any] = pyarrow.compute
@@ -32,7 +32,7 @@ _new_nulls: Final[Any] = pa.nulls  # whose stubs know each type but not all of t
 
 #: 16 bytes for each id.
 _GUID_OFFSETS: Final = pa.array(range(0, 16 * 4097, 16), pa.int32()).buffers()[1]
-#: The two bytes that differ in the ids of a burst, for each value that they can have.
+#: The two bytes that differ in the ids of a publication, for each value that they can have.
 _HIGH: Final = bytes([number >> 8 for number in range(65_536)])
 _LOW: Final = bytes(range(256)) * 256
 
@@ -67,20 +67,19 @@ class Converter:
         #: Do rows hold what publishers make as large as they like?
         self.is_heavy: Final = self._payloads or self._pairs
 
-    def weigh(self, thing: Message | PublishBatch) -> int:
+    def weigh(self, thing: Publication) -> int:
         """Bytes of payloads and user properties that its rows will hold."""
         weight = 0
         if self._payloads:
-            sizes = thing.sizes if type(thing) is PublishBatch else [len(cast("Message", thing).payload)]
-            weight += sum([size for size in sizes if size <= self._max_payload])
-        if self._pairs and type(thing) is not PublishBatch:  # which have none
-            weight += sum([len(key) + len(value) for key, value in _properties(cast("Message", thing))])
+            weight += sum([size for size in thing.sizes if size <= self._max_payload])
+        if self._pairs:
+            weight += thing.count * sum([len(key) + len(value) for key, value in _properties(thing)])
         return weight
 
     def convert(self, told: Sequence[Told]) -> pa.RecordBatch:
         """All of it, in order: a row for each message, or for what has none.
 
-        What is the same for all messages of a burst becomes a column with one value a burst first, and then one with a
+        What is the same for all messages of a publication becomes a column with one value a publication first, and then one with a
         value a row.
 
         Raises:
@@ -107,7 +106,7 @@ class Converter:
         else:
             columns["weight"] = pa.repeat(pa.scalar(1, pa.int32()), len(told))
         self._add_given(columns, told)
-        lengths = [len(thing) if type(thing) is PublishBatch else 1 for thing in things]
+        lengths = [1 if thing is None else thing.count for thing in things]
         rows = sum(lengths)
         if rows > len(told):
             pieces: list[int] = []
@@ -161,8 +160,8 @@ class Converter:
             columns[name] = column.take(codes)
         return columns
 
-    def _messages(self, things: Sequence[Message | PublishBatch]) -> dict[str, Values]:
-        """What all messages of a burst have in common, and `stamp`, when the broker took them over."""
+    def _messages(self, things: Sequence[Publication]) -> dict[str, Values]:
+        """What all messages of a publication have in common, and `stamp`, when the broker took them over."""
         return {
             "publisher": self._texts("publisher", [thing.publisher for thing in things]),
             "qos": pa.array([thing.qos for thing in things], pa.int32()),
@@ -171,24 +170,17 @@ class Converter:
             "weight": pa.repeat(pa.scalar(self._weight, pa.int32()), len(things)),
         }
 
-    def _of_each(self, things: Sequence[Message | PublishBatch]) -> dict[str, Values]:
+    def _of_each(self, things: Sequence[Publication]) -> dict[str, Values]:
         """What each message has for itself."""
         topics: list[str] = []
         sizes: list[int] = []
         packet_ids: list[int] = []
         guids: list[bytes] = []
         for thing in things:
-            if type(thing) is PublishBatch:
-                topics += thing.topics if len(thing.topics) > 1 else [thing.topics[0]] * len(thing)
-                sizes += thing.sizes
-                packet_ids += thing.packet_ids or [0] * len(thing)
-                guids.append(_guids_in_a_row(thing.guids))
-            else:
-                message = cast("Message", thing)
-                topics.append(message.topic)
-                sizes.append(len(message.payload))
-                packet_ids.append(getattr(message, "packet_id", 0))
-                guids.append(message.guid.to_bytes(16, "big"))
+            topics += thing.topics if len(thing.topics) == thing.count else [thing.topic] * thing.count
+            sizes += thing.sizes
+            packet_ids += getattr(thing, "packet_ids", ()) or [0] * thing.count
+            guids.append(_guids_in_a_row(thing.guids))
         columns = {
             "topic": self._texts("topic", topics),
             "size": pa.array(sizes, pa.int64()),
@@ -196,9 +188,7 @@ class Converter:
             "guid": _guids(b"".join(guids), len(sizes)),
         }
         if self._payloads or self._pairs:
-            messages: list[Message] = []
-            for thing in things:
-                messages += thing.messages if type(thing) is PublishBatch else [cast("Message", thing)]
+            messages = [message for thing in things for message in thing.messages]
             if self._payloads:
                 limit = self._max_payload
                 columns["payload"] = pa.array(
@@ -217,7 +207,7 @@ def _pairs(message: Message) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in _properties(message)]
 
 
-def _properties(message: Message) -> Sequence[tuple[str, str]]:
+def _properties(message: Publication) -> Sequence[tuple[str, str]]:
     return message.properties.get("user_property", ())
 
 
@@ -238,9 +228,8 @@ def _client_values(client: ClientInfo) -> tuple[object, ...]:
     return client.client_id, client.username, host, port, client.listener or None, int(client.version)
 
 
-def _flags(things: Sequence[Message | PublishBatch]) -> Values:
-    """A burst has neither RETAIN nor DUP."""
-    retained = [getattr(thing, "retain", False) for thing in things]
+def _flags(things: Sequence[Publication]) -> Values:
+    retained = [thing.retain for thing in things]
     again = [getattr(thing, "dup", False) for thing in things]
     if not any(retained) and not any(again):
         return pa.repeat(pa.scalar(0, pa.int32()), len(things))

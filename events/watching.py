@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from trunkline.events.recorder import Recorder
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Point
-    from trunkline.mqtt.batch import PublishBatch
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
+    from trunkline.mqtt.publication import Publication
     from trunkline.plugins.context import PluginHooks
 
 #: Topics and client ids of which is remembered whether they are wanted, and characters of those that are.
@@ -47,11 +47,6 @@ class Wanted:
         self._known_clients: dict[str, bool] = {}
 
     @property
-    def per_message(self) -> bool:
-        """Does it depend on more than topic and client?"""
-        return self._one_in > 1
-
-    @property
     def by_topic_alone(self) -> bool:
         return self._one_in == 1 and self._clients is None
 
@@ -71,7 +66,17 @@ class Wanted:
             _remember(self.known_topics, topic, known)
         return known
 
-    def message(self, message: Message) -> bool:
+    def publications(self, publication: Publication) -> Sequence[Publication]:
+        """What is wanted of a publication: all of it in one, where that depends on its topics alone."""
+        if self._one_in == 1:
+            topics = list(map(self.topic, publication.topics))
+            if all(topics):
+                return (publication,)
+            if not any(topics):
+                return ()
+        return [message for message in publication.messages if self._message(message)]
+
+    def _message(self, message: Message) -> bool:
         if not self.topic(message.topic):
             return False
         if self._one_in == 1:
@@ -104,52 +109,38 @@ class Watching:
         for kind, point in enumerate(points):
             priority = RECORD_RESULT if point.kind == "transform" else RECORD
             if point.arguments == ("client", "message"):
-                one, many = self._messages(kind, at_origin=point.name == "message.publish")
-                hooks.add(point, one, priority=priority, burst=many if point.bursts else None)
+                callback = self._messages(kind, at_origin=point.name == "message.publish")
             elif point.name == "message.routed":
-                one_routed, many_routed = self._routed(kind)
-                hooks.add(point, one_routed, priority=priority, burst=many_routed)
+                callback = self._routed(kind)
             else:
-                hooks.add(point, self._others(kind, point), priority=priority)
+                callback = self._others(kind, point)
+            hooks.add(point, callback, priority=priority, publications=point.publication is not None)
 
-    def _messages(self, kind: int, *, at_origin: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+    def _messages(self, kind: int, *, at_origin: bool) -> Callable[..., None]:
         """The points that see each message. `at_origin`: it is told of in the moment that its own time stamp says."""
         tell, wanted = self._recorder.tell, self._wanted
         topics, by_topic_alone = wanted.known_topics, wanted.by_topic_alone
 
-        def look(client: ClientInfo, message: Message) -> None:
+        def look(client: ClientInfo, publication: Publication) -> None:
             # as a rule a look into a dict says it all
-            if (by_topic_alone and topics.get(message.topic)) or (
-                wanted.message(message) and wanted.client(client.client_id)
-            ):
-                tell(kind, client, message, None, message.timestamp if at_origin else None)
-
-        def look_at_all(client: ClientInfo, burst: PublishBatch) -> None:
-            if not wanted.per_message and all(map(wanted.topic, burst.topics)):
+            if publication.count == 1 and by_topic_alone and topics.get(publication.topic):
+                tell(kind, client, publication, None, publication.timestamp if at_origin else None)
+                return
+            for part in wanted.publications(publication):
                 if wanted.client(client.client_id):
-                    tell(kind, client, burst, at=burst.timestamp if at_origin else None)
-            else:
-                for message in burst.messages:
-                    look(client, message)
+                    tell(kind, client, part, None, part.timestamp if at_origin else None)
 
-        return look, look_at_all
+        return look
 
-    def _routed(self, kind: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    def _routed(self, kind: int) -> Callable[..., None]:
         tell, wanted = self._recorder.tell, self._wanted
 
-        def look(message: Message, receivers: tuple[str, ...]) -> None:
-            if wanted.message(message) and wanted.client(message.publisher):
-                tell(kind, None, message, {"receivers": len(receivers), "client_id": message.publisher})
+        def look(publication: Publication, receivers: tuple[str, ...]) -> None:
+            for part in wanted.publications(publication):
+                if wanted.client(part.publisher):
+                    tell(kind, None, part, {"receivers": len(receivers), "client_id": part.publisher})
 
-        def look_at_all(burst: PublishBatch, receivers: tuple[str, ...]) -> None:
-            if not wanted.per_message and all(map(wanted.topic, burst.topics)):
-                if wanted.client(burst.publisher):
-                    tell(kind, None, burst, {"receivers": len(receivers), "client_id": burst.publisher})
-            else:
-                for message in burst.messages:
-                    look(message, receivers)
-
-        return look, look_at_all
+        return look
 
     def _others(self, kind: int, point: Point) -> Callable[..., None]:
         """Points that not every message passes."""
@@ -158,10 +149,11 @@ class Watching:
         def look(*values: Any) -> None:
             told = dict(zip(names, values, strict=True))
             client: ClientInfo | None = told.pop("client", None)
-            message: Message | None = told.pop("message", None)
+            publication: Publication | None = told.pop("message", None)
             if client is not None and not wanted.client(client.client_id):
                 return
-            if message is not None and not wanted.message(message):
+            parts: Sequence[Publication | None] = (None,) if publication is None else wanted.publications(publication)
+            if not parts:
                 return
             topic = told.get("topic")
             if topic is not None and told.get("action") != "subscribe" and not wanted.topic(topic):
@@ -177,7 +169,8 @@ class Watching:
                 given["latency_us"] = max(0, int((self._recorder.clock() - client.connected_at) * 1e6))
             if flags:
                 given["flags"] = int(flags)
-            tell(kind, client, message, given or None)
+            for part in parts:
+                tell(kind, client, part, given or None)
 
         return look
 

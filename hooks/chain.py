@@ -6,10 +6,9 @@ registered costs one truth test:
     if hooks.message_publish:
         result = hooks.transform(MESSAGE_PUBLISH, client, message)
 
-Messages that came together go through as one `PublishBatch`, unless somebody must see them one by one. At some points a
-callback that only looks may be registered with a second form, which is called with the burst instead; as long as all
-callbacks of the point have one, nothing is unfolded. `hooks.message_publish_bursts` has those forms, or None when the
-burst must be unfolded.
+Messages that came together go through as one publication (`trunkline.mqtt.publication`). A callback sees single messages,
+unless it is registered as one that takes publications: then it is called once for all of them. As long as all callbacks of
+a point take publications nothing is unfolded; else all of them see the messages one by one.
 
 Registering builds a new tuple; a chain that is running goes on with the one it began with.
 
@@ -74,16 +73,13 @@ class Hooks:
     delivery_completed: Chain
     alarm_activated: Chain
     alarm_deactivated: Chain
-    message_publish_bursts: Chain | None
-    message_routed_bursts: Chain | None
-    message_delivered_bursts: Chain | None
-    message_acked_bursts: Chain | None
-    delivery_completed_bursts: Chain | None
 
     def __init__(self) -> None:
         self._chains: dict[Point, Chain] = {}
         self._registered: dict[Point, list[Registration]] = {point: [] for point in POINTS}
         self._async: set[Point] = set()
+        #: Points that may have publications, with a callback that is to see single messages.
+        self.single: set[Point] = set()
         #: Grows with each registration and removal; who caches a decision drops it when this has changed.
         self.generation = 0
         #: Called with what a callback raised, for who wants to know of each. It may not raise.
@@ -101,13 +97,14 @@ class Hooks:
         priority: int = 0,
         filter: Callback | None = None,
         args: tuple[object, ...] = (),
-        burst: Callback | None = None,
+        publications: bool = False,
     ) -> bool:
         """Register a callback; False when it is registered at this point already.
 
         Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
-        arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `burst` is for
-        callbacks that only look: it is called with a `PublishBatch` in place of the message, once, when messages came together.
+        arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `publications` is for
+        callbacks that only look: it is called once when messages came together, with the publication that they are in
+        place of the message.
 
         Raises:
             LookupError: no such point.
@@ -116,7 +113,7 @@ class Hooks:
         if isinstance(point, str):
             point = find(point)
         registered = self._registered[point]
-        registration = Registration(point, callback, priority, filter, tuple(args), burst)
+        registration = Registration(point, callback, priority, filter, tuple(args), publications)
         if any(other.callback == callback for other in registered):
             return False
         insort(registered, registration, key=lambda entry: -entry.priority)
@@ -166,18 +163,27 @@ class Hooks:
         chain = tuple(registration.call for registration in registered)
         self._chains[point] = chain
         setattr(self, point.attribute, chain)
-        if point.bursts:
-            bursts = [registration.burst for registration in registered]
-            setattr(self, f"{point.attribute}_bursts", None if None in bursts else tuple(bursts))
         self._async.discard(point)
         if any(registration.is_async for registration in registered):
             self._async.add(point)
+        self.single.discard(point)
+        if point.publication is not None and not all(entry.publications for entry in registered):
+            self.single.add(point)
         self.generation += 1
 
     # Running
 
     def notify(self, point: Notify[*Ts], *args: *Ts) -> None:
         """Let the callbacks look."""
+        if point in self.single:
+            assert point.publication is not None
+            publication: Any = args[point.publication]
+            if publication.count > 1:
+                each: list[Any] = list(args)
+                for message in publication.messages:
+                    each[point.publication] = message
+                    self.notify(point, *cast("tuple[*Ts]", each))
+                return
         for callback in self._chains[point]:
             try:
                 result = callback(*args)
@@ -186,16 +192,6 @@ class Hooks:
                         return
                     if iscoroutine(result):
                         raise _misplaced(result)
-            except CRASHES as error:
-                self._crashed(point, callback, error)
-
-    def look(self, point: Point, chain: Chain, *args: object) -> None:
-        """Let the burst forms of callbacks look; `chain` is what the point's attribute `…_bursts` has."""
-        for callback in chain:
-            try:
-                result = callback(*args)
-                if iscoroutine(result):
-                    raise _misplaced(result)
             except CRASHES as error:
                 self._crashed(point, callback, error)
 
@@ -302,7 +298,7 @@ class Hooks:
             raise error
         if self.on_crash is not None:
             self.on_crash(error)
-        registration = next((entry for entry in self._registered[point] if callback in (entry.call, entry.burst)), None)
+        registration = next((entry for entry in self._registered[point] if entry.call == callback), None)
         if registration is None:  # it was removed while it ran
             _logger.error("a removed callback at %s crashed", point.name, exc_info=error)
             return

@@ -15,6 +15,7 @@ from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Connack, Connect, SubscriptionRequest
 from trunkline.mqtt.properties import Properties
+from trunkline.mqtt.publication import Publication
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_filter, validate_name
 
@@ -31,7 +32,7 @@ class Point:
 
     kind: str
 
-    def __init__(self, name: str, arguments: str, doc: str, *, waits: bool = False, bursts: bool = False) -> None:
+    def __init__(self, name: str, arguments: str, doc: str, *, waits: bool = False, publications: bool = False) -> None:
         self.name = name
         #: The attribute of `Hooks` that holds its callbacks.
         self.attribute = name.replace(".", "_")
@@ -40,8 +41,8 @@ class Point:
         self.doc = doc
         #: Its callbacks may be async: the client waits, nobody else does.
         self.waits = waits
-        #: Whoever only looks may take messages that came together as the `PublishBatch` that they are.
-        self.bursts = bursts
+        #: Which argument may be a whole publication, for callbacks that only look.
+        self.publication = self.arguments.index("message") if publications else None
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})"
@@ -66,9 +67,9 @@ class Transform(Point, Generic[T, *Ts]):
         *,
         replace: Callable[[T, object], T],
         waits: bool = False,
-        bursts: bool = False,
+        publications: bool = False,
     ) -> None:
-        super().__init__(name, arguments, doc, waits=waits, bursts=bursts)
+        super().__init__(name, arguments, doc, waits=waits, publications=publications)
         #: From the old value and what a callback returned, the new value. It raises when that cannot be one.
         self.replace = replace
 
@@ -84,9 +85,11 @@ class Decide(Point, Generic[D, *Ts]):
         self.answers = answers
 
 
-def _message(old: Message, new: object) -> Message:
+def _message(old: Publication, new: object) -> Publication:
     if not isinstance(new, Message):
         raise TypeError(f"returned {new!r:.80}, which is neither a Message nor a Deny")
+    if not isinstance(old, Message):
+        raise TypeError("returned a Message, but a callback that takes publications only looks")
     if new.topic != old.topic:
         validate_name(new.topic)
     check_writable(new)
@@ -241,23 +244,23 @@ SESSION_UNSUBSCRIBED: Final[Notify[ClientInfo, str]] = Notify(
     "client filter",
     "A subscription was ended: by its client, on behalf of it, or because it is no longer allowed.",
 )
-MESSAGE_PUBLISH: Final[Transform[Message]] = Transform(
+MESSAGE_PUBLISH: Final[Transform[Publication]] = Transform(
     "message.publish",
     "client message",
     "A message is about to be routed. Replace it, or refuse it with Deny (its reason goes into the PUBACK or "
     "PUBREC), DROP (the publisher is not told) or TAKEN. Access was checked before, for the topic that the client "
     "named.",
     replace=_message,
-    bursts=True,
+    publications=True,
 )
-MESSAGE_ROUTED: Final[Notify[Message, tuple[str, ...]]] = Notify(
+MESSAGE_ROUTED: Final[Notify[Publication, tuple[str, ...]]] = Notify(
     "message.routed",
     "message receivers",
     "A message is routed; `receivers` are the client ids of the sessions that it goes to. What a callback publishes "
     "here overtakes it.",
-    bursts=True,
+    publications=True,
 )
-MESSAGE_DELIVER: Final[Transform[Message]] = Transform(
+MESSAGE_DELIVER: Final[Transform[Publication]] = Transform(
     "message.deliver",
     "client message",
     "A message is about to be given to one subscriber. Replace it for this one, or DROP it. The message is shared "
@@ -269,30 +272,31 @@ MESSAGE_QUEUED: Final[Notify[ClientInfo, Message]] = Notify(
     "client message",
     "A message waits for this subscriber: it is away, its window is full, or its connection takes no more.",
 )
-MESSAGE_DELIVERED: Final[Notify[ClientInfo, Message]] = Notify(
+MESSAGE_DELIVERED: Final[Notify[ClientInfo, Publication]] = Notify(
     "message.delivered",
     "client message",
     "A message was written to this subscriber's connection; again each time that it is sent again.",
-    bursts=True,
+    publications=True,
 )
-MESSAGE_ACKED: Final[Notify[ClientInfo, Message]] = Notify(
+MESSAGE_ACKED: Final[Notify[ClientInfo, Publication]] = Notify(
     "message.acked",
     "client message",
     "The subscriber took over a message: PUBACK for QoS 1, PUBREC for QoS 2.",
-    bursts=True,
+    publications=True,
 )
-MESSAGE_DROPPED: Final[Notify[ClientInfo, Message, str]] = Notify(
+MESSAGE_DROPPED: Final[Notify[ClientInfo, Publication, str]] = Notify(
     "message.dropped",
     "client message reason",
     "A message reached nobody (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
     "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`), or not this subscriber "
     "(`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, `unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
+    publications=True,
 )
-DELIVERY_COMPLETED: Final[Notify[ClientInfo, Message]] = Notify(
+DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication]] = Notify(
     "delivery.completed",
     "client message",
     "Nothing is left to do for this subscriber: QoS 0 is on its way, QoS 1 got its PUBACK, QoS 2 its PUBCOMP.",
-    bursts=True,
+    publications=True,
 )
 ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(
     "alarm.activated", "alarm", "A condition was found that an operator should know of."

@@ -17,7 +17,7 @@ class HookError(Exception):
 class Registration:
     """A callback, where it is registered and how. `call` is what the chain runs: filter and extra arguments applied."""
 
-    __slots__ = ("args", "burst", "call", "callback", "crashes", "filter", "is_async", "point", "priority")
+    __slots__ = ("args", "call", "callback", "crashes", "filter", "is_async", "point", "priority", "publications")
 
     def __init__(
         self,
@@ -26,11 +26,11 @@ class Registration:
         priority: int,
         filter: Callback | None,
         args: tuple[object, ...],
-        burst: Callback | None = None,
+        publications: bool = False,
     ) -> None:
         _check_arguments(point, callback, args)
-        if burst is not None:
-            _check_burst(point, burst, filter, args)
+        if publications:
+            _check_publications(point, callback, filter, args)
         if filter is not None:
             _check_arguments(point, filter, ())
             if is_async(filter):
@@ -43,8 +43,8 @@ class Registration:
         self.priority = priority
         self.filter = filter
         self.args = args
-        #: What is called with a whole burst in place of its messages, one by one.
-        self.burst = burst
+        #: Is it called once for messages that came together?
+        self.publications = publications
         #: How often it raised, or returned what its point does not take.
         self.crashes = 0
         self.call = _bound(callback, filter, args)
@@ -100,14 +100,11 @@ def _bound(callback: Callback, filter: Callback | None, args: tuple[object, ...]
     return filtered
 
 
-def _check_burst(point: Point, burst: Callback, filter: Callback | None, args: tuple[object, ...]) -> None:
-    if not point.bursts:
-        raise HookError(f"{describe(burst)} takes bursts, but {point.name} has single messages alone")
+def _check_publications(point: Point, callback: Callback, filter: Callback | None, args: tuple[object, ...]) -> None:
+    if point.publication is None:
+        raise HookError(f"{describe(callback)} takes publications, but {point.name} has single messages alone")
     if filter is not None or args:
-        raise HookError(f"{describe(burst)} takes bursts, and those can have neither a filter nor extra arguments")
-    if is_async(burst):
-        raise HookError(f"{describe(burst)} is async, but bursts cannot wait")
-    check_call(burst, f"{point} calls back with a burst in place of the message", point.arguments)
+        raise HookError(f"{describe(callback)} takes publications, and can have neither a filter nor extra arguments")
 
 
 def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:

@@ -16,9 +16,9 @@ from trunkline.management.logs import printable
 T = TypeVar("T")
 
 FAILED: Final = 1
-#: The command or the configuration is wrong.
+#: Of the command or of the configuration.
 BAD_USAGE: Final = 2
-#: No broker runs.
+#: There is none to be told.
 NO_BROKER: Final = 3
 
 #: The configuration file's name, where nobody gives another.

@@ -20,31 +20,32 @@ from trunkline import __version__
 from trunkline.management.control_claim import Claim, PlaceTaken, claim
 from trunkline.management.control_frames import (
     FAILED,
+    LARGEST_GREETING,
     LENGTH,
     MALFORMED,
-    MAX_GREETING,
     PROTOCOL,
     TOO_LARGE,
     UNWELCOME,
     FrameError,
     frame,
     pack,
+    pack_list,
+    pack_map,
     unpack,
 )
 from trunkline.management.control_place import PORT, SOCKET, PlaceError, default_path, takes_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
-    from trunkline.management.operations.registry import Administered
+    from trunkline.management.operations.registry import Administered, Operation, Page
 
 _logger = logging.getLogger("trunkline.control")
 
 #: Seconds that a connection has to say what it is.
 GREETING_TIME: Final = 5.0
 #: Brokers of one user with the same name of a node that have a control socket.
-MAX_SAME_NAME: Final = 16
+SAME_NAME: Final = 16
 #: Bytes of rows after which a page is full. One row may be more.
 PAGE_BYTES: Final = 1_048_576
 
@@ -54,7 +55,7 @@ class ControlSocketError(Exception):
 
 
 class _Bad(Exception):
-    """A connection that cannot go on, and the error that it is sent."""
+    """A connection that cannot go on, and what it is told."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -97,7 +98,7 @@ class Control:
             return claim(self._settings.path.absolute(), tcp=tcp, private=False)
         node, suffix = self._broker.config.node.name, PORT if tcp else SOCKET
         taken: PlaceTaken | None = None
-        for number in range(1, MAX_SAME_NAME + 1):
+        for number in range(1, SAME_NAME + 1):
             name = node if number == 1 else f"{node}-{number}"
             try:
                 found = claim(default_path(name, suffix).absolute(), tcp=tcp, private=True)
@@ -162,7 +163,7 @@ class Control:
     async def _greet(self, stream: trio.SocketStream) -> None:
         assert self._claim is not None
         with trio.move_on_after(GREETING_TIME):
-            packed = await self._receive(stream, MAX_GREETING)
+            packed = await self._receive(stream, LARGEST_GREETING)
             if packed is None:
                 raise trio.BrokenResourceError
             greeting = _content(packed)
@@ -238,9 +239,9 @@ class Control:
             result = await operation.run(self._broker, arguments)
             await trio.lowlevel.checkpoint()
             if isinstance(result, Page):
-                page = operation.first_of(result, _fitting(result.rows), arguments)
-                result = {"rows": page.rows, "next": page.next}
-            answer = pack({"id": number, "result": result})
+                answer = _pack_page(number, operation, cast("Page[object]", result), arguments)
+            else:
+                answer = pack({"id": number, "result": result})
         except OperationError as error:
             return pack({"id": number, "error": error.code, "message": str(error)})
         except (
@@ -285,11 +286,18 @@ def _arguments(request: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _fitting(rows: Iterable[object]) -> int:
-    """How many of the rows go into a page: at least one, if there is one."""
-    count = room = 0
-    for count, row in enumerate(rows, 1):
-        room += len(pack(row))
-        if room > PAGE_BYTES:
-            return max(count - 1, 1)
-    return count
+def _pack_page(number: int | str, operation: Operation, page: Page[Any], arguments: dict[str, Any]) -> bytes:
+    """As many of the rows as go into a page."""
+    from trunkline.management.operations.registry import plain_row
+
+    rows: list[bytes] = []
+    room = PAGE_BYTES
+    for row in page.rows:
+        packed = pack(plain_row(row))
+        room -= len(packed)
+        if rows and room < 0:
+            break
+        rows.append(packed)
+    page = operation.first_of(page, len(rows), arguments)
+    result = pack_map({"rows": pack_list(rows), "next": pack(page.next)})
+    return pack_map({"id": pack(number), "result": result})

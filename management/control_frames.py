@@ -17,7 +17,7 @@ import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingT
 PROTOCOL: Final = 1
 LENGTH: Final = Struct(">I")
 #: Bytes of the first frame of a connection, both ways: it comes before anybody is known.
-MAX_GREETING: Final = 4096
+LARGEST_GREETING: Final = 4096
 
 #: Errors of the protocol itself; those of operations have codes of their own.
 MALFORMED: Final = "malformed"
@@ -27,6 +27,7 @@ FAILED: Final = "failed"
 
 
 _msgpack: Final[Any] = msgpack
+_lists_and_maps: Final[Any] = _msgpack.Packer()
 
 
 class FrameError(Exception):
@@ -36,6 +37,17 @@ class FrameError(Exception):
 def pack(content: object) -> bytes:
     """A value as MessagePack; dataclasses become maps."""
     return cast("bytes", _msgpack.packb(content, default=_plain, unicode_errors="surrogatepass"))
+
+
+def pack_list(packed: list[bytes]) -> bytes:
+    """A list of what has been packed."""
+    return b"".join([_lists_and_maps.pack_array_header(len(packed)), *packed])
+
+
+def pack_map(packed: Mapping[str, bytes]) -> bytes:
+    """A map to what has been packed."""
+    parts = [part for name, value in packed.items() for part in (pack(name), value)]
+    return b"".join([_lists_and_maps.pack_map_header(len(packed)), *parts])
 
 
 def frame(packed: bytes) -> bytes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline")
 
 
-class RunningPlugins(Protocol):
+class Running(Protocol):
     """The plugins of a broker."""
 
     def enabled(self) -> Mapping[str, PluginSettings]: ...
@@ -32,7 +32,7 @@ class Reloadable(Protocol):
     read: Callable[[], Config] | None
 
     @property
-    def plugins(self) -> RunningPlugins: ...
+    def plugins(self) -> Running: ...
 
     def reload(self) -> None: ...
 

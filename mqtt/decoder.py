@@ -6,18 +6,18 @@ How it is kept cheap and safe:
   that is too long or too large. Nothing is allocated for what a packet only claims.
 - A packet that is not complete is held as the chunks that it came in, joined once when the last one is here. Chunks
   smaller than 4 KiB are gathered, so that a peer which sends single bytes does not cost an object each.
-- PUBLISH without properties, and acknowledgements without a reason, are taken apart right in `feed`. Everything else,
-  and everything that looks odd, goes through a `Reader` to the function for its packet, which judges it.
+- PUBLISH without properties, and acknowledgements without a reason, are taken apart in place. Everything else, and
+  everything that looks odd, goes through a `Reader` to the function for its packet, which judges it.
 - A connection publishes to few topics again and again: the encoded topic names that were found valid are remembered.
 """
 
 from typing import Final
 
-from trunkline.mqtt.batch import Decoded
 from trunkline.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
 from trunkline.mqtt.first_bytes import CONNECT_ONLY, FIRST_BYTES, OLD_NAME
-from trunkline.mqtt.gather import gather_acknowledgements, gather_publishes
-from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, PacketType, Publish
+from trunkline.mqtt.gather import gather
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgement, PacketType, Publish
+from trunkline.mqtt.publication import Decoded
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.versions import Version
 
@@ -37,21 +37,10 @@ _LONGEST_REMEMBERED: Final = 256
 
 #: Where a smaller packet is too large, every packet goes the general way, which judges its size. Below this no packet
 #: has two bytes of length.
-_FAST_MINIMUM: Final = 130
+_QUICK_MINIMUM: Final = 130
 
 _SMALL_CHUNK: Final = 4096
 _GATHERED: Final = 65_536
-
-
-class _Usual:
-    __slots__ = ("first", "head", "size", "topic")
-
-    def __init__(self, size: int, head: bytes, topic: str, first: int) -> None:
-        self.size = size
-        #: Up to the end of the topic.
-        self.head = head
-        self.topic = topic
-        self.first = first
 
 
 class Decoder:
@@ -64,10 +53,10 @@ class Decoder:
     __slots__ = (
         "_chunks",
         "_first_bytes",
+        "_is_quick",
         "_size",
         "_topics",
         "_topics_size",
-        "_usual",
         "buffered",
         "error",
         "gathers",
@@ -92,7 +81,7 @@ class Decoder:
         strict_utf8: bool = True,
         gathers: bool = False,
     ) -> None:
-        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are alike may come as one `PublishBatch` or `Acknowledgements`."""
+        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are alike come as one `PublishBatch` or `Acknowledgements`."""
         if version is None and not server:
             raise ValueError("a client knows which version it asked for")
         self.max_packet_size = max_packet_size
@@ -115,16 +104,17 @@ class Decoder:
         self._first_bytes = CONNECT_ONLY if version is None else FIRST_BYTES[version, server]
         self._topics: dict[bytes, str] = {}
         self._topics_size = 0
-        #: Of the last read that was one PUBLISH and nothing else: who publishes now and then sends its like again.
-        self._usual: _Usual | None = None
+        #: May packets be taken apart at once? Not before CONNECT, nor where a small packet may be too large.
+        self._is_quick = version is not None and max_packet_size >= _QUICK_MINIMUM
 
     def feed(self, data: bytes) -> list[Decoded]:
         """The packets that `data` completes, in order. Never raises: see `error`."""
-        usual = self._usual
-        if usual is not None and len(data) == usual.size and data.startswith(usual.head) and not self.buffered:
-            again = self._once_more(usual, data)
-            if again is not None:
-                return [again]
+        size = len(data)
+        if self._is_quick and size > 3 and data[1] == size - 2 and not self.buffered:
+            # One short packet, which is all that most clients send at a time.
+            packet = self._quick(data, 0, 2, size)
+            if packet is not None:
+                return [packet]
         packets: list[Decoded] = []
         if self.error is not None:
             return packets
@@ -135,7 +125,7 @@ class Decoder:
                 self._decode(data, 0, packets)
         except ProtocolError as error:
             self.error = error
-            self._usual = None
+            self._is_quick = False
             self.buffered = 0
             self._chunks.clear()
         return packets
@@ -146,18 +136,14 @@ class Decoder:
             position = self._one(data, position, packets)
             if position == len(data):
                 return  # perhaps without all of it, and so without a version
-        append = packets.append
-        known = self._topics.get
         version = self.version
         assert version is not None
-        v5 = version == 5
         limit = self.max_packet_size
         size = len(data)
         # Four bytes are there: the first, one of length, and two more, unless there are two of length. In that case
         # the body is long, and was found to be there before it is looked at.
-        last = size - 3 if limit >= _FAST_MINIMUM else 0
+        last = size - 3 if self._is_quick else 0
         while position < last:
-            first = data[position]
             length = data[position + 1]
             body = position + 2
             if length > 127:
@@ -171,72 +157,60 @@ class Decoder:
             end = body + length
             if end > size:
                 break
-            if 0x2F < first < 0x36:  # PUBLISH without DUP
-                # Of the two bytes of the topic's length one is enough: the names that are remembered are short, and begin
-                # with both.
-                start = body + 2 + data[body + 1]
-                name = data[body:start]
-                topic = known(name)
-                if topic is not None:
-                    if self.gathers and end < size and data[end] == first and not first & 1:
-                        after = gather_publishes(data, position, version, limit, self._topics, packets)
-                        if after:
-                            position = after
-                            continue
-                    after = start if first < 0x32 else start + 2
-                    if v5:
-                        # Without properties, or not here.
-                        after = after + 1 if after < end and not data[after] else size + 1
-                    if after <= end:
-                        packet_id = data[start] << 8 | data[start + 1] if first > 0x31 else 1
-                        if packet_id:
-                            message = Publish(topic, data[after:end], first >> 1 & 3, first & 1 == 1)
-                            if first > 0x31:
-                                message.packet_id = packet_id
-                            elif first == 0x30:
-                                if v5:
-                                    message.wire5 = data[position:end]
-                                else:
-                                    message.wire3 = data[position:end]
-                            append(message)
-                            if end - position == size:
-                                self._usual = _Usual(size, data[:start], topic, first)
-                            position = end
-                            continue
-            elif length == 2:
-                acknowledgement = ACKNOWLEDGEMENTS.get(first)
-                if acknowledgement is not None:
-                    if self.gathers and end < size and data[end] == first:
-                        after = gather_acknowledgements(data, position, acknowledgement, packets)
-                        if after:
-                            position = after
-                            continue
-                    packet_id = data[body] << 8 | data[body + 1]
-                    if packet_id:
-                        append(acknowledgement(packet_id))
-                        position = end
-                        continue
-            position = self._general(data, position, body, end, packets)
+            if self.gathers and end < size and data[end] == data[position]:
+                after = gather(data, position, version, limit, self._topics, packets)
+                if after:
+                    position = after
+                    continue
+            packet = self._quick(data, position, body, end) if length > 1 else None
+            if packet is None:
+                position = self._general(data, position, body, end, packets)
+            else:
+                packets.append(packet)
+                position = end
         while position < size:
             position = self._one(data, position, packets)
 
-    def _once_more(self, usual: _Usual, data: bytes) -> Publish | None:
-        """A read that is one PUBLISH with the beginning and the length of the last such read."""
-        first = usual.first
-        v5 = self.version == 5
-        after = len(usual.head) + 2 * (first > 0x31) + v5
-        if v5 and data[after - 1]:
-            return None  # properties
-        message = Publish(usual.topic, data[after:], first >> 1 & 3, first & 1 == 1)
-        if first > 0x31:
-            message.packet_id = packet_id = data[len(usual.head)] << 8 | data[len(usual.head) + 1]
-            return message if packet_id else None
-        if first == 0x30:
+    def _quick(self, data: bytes, position: int, body: int, end: int) -> Publish | Acknowledgement | None:
+        """A packet of one of the common forms; None if it is of another, or odd: then the general way judges it."""
+        first = data[position]
+        if 0x2F < first < 0x36:  # PUBLISH without DUP
+            # Of the two bytes of the topic's length one is enough: the names that are remembered are short, and begin
+            # with both.
+            name_end = body + 2 + data[body + 1]
+            topic = self._topics.get(data[body:name_end])
+            if topic is None:
+                return None
+            v5 = self.version == 5
+            payload = name_end if first < 0x32 else name_end + 2
             if v5:
-                message.wire5 = data
-            else:
-                message.wire3 = data
-        return message
+                if payload >= end or data[payload]:
+                    return None  # properties
+                payload += 1
+            elif payload > end:
+                return None
+            if first == 0x30:
+                message = Publish(topic, data[payload:end])
+                if v5:
+                    message.wire5 = data[position:end]
+                else:
+                    message.wire3 = data[position:end]
+                return message
+            message = Publish(topic, data[payload:end], first >> 1 & 3, first & 1 == 1)
+            if first > 0x31:
+                message.packet_id = data[name_end] << 8 | data[name_end + 1]
+                if not message.packet_id:
+                    return None
+                if not message.retain:
+                    pieces = data[position:name_end], data[name_end + 2 : end]
+                    message.frames = {message.qos * 2 + 8 * v5: pieces}
+            return message
+        if end - body == 2:
+            kind = ACKNOWLEDGEMENTS.get(first)
+            packet_id = data[body] << 8 | data[body + 1]
+            if kind is not None and packet_id:
+                return kind(packet_id)
+        return None
 
     def _one(self, data: bytes, position: int, packets: list[Decoded]) -> int:
         """Decode the packet at `position`, or hold it if it is not complete; where the next one begins."""
@@ -274,6 +248,7 @@ class Decoder:
                 self.version = reader.version
             if reader.version is not None:
                 self._first_bytes = FIRST_BYTES[reader.version, self.server]
+                self._is_quick = self.max_packet_size >= _QUICK_MINIMUM
                 if reader.version is Version.V5:
                     self._length(data, position)  # once more, now that it is known how strictly
         else:
@@ -372,7 +347,7 @@ class Decoder:
         if self._size and self.buffered >= _SMALL_CHUNK:
             whole = b"".join((*self._chunks, data[:missing] if missing < len(data) else data))
         else:
-            missing = len(data)  # a few bytes, put before the others, so that all may be one burst
+            missing = len(data)  # a few bytes, put before the others, so that all may be one batch
             whole = b"".join((*self._chunks, data))
         self._chunks.clear()
         self.buffered = 0

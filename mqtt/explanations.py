@@ -7,7 +7,7 @@ fits one packet may not exist for another. None of it may keep a packet from bei
 import re
 from typing import Final
 
-from trunkline.mqtt.packets import PacketType
+from trunkline.mqtt.packet_types import PacketType
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import REASONS, Reason
 from trunkline.mqtt.strings import DISCOURAGED

@@ -12,15 +12,21 @@ What only some subscribers get (DUP, subscription identifiers, topic aliases, an
 written for each of them by `encode_publish`.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.errors import UNWRITABLE
-from trunkline.mqtt.message import Message
 from trunkline.mqtt.property_codec import encode_variable_integer, property_bytes
 from trunkline.mqtt.strings import encode_string
-from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.versions import Version
 
 #: Every packet identifier as it is written: `PACKET_ID[7] == b"\0\7"`.
 PACKET_ID: Final = tuple(map(Struct(">H").pack, range(65_536)))
@@ -62,7 +68,7 @@ def publish_whole(message: Message, version: Version) -> bytes:
 def _pieces(message: Message, version: Version, qos: int, retain: bool) -> tuple[bytes, bytes]:
     block = b""
     if version == 5:
-        block = _property_block(message) if message.properties else b"\0"
+        block = property_block(message.properties) if message.properties else b"\0"
     payload = message.payload
     head = publish_head(message.topic, qos, retain, len(block) + len(payload))
     if qos:
@@ -76,13 +82,12 @@ def publish_head(topic: str, qos: int, retain: bool, rest: int) -> bytes:
     return b"%c" % (0x30 | qos << 1 | retain) + encode_variable_integer(len(name) + 2 * (qos > 0) + rest) + name
 
 
-def _property_block(
-    message: Message,
+def property_block(
+    properties: Properties,
     expiry_interval: int | None = None,
     subscription_ids: Sequence[int] = (),
     topic_alias: int = 0,
 ) -> bytes:
-    properties = message.properties
     if expiry_interval is not None and "message_expiry_interval" in properties:
         # [MQTT-3.3.2-6] never more than the publisher gave, whatever the clock's arithmetic makes of it
         left = min(expiry_interval, properties["message_expiry_interval"])
@@ -108,7 +113,7 @@ def check_writable(message: Message) -> None:
     if message.qos not in (0, 1, 2):
         raise ValueError(f"a message's QoS is 0, 1 or 2, not {message.qos!r:.80}")
     try:
-        block = _property_block(message)
+        block = property_block(message.properties) if message.properties else b"\0"
     except UNWRITABLE as error:
         raise ValueError(f"a message's properties cannot be written: {error}") from error
     publish_head(message.topic, message.qos, message.retain, len(block) + len(message.payload))
@@ -136,7 +141,7 @@ def encode_publish(
     topic = b"\0\0" if omit_topic else encode_string(message.topic)
     block = b""
     if version == 5:
-        block = _property_block(message, expiry_interval, subscription_ids, topic_alias)
+        block = property_block(message.properties, expiry_interval, subscription_ids, topic_alias)
     payload = message.payload
     first = b"%c" % (0x30 | dup << 3 | qos << 1 | retain)
     number = PACKET_ID[packet_id] if qos else b""

@@ -1,38 +1,66 @@
 """Finding packets in a row that are alike, so that one object stands for all of them."""
 
+from __future__ import annotations
+
 from struct import unpack_from
 from typing import TYPE_CHECKING
 
-from trunkline.mqtt.batch import Acknowledgements, Decoded, PublishBatch
-from trunkline.mqtt.packets import Acknowledgement
-from trunkline.mqtt.versions import Version
+from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.packet_types import PacketType
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgements
+from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.property_codec import decode_properties
+from trunkline.mqtt.publication import PublishBatch
+from trunkline.mqtt.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trunkline.mqtt.publication import Decoded
+    from trunkline.mqtt.versions import Version
 
-def gather_publishes(
+
+def gather(
     data: bytes,
     position: int,
     version: Version,
     limit: int,
-    known: "Mapping[bytes, str]",
+    known: Mapping[bytes, str],
     packets: list[Decoded],
 ) -> int:
-    """Gather the PUBLISH packets from `position` on that have the same first byte, a topic of `known`, no properties and
-    no more than `limit` bytes. (Names in `known` are shorter than 256 bytes, and begin with their length.)
+    """Gather the packets from `position` on that are alike: PUBLISH packets with the same first byte and properties, topics
+    of `known` and no more than `limit` bytes, or acknowledgements of success of one kind. (Names in `known` are shorter than
+    256 bytes, and begin with their length.)
 
     Returns where the next packet begins, or 0 when there are not two to gather.
     """
+    first = data[position]
+    if first >> 4 == PacketType.PUBLISH:
+        return _publishes(data, position, version, limit, known, packets) if first & 6 != 6 and first & 14 != 8 else 0
+    if first in ACKNOWLEDGEMENTS:
+        return _acknowledgements(data, position, packets)
+    return 0
+
+
+def _publishes(
+    data: bytes,
+    position: int,
+    version: Version,
+    limit: int,
+    known: Mapping[bytes, str],
+    packets: list[Decoded],
+) -> int:
     size = len(data)
     first = data[position]
-    identified = first > 0x31
+    identified = first & 6 != 0
+    id_size = 2 if identified else 0
     v5 = version == 5
-    behind_name = 2 * identified + v5
     headed = data.startswith
     topics: list[str] = []
     starts: list[int] = []
     places: list[int] = []  # of packet identifiers
+    properties = NO_PROPERTIES
+    block = b"\0" if v5 else b""
     runs = 0
     stop = position
     while stop + 4 <= size and data[stop] == first:
@@ -49,16 +77,27 @@ def gather_publishes(
             break
         place = name + 2 + data[name + 1]
         topic = known.get(data[name:place])
-        # A byte that has to be 0: no properties; in 3.x the high byte of the name's length, which is.
-        zero = place + behind_name - 1 if v5 else name
-        if topic is None or place + behind_name > end or data[zero]:
+        behind = place + id_size
+        if topic is None or behind + v5 > end:
             break
+        if v5 and not headed(block, behind):
+            if runs or data[behind] > 127:
+                break
+            block, properties = _properties(data, behind, end, version)
+            if not block:
+                break
         step = end - stop
-        zero -= stop
-        header = data[stop:place]
-        start, stop = stop, end
-        while headed(header, stop) and stop + step <= size and not data[stop + zero]:
-            stop += step
+        start = stop
+        stop = end
+        if identified:
+            header = data[start:place]
+            behind -= start
+            while headed(header, stop) and stop + step <= size and headed(block, stop + behind):
+                stop += step
+        else:
+            header = data[start : place + len(block)] if v5 else data[start:place]
+            while headed(header, stop) and stop + step <= size:
+                stop += step
         runs += 1
         if stop == end:
             topics.append(topic)
@@ -83,19 +122,25 @@ def gather_publishes(
     if runs == 1:
         del topics[1:]
         where = range(0, stop - position, starts[1])
-    packets.append(PublishBatch(topics, first >> 1 & 3, version, data[position:stop], where, packet_ids))
+    packets.append(PublishBatch(topics, first, version, data[position:stop], where, packet_ids, properties))
     return stop
 
 
-def gather_acknowledgements(
-    data: bytes,
-    position: int,
-    kind: type[Acknowledgement],
-    packets: list[Decoded],
-) -> int:
-    """Gather the acknowledgements of success of this kind from `position` on. Returns where the next packet begins, or
-    0 when there are not two to gather."""
+def _properties(data: bytes, position: int, end: int, version: Version) -> tuple[bytes, Properties]:
+    """The property block at this position and what it says; nothing if it is wrong, which the decoder says."""
+    reader = Reader(data, position, end, version)
+    try:
+        properties = decode_properties(reader, PacketType.PUBLISH)
+    except ProtocolError:
+        return b"", NO_PROPERTIES
+    return data[position : reader.position], properties
+
+
+def _acknowledgements(data: bytes, position: int, packets: list[Decoded]) -> int:
+    kind = ACKNOWLEDGEMENTS[data[position]]
     header = data[position : position + 2]
+    if header[1] != 2:
+        return 0
     headed = data.startswith
     stop = position
     while headed(header, stop):

@@ -3,23 +3,24 @@
 One dict in the order of sending. A PUBREC moves its entry to the end, so that the PUBRELs stand in the order of
 their PUBRECs, and what still waits for PUBACK or PUBREC in the order in which it was first sent. Both are the orders
 in which a resumed session must send again.  # [MQTT-4.6.0-1] [MQTT-4.6.0-4]
+
+The messages of a publication that were sent together share one entry, which is found by each of their packet ids.
 """
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum
+from itertools import groupby
 from sys import maxsize
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.message import Message
-from trunkline.mqtt.properties import NO_PROPERTIES
-from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trunkline.mqtt.batch import PublishBatch
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
 
 T = TypeVar("T")
 
@@ -27,10 +28,6 @@ MAX_PACKET_ID: Final = 65_535
 
 #: Bytes from which on a message counts in the window's bytes. Lighter ones are bounded by their number, and pay nothing.
 HEAVY: Final = 4096
-
-#: A payload from this size on is let go when its PUBREC comes: only PUBREL is left to send. A smaller one is kept,
-#: because a message without it is a new object.
-RELEASED_SIZE: Final = 1024
 
 
 class State(IntEnum):
@@ -41,29 +38,23 @@ class State(IntEnum):
     WAIT_PUBCOMP = 3
 
 
-class Miss(Enum):
-    """Why an acknowledgement found nothing to acknowledge."""
-
-    NOT_FOUND = "not found"
-    #: A PUBREC came before for this packet id. PUBREL answers it again.
-    REPEATED = "repeated"
-
-
 _WAIT_PUBACK: Final = State.WAIT_PUBACK
 _WAIT_PUBREC: Final = State.WAIT_PUBREC
 _WAIT_PUBCOMP: Final = State.WAIT_PUBCOMP
-_NOT_FOUND: Final = Miss.NOT_FOUND
 #: Which acknowledgement a message in each state waits for.
 _WAITS_FOR: Final = {_WAIT_PUBACK: "PUBACK", _WAIT_PUBREC: "PUBREC", _WAIT_PUBCOMP: "PUBCOMP"}
+_NONE: Final = range(0)
 
 
 class Entry(Generic[T]):
-    """One message on its way. It counts as a duplicate whenever it is sent from the window: it was sent before."""
+    """A publication on its way, with packet ids in a row. It counts as a duplicate whenever it is sent from the window: it
+    was sent before."""
 
-    __slots__ = ("message", "sent_at", "state", "target")
+    __slots__ = ("first_id", "publication", "sent_at", "state", "target")
 
-    def __init__(self, message: Message, target: T, state: State, sent_at: float) -> None:
-        self.message = message
+    def __init__(self, publication: Publication, first_id: int, target: T, state: State, sent_at: float) -> None:
+        self.publication = publication
+        self.first_id = first_id
         self.target = target
         self.state = state
         #: When PUBLISH, or PUBREL in the last state, was last sent.
@@ -73,37 +64,13 @@ class Entry(Generic[T]):
     def qos(self) -> int:
         return 1 if self.state is _WAIT_PUBACK else 2
 
-    def of(self, packet_id: int) -> Entry[T]:
-        """The entry of this packet id alone."""
-        return self
+    def message(self, packet_id: int) -> Message:
+        """The message with this packet id."""
+        return self.publication.messages[packet_id - self.first_id]
 
 
-class Shared(Generic[T]):
-    """One entry for all messages of a burst that were sent together, with packet ids in a row."""
-
-    __slots__ = ("_burst", "_first_id", "sent_at", "state", "target")
-
-    def __init__(self, burst: PublishBatch, first_id: int, target: T, state: State, sent_at: float) -> None:
-        self._burst = burst
-        self._first_id = first_id
-        self.target = target
-        self.state = state
-        self.sent_at = sent_at
-
-    def released(self, now: float) -> Shared[T]:
-        """As it is after PUBREC."""
-        return Shared(self._burst, self._first_id, self.target, _WAIT_PUBCOMP, now)
-
-    def part(self, packet_ids: Sequence[int]) -> PublishBatch:
-        """The messages of these packet ids, which are in a row."""
-        return self._burst.part(packet_ids[0] - self._first_id, packet_ids[-1] + 1 - self._first_id)
-
-    def of(self, packet_id: int) -> Entry[T]:
-        return Entry(self._burst.messages[packet_id - self._first_id], self.target, self.state, self.sent_at)
-
-
-#: An entry as plain values: packet id, state, message, target.
-Exported: TypeAlias = tuple[int, int, Message, T]
+#: An entry of one message as plain values: packet id, state, message, target.
+Exported: TypeAlias = tuple[int, int, "Message", T]
 
 
 class Inflight(Generic[T]):
@@ -113,11 +80,11 @@ class Inflight(Generic[T]):
     waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
     """
 
-    __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "_shares", "_unsent", "byte_size", "limit")
+    __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "byte_size", "limit", "unsent")
 
     def __init__(self, limit: int, max_bytes: int = 0) -> None:
         """`max_bytes` bounds what heavy messages weigh, but for the last one that is let in; 0 is no bound."""
-        #: Entries that may be open at once: the configured window, or the client's receive maximum if that is less.
+        #: Messages that may be open at once: the configured window, or the client's receive maximum if that is less.
         self._limit = limit
         #: The same, or 0 while the bytes are full.
         self.limit = limit
@@ -125,13 +92,11 @@ class Inflight(Generic[T]):
         #: What each heavy message weighs, by its packet id, and all together.
         self._heavy: dict[int, int] = {}
         self.byte_size = 0
-        self._entries: dict[int, Entry[T] | Shared[T]] = {}
-        #: Is a `Shared` among the entries?
-        self._shares = False
+        self._entries: dict[int, Entry[T]] = {}
         # Runs on and is not set back by acknowledgements: a late duplicate of one must not hit a newer message.
         self._last_id = 0
-        #: Entries that a resumed session has not sent again yet, because the window is too small for all.
-        self._unsent: dict[int, Entry[T]] = {}
+        #: Packet ids of what a resumed session has not sent again yet, in order, because the window is too small for all.
+        self.unsent: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -141,202 +106,138 @@ class Inflight(Generic[T]):
         """How many more messages may be sent; never negative."""
         return max(0, self.limit - len(self._entries))
 
-    def insert(self, message: Message, target: T, qos: int, now: float) -> int:
-        """Open an entry for a message sent with `qos` 1 or 2. Returns its packet id, or 0 when the window is full."""
+    def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
+        """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many as
+        there is room for and can have packet ids in a row."""
         entries = self._entries
-        if len(entries) >= self.limit:
-            return 0
-        packet_id = self._last_id + 1
-        if packet_id > MAX_PACKET_ID:
-            packet_id = 1
-        while packet_id in entries:  # [MQTT-2.2.1-4]
-            packet_id = packet_id % MAX_PACKET_ID + 1
-        self._last_id = packet_id
-        entries[packet_id] = Entry(message, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
-        if len(message.payload) + len(message.topic) >= HEAVY or message.properties:
-            self._weigh(packet_id, message)
-        return packet_id
+        count = publication.count
+        if len(entries) + count > self.limit:
+            count = self.limit - len(entries)
+            if count <= 0:
+                return _NONE
+            publication = publication.part(0, count)
+        first = self._last_id + 1
+        packet_ids = range(first, first + count)
+        is_heavy = publication.weight >= HEAVY * count
+        if is_heavy or first + count > MAX_PACKET_ID or not entries.keys().isdisjoint(packet_ids):
+            packet_ids = self._free_ids(1 if is_heavy else count)
+            publication = publication.part(0, len(packet_ids))
+            first = packet_ids.start
+            if is_heavy:  # each is weighed by itself
+                self._weigh(first, publication)
+        entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
+        if count == 1:
+            entries[first] = entry
+        else:
+            entries.update(dict.fromkeys(packet_ids, entry))
+        self._last_id = packet_ids[-1]
+        return packet_ids
 
-    def _weigh(self, packet_id: int, message: Message) -> None:
-        size = weight(message)
+    def _free_ids(self, count: int) -> range:
+        """The next packet ids in a row that are free, `count` at most.  # [MQTT-2.2.1-4]"""
+        entries = self._entries
+        first = self._last_id % MAX_PACKET_ID + 1
+        while first in entries:
+            first = first % MAX_PACKET_ID + 1
+        last = first
+        while last < first + count - 1 and last < MAX_PACKET_ID and last + 1 not in entries:
+            last += 1
+        return range(first, last + 1)
+
+    def _weigh(self, packet_id: int, message: Publication) -> None:
+        size = message.weight
         if size >= HEAVY:
             self._heavy[packet_id] = size
             self.byte_size += size
             if self.byte_size >= self._max_bytes:
                 self.limit = 0
 
-    def _lighten(self, packet_id: int) -> None:
-        """It is done."""
-        self.byte_size -= self._heavy.pop(packet_id, 0)
+    def _lighten(self, packet_ids: Iterable[int]) -> None:
+        """They are done."""
+        for packet_id in packet_ids:
+            self.byte_size -= self._heavy.pop(packet_id, 0)
         if self.byte_size < self._max_bytes:
             self.limit = self._limit
 
-    def insert_burst(self, burst: PublishBatch, target: T, qos: int, now: float) -> range:
-        """Open entries for all messages of a burst, sent with `qos` 1 or 2. Returns their packet ids, which are in a
-        row; none if there are no such ids, or if each is to be weighed. There must be room for it."""
-        entries, count = self._entries, len(burst)
-        if burst.weight >= HEAVY * count:
-            return range(0)
-        first = self._last_id + 1
-        if first + count - 1 > MAX_PACKET_ID:
-            first = 1
-        packet_ids = range(first, first + count)
-        if not entries.keys().isdisjoint(packet_ids):  # [MQTT-2.2.1-4]
-            return range(0)
-        shared = Shared(burst, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
-        entries.update(dict.fromkeys(packet_ids, shared))
-        self._shares = True
-        self._last_id = packet_ids[-1]
-        return packet_ids
+    def expects(self, packet_ids: Sequence[int], state: State) -> bool:
+        """Are all of these packet ids open and wait for this? Each may be asked about once."""
+        for entry in set(map(self._entries.get, packet_ids)):
+            if entry is None or entry.state is not state:
+                return False
+        return len(packet_ids) == 1 or len(set(packet_ids)) == len(packet_ids)
 
-    def _single(self) -> dict[int, Entry[T]]:
-        """The entries, from now on one for each message."""
-        entries = self._entries
-        if self._shares:
-            entries.update([(packet_id, entry.of(packet_id)) for packet_id, entry in entries.items()])
-            self._shares = False
-        return cast("dict[int, Entry[T]]", entries)
+    def state(self, packet_id: int) -> State | None:
+        """What the message with this packet id waits for, if there is one."""
+        entry = self._entries.get(packet_id)
+        return None if entry is None else entry.state
 
-    def waiting(self, packet_ids: Iterable[int], state: State) -> list[Message | PublishBatch]:
-        """The messages that an acknowledgement of each of these packet ids is about, up to the first one that waits for
-        another, in bursts where they are in a row and were sent so."""
-        entries = self._entries
-        found: list[Message | PublishBatch] = []
-        share: Shared[T] | None = None
-        row: list[int] = []
+    def check(self, packet_id: int, state: State) -> None:
+        """
+        Raises:
+            ProtocolError: the message with this packet id waits for an acknowledgement of another kind.
+        """
+        found = self.state(packet_id)
+        if found is not None and found is not state:
+            raise ProtocolError(
+                f"{_WAITS_FOR[state]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[found]}"
+            )
 
-        def end_row() -> None:
-            if share is not None:
-                found.append(share.part(row))
-
-        for packet_id in dict.fromkeys(packet_ids):
-            entry = entries.get(packet_id)
-            if entry is None:
-                continue
-            if entry.state is not state:
-                break
-            if entry is share and packet_id == row[-1] + 1:
-                row.append(packet_id)
-                continue
-            end_row()
-            if type(entry) is Shared:
-                share, row = entry, [packet_id]
+    def publications(self, packet_ids: Iterable[int]) -> list[Publication]:
+        """What these packet ids, which are open, stand for: together where it was sent together."""
+        found: list[Publication] = []
+        for entry, group in groupby(packet_ids, self._entries.__getitem__):
+            numbers = [packet_id - entry.first_id for packet_id in group]
+            first = numbers[0]
+            if numbers == list(range(first, first + len(numbers))):
+                found.append(entry.publication.part(first, first + len(numbers)))
             else:
-                share = None
-                found.append(entry.of(packet_id).message)
-        end_row()
+                found += [entry.publication.messages[number] for number in numbers]
         return found
 
-    def puback(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
-        """End a QoS 1 exchange, whatever the reason code of the PUBACK."""
-        return self._end(packet_id, _WAIT_PUBACK)
-
-    def pubacks(self, packet_ids: Iterable[int]) -> None:
-        """End many QoS 1 exchanges."""
-        self._end_all(packet_ids, _WAIT_PUBACK)
-
-    def pubcomps(self, packet_ids: Iterable[int]) -> None:
-        """End many QoS 2 exchanges."""
-        self._end_all(packet_ids, _WAIT_PUBCOMP)
-
-    def _end_all(self, packet_ids: Iterable[int], state: State) -> None:
-        entries, unsent, heavy = self._entries, self._unsent, self._heavy
+    def end(self, packet_ids: Iterable[int]) -> None:
+        """End the exchanges of these packet ids, which are open: PUBACK or PUBCOMP came, a PUBREC that refuses, or what
+        was to be sent cannot be had with this client.  # [MQTT-4.3.3-4]"""
+        pop = self._entries.pop
         for packet_id in packet_ids:
-            entry = entries.get(packet_id)
-            if entry is None:
-                continue
-            if entry.state is not state:
-                raise _wrong_kind(packet_id, state, entry.state)
-            del entries[packet_id]
-            if unsent:
-                unsent.pop(packet_id, None)
-            if heavy:
-                self._lighten(packet_id)
-
-    def pubrecs(self, packet_ids: Sequence[int], now: float) -> bool:
-        """Go on to PUBREL in many QoS 2 exchanges at once; False, and nothing happens, unless all are messages of bursts
-        that wait for it."""
-        entries = self._entries
-        shares: list[Shared[T]] = []
-        for packet_id in packet_ids:
-            entry = entries.get(packet_id)
-            if type(entry) is not Shared or entry.state is not _WAIT_PUBREC:
-                return False
-            shares.append(entry)
-        if self._unsent or len(set(packet_ids)) < len(packet_ids):
-            return False
-        before = after = shares[0]
-        for packet_id, share in zip(packet_ids, shares, strict=True):
-            if share is not before or after is before:
-                before, after = share, share.released(now)
-            del entries[packet_id]
-            entries[packet_id] = after
-        return True
-
-    def pubrec(self, packet_id: int, now: float, keeps_payload: bool = False) -> Entry[T] | Miss:
-        """Go on to PUBREL in a QoS 2 exchange. Returns the entry as it was. A large payload is let go, unless somebody
-        wants to see it once more."""
-        found = self._entries.get(packet_id)
-        if found is None:
-            return _NOT_FOUND
-        entry = found.of(packet_id)
-        if entry.state is _WAIT_PUBCOMP:
-            return Miss.REPEATED
-        if entry.state is not _WAIT_PUBREC:
-            raise _wrong_kind(packet_id, _WAIT_PUBREC, entry.state)
-        if self._unsent:
-            self._unsent.pop(packet_id, None)
-        message = entry.message
-        if (len(message.payload) >= RELEASED_SIZE or packet_id in self._heavy) and not keeps_payload:
-            message = _without_content(message)
-            self._lighten(packet_id)
-        del self._entries[packet_id]
-        self._entries[packet_id] = Entry(message, entry.target, _WAIT_PUBCOMP, now)
-        return entry
-
-    def refuse(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
-        """End a QoS 2 exchange by a PUBREC with an error: no PUBREL follows.  # [MQTT-4.3.3-4]"""
-        return self._end(packet_id, _WAIT_PUBREC)
-
-    def pubcomp(self, packet_id: int) -> Entry[T] | Shared[T] | Miss:
-        """End a QoS 2 exchange."""
-        return self._end(packet_id, _WAIT_PUBCOMP)
-
-    def forget(self, packet_id: int) -> None:
-        """Give up an exchange that can't be had with this client, such as a message larger than it takes."""
-        self._entries.pop(packet_id, None)
-        self._unsent.pop(packet_id, None)
-        self._lighten(packet_id)
-
-    def take(self) -> Entry[T] | None:
-        """Take the oldest entry out, whatever it waits for."""
-        for packet_id, entry in self._entries.items():
-            self.forget(packet_id)
-            return entry.of(packet_id)
-        return None
-
-    def _end(self, packet_id: int, state: State) -> Entry[T] | Shared[T] | Miss:
-        entry = self._entries.get(packet_id)
-        if entry is None:
-            return _NOT_FOUND
-        if entry.state is not state:
-            raise _wrong_kind(packet_id, state, entry.state)
-        del self._entries[packet_id]
-        if self._unsent:
-            self._unsent.pop(packet_id, None)
+            pop(packet_id)
+        if self.unsent:
+            self._forget_unsent(packet_ids)
         if self._heavy:
-            self._lighten(packet_id)
-        return entry
+            self._lighten(packet_ids)
+
+    def _forget_unsent(self, packet_ids: Iterable[int]) -> None:
+        for packet_id in packet_ids:
+            self.unsent.pop(packet_id, None)
+
+    def release(self, packet_ids: Sequence[int], now: float, keeps_payload: bool = False) -> None:
+        """Go on to PUBREL in the QoS 2 exchanges of these packet ids, which wait for PUBREC. Large payloads are let go,
+        unless somebody wants to see them once more."""
+        entries = self._entries
+        for entry, group in groupby(packet_ids, entries.pop):
+            publication = entry.publication if keeps_payload else entry.publication.without_large_payload()
+            released = Entry(publication, entry.first_id, entry.target, _WAIT_PUBCOMP, now)
+            entries.update(dict.fromkeys(group, released))
+        if self.unsent:
+            self._forget_unsent(packet_ids)
+        if self._heavy and not keeps_payload:
+            self._lighten(packet_ids)
+
+    def take(self) -> tuple[Message, T, State] | None:
+        """Take the oldest message out, whatever it waits for."""
+        for packet_id, entry in self._entries.items():
+            self.end((packet_id,))
+            return entry.message(packet_id), entry.target, entry.state
+        return None
 
     def resume(self, limit: int) -> None:
         """A client with room for `limit` messages came back: all that is open is to be sent again."""
         self._limit = limit
         self.limit = limit if self.byte_size < self._max_bytes else 0
-        entries = self._single().items()
+        entries = self._entries.items()
         # PUBRELs first: they are older than what has no PUBREC yet, and they free the client's memory.
-        ordered = [item for item in entries if item[1].state is _WAIT_PUBCOMP]
-        ordered += [item for item in entries if item[1].state is not _WAIT_PUBCOMP]
-        self._unsent = dict(ordered)
+        ordered = [packet_id for packet_id, entry in entries if entry.state is _WAIT_PUBCOMP]
+        ordered += [packet_id for packet_id, entry in entries if entry.state is not _WAIT_PUBCOMP]
+        self.unsent = dict.fromkeys(ordered)
 
     def next_again(self, now: float) -> tuple[int, Entry[T]] | None:
         """What may be sent again next, in order: PUBREL, or PUBLISH with DUP set, by the entry's state.
@@ -344,13 +245,14 @@ class Inflight(Generic[T]):
         When the window became smaller than what is open, each acknowledgement makes room for more: ask again after
         it. New messages find no room before all is sent.
         """
-        if not self._unsent:
+        if not self.unsent:
             return None
-        packet_id, entry = next(iter(self._unsent.items()))
+        packet_id = next(iter(self.unsent))
+        entry = self._entries[packet_id]
         # [MQTT-3.3.4-9] the receive maximum bounds PUBLISH; a PUBREL takes no room that it did not have
-        if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self._unsent) >= self._limit:
+        if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self.unsent) >= self._limit:
             return None
-        del self._unsent[packet_id]
+        del self.unsent[packet_id]
         entry.sent_at = now
         return packet_id, entry
 
@@ -358,36 +260,18 @@ class Inflight(Generic[T]):
         """What was sent `interval` ago or longer is to be sent again. Only for 3.x clients: 5.0 sends again on a new
         connection alone.  # [MQTT-4.4.0-1]"""
         before = now - interval
-        overdue = {
-            packet_id: entry
-            for packet_id, entry in self._single().items()
-            if entry.sent_at <= before and packet_id not in self._unsent
-        }
-        self._unsent = overdue | self._unsent
-
-    def items(self) -> list[tuple[int, Entry[T]]]:
-        """All entries, in order."""
-        return [(packet_id, entry.of(packet_id)) for packet_id, entry in self._entries.items()]
+        overdue = [packet_id for packet_id, entry in self._entries.items() if entry.sent_at <= before]
+        waiting = self.unsent
+        self.unsent = dict.fromkeys(packet_id for packet_id in overdue if packet_id not in waiting) | waiting
 
     def export(self) -> tuple[int, list[Exported[T]]]:
-        """The last packet id given, and the entries in order, for a store or another node."""
-        return self._last_id, [(packet_id, int(e.state), e.message, e.target) for packet_id, e in self.items()]
+        """The last packet id given, and all messages in order, for a store or another node."""
+        entries = self._entries.items()
+        return self._last_id, [(number, int(e.state), e.message(number), e.target) for number, e in entries]
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         """Fill an empty window with what `export` gave."""
         self._last_id = last_id
         for packet_id, state, message, target in entries:
-            self._entries[packet_id] = Entry(message, target, State(state), now)
+            self._entries[packet_id] = Entry(message, packet_id, target, State(state), now)
             self._weigh(packet_id, message)
-
-
-def _wrong_kind(packet_id: int, came: State, waits_for: State) -> ProtocolError:
-    return ProtocolError(
-        f"{_WAITS_FOR[came]} for packet identifier {packet_id}, which waits for {_WAITS_FOR[waits_for]}"
-    )
-
-
-def _without_content(message: Message) -> Message:
-    left = message.bare()
-    left.payload, left.properties = b"", NO_PROPERTIES
-    return left

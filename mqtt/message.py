@@ -1,17 +1,35 @@
 """An application message: what is published, routed, queued, retained and stored."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from math import inf
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from trunkline.mqtt.frames import PACKET_ID, publish_pieces, publish_whole
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.weight import OVERHEAD, properties_weight, text_weight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from trunkline.mqtt.versions import Version
+
+#: A payload from this size on is let go when it is no longer needed. A smaller one is kept, because a message without it
+#: is a new object.
+LARGE_PAYLOAD: Final = 1024
 
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """One application message on its way through the broker.
+    """One application message on its way through the broker: a publication of one (`trunkline.mqtt.publication`).
 
     It is filled in before it is routed and never changed after: every subscriber shares the object.
     """
+
+    #: Of messages.
+    count: ClassVar[int] = 1
 
     topic: str
     payload: bytes
@@ -30,13 +48,13 @@ class Message:
     expires_at: float = inf
     # What follows is made from the fields above, so `dataclasses.replace` does not take it over.
     #: The whole PUBLISH at QoS 0 without RETAIN, as 3.x and as 5.0 write it: the form that most deliveries take.
-    #: The decoder fills in the one it came as; `trunkline.mqtt.frames` the other, when somebody needs it.
+    #: The decoder fills in the one it came as; `wire` the other, when somebody needs it.
     wire3: bytes | None = field(default=None, init=False, repr=False)
     wire5: bytes | None = field(default=None, init=False, repr=False)
     #: All other encoded forms, shared by all subscribers (`trunkline.mqtt.frames`).
-    frames: "dict[int, tuple[bytes, bytes]] | None" = field(default=None, init=False, repr=False)
+    frames: dict[int, tuple[bytes, bytes]] | None = field(default=None, init=False, repr=False)
 
-    def bare(self) -> "Message":
+    def bare(self) -> Message:
         """The same message without its encoded forms, which may take several times as much: for whoever keeps it for long."""
         return Message(
             self.topic,
@@ -50,3 +68,55 @@ class Message:
             self.timestamp,
             self.expires_at,
         )
+
+    def without_large_payload(self) -> Message:
+        """For as long as only its PUBREL is left to send."""
+        if len(self.payload) < LARGE_PAYLOAD and not self.properties:
+            return self
+        left = self.bare()
+        left.payload, left.properties = b"", NO_PROPERTIES
+        return left
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly, that it costs to keep it: what every limit in bytes counts.
+
+        A message that is encoded for somebody takes its content once more, which is not counted.
+        """
+        size = OVERHEAD + text_weight(self.topic) + len(self.payload)
+        if self.properties:
+            size += properties_weight(self.properties)
+        return size
+
+    # What it has as a publication of one
+
+    @property
+    def topics(self) -> Sequence[str]:
+        return (self.topic,)
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return (len(self.payload),)
+
+    @property
+    def guids(self) -> Sequence[int]:
+        return (self.guid,)
+
+    @property
+    def messages(self) -> Sequence[Self]:
+        return (self,)
+
+    def part(self, first: int, last: int) -> Self:
+        return self
+
+    def select(self, numbers: Sequence[int]) -> Self:
+        return self
+
+    def wire(self, version: Version, retain: bool = False) -> bytes:
+        """The packet for a subscriber at QoS 0."""
+        return publish_pieces(self, version, 0, True)[0] if retain else publish_whole(self, version)
+
+    def numbered(self, version: Version, qos: int, retain: bool, packet_ids: range) -> tuple[bytes, ...]:
+        """The packet for a subscriber at QoS 1 or 2 with its packet identifier, in pieces."""
+        head, tail = publish_pieces(self, version, qos, retain)
+        return head, PACKET_ID[packet_ids.start], tail

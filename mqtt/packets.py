@@ -3,34 +3,14 @@
 What a version does not have stays at its default: 3.x packets carry no properties and no reason codes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.packet_types import PacketType as PacketType  # noqa: PLC0414  the packets' own vocabulary is found here
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.versions import Version
-
-
-class PacketType(IntEnum):
-    """The high half of a packet's first byte; WILL stands for the will inside a CONNECT, which has properties too."""
-
-    WILL = 0
-    CONNECT = 1
-    CONNACK = 2
-    PUBLISH = 3
-    PUBACK = 4
-    PUBREC = 5
-    PUBREL = 6
-    PUBCOMP = 7
-    SUBSCRIBE = 8
-    SUBACK = 9
-    UNSUBSCRIBE = 10
-    UNSUBACK = 11
-    PINGREQ = 12
-    PINGRESP = 13
-    DISCONNECT = 14
-    AUTH = 15
 
 
 @dataclass(slots=True)
@@ -72,36 +52,60 @@ class Publish(Message):
     packet_id: int = 0
     dup: bool = False
 
+    @property
+    def packet_ids(self) -> Sequence[int]:
+        return (self.packet_id,)
+
 
 @dataclass(slots=True)
-class Puback:
+class Acknowledgement:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP: acknowledgements of one."""
+
+    #: Of packets.
+    count: ClassVar[int] = 1
+
     packet_id: int
     reason: int = 0
     properties: Properties = field(default=NO_PROPERTIES)
 
-
-@dataclass(slots=True)
-class Pubrec:
-    packet_id: int
-    reason: int = 0
-    properties: Properties = field(default=NO_PROPERTIES)
+    @property
+    def packet_ids(self) -> Sequence[int]:
+        return (self.packet_id,)
 
 
-@dataclass(slots=True)
-class Pubrel:
-    packet_id: int
-    reason: int = 0
-    properties: Properties = field(default=NO_PROPERTIES)
+class Puback(Acknowledgement):
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class Pubcomp:
-    packet_id: int
-    reason: int = 0
-    properties: Properties = field(default=NO_PROPERTIES)
+class Pubrec(Acknowledgement):
+    __slots__ = ()
 
 
-Acknowledgement: TypeAlias = Puback | Pubrec | Pubrel | Pubcomp
+class Pubrel(Acknowledgement):
+    __slots__ = ()
+
+
+class Pubcomp(Acknowledgement):
+    __slots__ = ()
+
+
+class Acknowledgements:
+    """Acknowledgements of one kind in a row, all of success, as one value."""
+
+    __slots__ = ("count", "kind", "packet_ids")
+
+    reason: ClassVar[int] = 0
+
+    def __init__(self, kind: type[Acknowledgement], packet_ids: Sequence[int]) -> None:
+        self.kind = kind
+        self.packet_ids = packet_ids
+        self.count = len(packet_ids)
+
+    @property
+    def packets(self) -> list[Acknowledgement]:
+        """The single packets."""
+        return [self.kind(packet_id) for packet_id in self.packet_ids]
+
 
 #: By the first byte of their packets.
 ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {0x40: Puback, 0x50: Pubrec, 0x62: Pubrel, 0x70: Pubcomp}
@@ -175,10 +179,7 @@ Packet: TypeAlias = (
     Connect
     | Connack
     | Publish
-    | Puback
-    | Pubrec
-    | Pubrel
-    | Pubcomp
+    | Acknowledgement
     | Subscribe
     | Suback
     | Unsubscribe

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError, TooLong
 from trunkline.mqtt.explanations import quoted
-from trunkline.mqtt.packets import PacketType
+from trunkline.mqtt.packet_types import PacketType
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.strings import encode_binary, encode_string

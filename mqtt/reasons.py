@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from trunkline.mqtt.packets import PacketType
+from trunkline.mqtt.packet_types import PacketType
 
 
 class Reason(IntEnum):

@@ -14,7 +14,7 @@ from sortedcontainers import SortedList
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.mqtt.topics import matches
-from trunkline.mqtt.weight import OVERHEAD, weight
+from trunkline.mqtt.weight import OVERHEAD
 from trunkline.router.table import has_wildcard
 from trunkline.router.topictree import TopicTree
 
@@ -92,7 +92,7 @@ class RetainedStore:
         if not message.payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
             return RetainResult.ABSENT if self.delete(topic) is None else RetainResult.DELETED
-        weighs = weight(message)
+        weighs = message.weight
         old = self._kept.get(topic)
         if not _is_own(topic):
             refused = self._refusal(weighs, old)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from trunkline.actors import Timer
     from trunkline.broker.connection.transport import Event, Transport
     from trunkline.broker.session.channel import Channel
-    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
+    from trunkline.mqtt.publication import Decoded
 
 #: Bytes of the largest CONNECT, whose sender is not known yet. There is room for a will with properties.
 MAX_CONNECT_SIZE: Final = 1_048_576

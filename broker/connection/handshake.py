@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
+    from trunkline.mqtt.publication import Decoded
 
 _logger = logging.getLogger("trunkline.connection")
 

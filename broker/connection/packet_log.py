@@ -19,8 +19,8 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from trunkline.broker.connection.transport import Transport
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.packets import Packet
+    from trunkline.mqtt.publication import Decoded
 
 _logger = logging.getLogger("trunkline.packets")
 

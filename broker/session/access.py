@@ -14,8 +14,6 @@ from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.session.channel import Channel
     from trunkline.config.config import Config
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.points import Action
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import Publish
+    from trunkline.mqtt.publication import ReceivedPublication
 
 
 _logger = logging.getLogger("trunkline.access")
@@ -36,10 +35,12 @@ _CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
 
 
 class Undecided(Exception):
-    """Somebody has to be asked, and waited for, before the first of these messages may be published."""
+    """Somebody has to be asked, and waited for, before this may be published."""
 
-    def __init__(self, messages: Sequence[Publish]) -> None:
-        self.messages = messages
+    def __init__(self, publication: ReceivedPublication) -> None:
+        self.publication = publication
+        #: What is left of what came together.
+        self.messages = publication.messages
 
 
 class Access:

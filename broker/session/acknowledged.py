@@ -1,26 +1,22 @@
-"""The client's acknowledgements of what it was sent, one by one or many in a row."""
+"""The client's acknowledgements of what it was sent, one or many in a row."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
 from trunkline.hooks.points import DELIVERY_COMPLETED, MESSAGE_ACKED
-from trunkline.mqtt.batch import PublishBatch
-from trunkline.mqtt.inflight import Entry, Miss, State
-from trunkline.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
+from trunkline.mqtt.inflight import State
+from trunkline.mqtt.packets import Acknowledgements, PacketType, Pubrel
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.hooks.chain import Chain
-    from trunkline.hooks.client import ClientInfo
-    from trunkline.hooks.points import Notify
-    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.packets import Acknowledgement
 
 #: From here on a reason code is a no.
 FAILURE: Final = 0x80
@@ -37,91 +33,71 @@ class Acknowledged:
         self._window = session.inflight
         self._outbound = outbound
 
-    def puback(self, packet: Puback) -> None:
-        entry = self._window.puback(packet.packet_id)
-        if isinstance(entry, Miss):
-            return
-        if packet.reason >= FAILURE:
-            self._outbound.drop(entry.of(packet.packet_id).message, DropReason.REFUSED)
-            return
-        hooks = self._services.hooks
-        self._services.metrics.messages_acked += 1
-        if hooks.message_acked:
-            hooks.notify(MESSAGE_ACKED, self._session.client, entry.of(packet.packet_id).message)
-        if hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self._session.client, entry.of(packet.packet_id).message)
-
-    def pubacks(self, packet_ids: Sequence[int]) -> None:
-        """As `puback`, many of them, none of which refuses."""
-        hooks = self._services.hooks
-        acked, completed = hooks.message_acked_bursts, hooks.delivery_completed_bursts
-        if acked is None or completed is None:
-            for packet_id in packet_ids:
-                self.puback(Puback(packet_id))
-            return
-        ended = self._window.waiting(packet_ids, State.WAIT_PUBACK) if acked or completed else ()
-        before = len(self._window)
-        try:
-            self._window.pubacks(packet_ids)
-        finally:  # where one is wrong, those before it count
-            self._services.metrics.messages_acked += before - len(self._window)
-            self._tell(MESSAGE_ACKED, acked, ended)
-            self._tell(DELIVERY_COMPLETED, completed, ended)
-
-    def pubrecs(self, packet_ids: Sequence[int]) -> None:
-        """As `pubrec`, many of them, none of which refuses."""
-        acked = self._services.hooks.message_acked_bursts
-        taken = self._window.waiting(packet_ids, State.WAIT_PUBREC) if acked else ()
-        if acked is None or not self._window.pubrecs(packet_ids, self._outbound.now):
-            for packet_id in packet_ids:
-                self.pubrec(Pubrec(packet_id))
+    def puback(self, packet: Acknowledgement | Acknowledgements) -> None:
+        """End QoS 1 exchanges, whatever the reason code says."""
+        packet_ids, hooks, client = packet.packet_ids, self._services.hooks, self._session.client
+        if not self._window.expects(packet_ids, State.WAIT_PUBACK):
+            self._one_by_one(packet, State.WAIT_PUBACK, self.puback)
+        elif packet.reason >= FAILURE:
+            self._refuse(packet_ids)
         else:
             self._services.metrics.messages_acked += len(packet_ids)
-            self._tell(MESSAGE_ACKED, acked, taken)
-            self._outbound.write_all(Pubrel, packet_ids)
+            observed = hooks.message_acked or hooks.delivery_completed
+            ended = self._window.publications(packet_ids) if observed else ()
+            self._window.end(packet_ids)
+            for publication in ended:
+                hooks.notify(MESSAGE_ACKED, client, publication)
+            for publication in ended:
+                hooks.notify(DELIVERY_COMPLETED, client, publication)
 
-    def pubcomps(self, packet_ids: Sequence[int]) -> None:
-        """As `pubcomp`, many of them."""
-        completed = self._services.hooks.delivery_completed_bursts
-        if completed is None:
-            for packet_id in packet_ids:
-                self.pubcomp(Pubcomp(packet_id))
+    def pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
+        """Answer with PUBREL, unless the client refuses.  # [MQTT-4.3.3-3] [MQTT-4.3.3-4]"""
+        packet_ids, hooks, window = packet.packet_ids, self._services.hooks, self._window
+        if not window.expects(packet_ids, State.WAIT_PUBREC):
+            if packet.count == 1 and packet.reason < FAILURE and self._pubrec_again(packet_ids[0]):
+                return
+            self._one_by_one(packet, State.WAIT_PUBREC, self.pubrec)
+        elif packet.reason >= FAILURE:
+            self._refuse(packet_ids)
         else:
-            ended = self._window.waiting(packet_ids, State.WAIT_PUBCOMP) if completed else ()
-            try:
-                self._window.pubcomps(packet_ids)
-            finally:
-                self._tell(DELIVERY_COMPLETED, completed, ended)
+            self._services.metrics.messages_acked += len(packet_ids)
+            taken = window.publications(packet_ids) if hooks.message_acked else ()
+            window.release(packet_ids, self._outbound.now, keeps_payload=bool(hooks.delivery_completed))
+            self._outbound.acknowledge(PacketType.PUBREL, packet_ids)
+            for publication in taken:
+                hooks.notify(MESSAGE_ACKED, self._session.client, publication)
 
-    def _tell(
-        self, point: Notify[ClientInfo, Message], bursts: Chain, messages: Iterable[Message | PublishBatch]
-    ) -> None:
-        """Let the hooks of a point look at messages, some of which are still together."""
-        hooks = self._services.hooks
-        if bursts:
-            for each in messages:
-                if type(each) is PublishBatch:
-                    hooks.look(point, bursts, self._session.client, each)
-                else:
-                    hooks.notify(point, self._session.client, cast("Message", each))
-
-    def pubrec(self, packet: Pubrec) -> None:
-        if packet.reason >= FAILURE:
-            refused = self._window.refuse(packet.packet_id)
-            if not isinstance(refused, Miss):
-                self._outbound.drop(refused.of(packet.packet_id).message, DropReason.REFUSED)
+    def pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
+        """End QoS 2 exchanges."""
+        packet_ids, hooks = packet.packet_ids, self._services.hooks
+        if not self._window.expects(packet_ids, State.WAIT_PUBCOMP):
+            self._one_by_one(packet, State.WAIT_PUBCOMP, self.pubcomp)
             return
-        entry = self._window.pubrec(packet.packet_id, self._outbound.now, bool(self._services.hooks.delivery_completed))
-        if entry is Miss.NOT_FOUND:
-            self._outbound.write(Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
-        else:
-            self._outbound.write(Pubrel(packet.packet_id))  # [MQTT-4.3.3-3]
-            if type(entry) is Entry:
-                self._services.metrics.messages_acked += 1
-                if self._services.hooks.message_acked:
-                    self._services.hooks.notify(MESSAGE_ACKED, self._session.client, entry.message)
+        ended = self._window.publications(packet_ids) if hooks.delivery_completed else ()
+        self._window.end(packet_ids)
+        for publication in ended:
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
 
-    def pubcomp(self, packet: Pubcomp) -> None:
-        entry = self._window.pubcomp(packet.packet_id)
-        if not isinstance(entry, Miss) and self._services.hooks.delivery_completed:
-            self._services.hooks.notify(DELIVERY_COMPLETED, self._session.client, entry.of(packet.packet_id).message)
+    def _one_by_one(
+        self, packet: Acknowledgement | Acknowledgements, state: State, handle: Callable[[Acknowledgement], None]
+    ) -> None:
+        """Not all in a row are expected: one may be late, or of the wrong kind, and those before it count."""
+        if isinstance(packet, Acknowledgements):
+            for single in packet.packets:
+                handle(single)
+        else:
+            self._window.check(packet.packet_id, state)
+
+    def _pubrec_again(self, packet_id: int) -> bool:
+        """Of a message that is not here any more, or was released before."""
+        found = self._window.state(packet_id)
+        if found is None:
+            self._outbound.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+        elif found is State.WAIT_PUBCOMP:
+            self._outbound.write(Pubrel(packet_id))
+        return found is None or found is State.WAIT_PUBCOMP
+
+    def _refuse(self, packet_ids: Sequence[int]) -> None:
+        for publication in self._window.publications(packet_ids):
+            self._outbound.drop(publication, DropReason.REFUSED)
+        self._window.end(packet_ids)

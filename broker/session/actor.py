@@ -7,10 +7,9 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trunkline.actors import Actor, Due, Later, Shutdown
-from trunkline.broker.pubsub import BurstTo
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session import mail, reauthentication, will
 from trunkline.broker.session.access import Undecided
@@ -25,13 +24,12 @@ from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.subscription_check import SubscriptionCheck
 from trunkline.broker.session.timers import AwayTimers
 from trunkline.broker.session.waiting import Waiting
-from trunkline.mqtt.batch import Acknowledgements, PublishBatch
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import (
     TYPE_OF,
+    Acknowledgements,
     Auth,
     Disconnect,
-    PacketType,
     Pingreq,
     Pingresp,
     Puback,
@@ -42,6 +40,7 @@ from trunkline.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -52,9 +51,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.packets import Will
-
-PUBACK: Final = PacketType.PUBACK
+    from trunkline.mqtt.packets import Acknowledgement, Will
 
 _logger = logging.getLogger("trunkline.session")
 
@@ -69,6 +66,7 @@ class SessionActor(Actor["mail.ToSession"]):
         "_life",
         "_on_end",
         "_outbound",
+        "_received",
         "_services",
         "_subscribing",
         "_subscription_check",
@@ -82,6 +80,8 @@ class SessionActor(Actor["mail.ToSession"]):
         """`on_end` is called when the session is over, which makes its client id free."""
         self.session = session
         self._services = services
+        #: Counts packets by type.
+        self._received = services.metrics.received
         self._on_end = on_end
         #: How long subscribers may have this client wait in vain.
         self.waiting_budget = Budget(services.config.session.backpressure_budget)
@@ -124,7 +124,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def handle_many(self, messages: list[mail.ToSession]) -> None:
         outbound = self._outbound
-        outbound.now = self._inbound.now = self.scheduler.now
+        outbound.now = self.scheduler.now
         deliver = outbound.deliver
         for message in messages:
             if type(message) is tuple:
@@ -144,33 +144,30 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is not life.reading:
             self._set_aside(message)
             return
-        inbound, answered, counts = self._inbound, self._acknowledged, self._services.metrics.received
+        inbound = self._inbound
         acknowledged = False
-        index = 0
+        packets = iter(message.packets)
         try:
-            for index, packet in enumerate(message.packets):
+            for packet in packets:
                 if type(packet) is Publish:
                     inbound.publish(packet, channel)
                 elif type(packet) is PublishBatch:
-                    inbound.publish_burst(packet, channel)
-                elif type(packet) is Puback:
-                    answered.puback(packet)
-                    counts[PUBACK] += 1
-                    acknowledged = True
-                elif type(packet) is Acknowledgements:
-                    self._on_acknowledgements(packet, channel)
-                    acknowledged = True
+                    inbound.publish_parts(packet, channel)
                 else:
-                    counts[TYPE_OF[type(packet)]] += 1
-                    handler = self._packets.get(type(packet))
+                    kind: type = type(packet)
+                    if type(packet) is Acknowledgements:
+                        kind = packet.kind
+                        self._received[TYPE_OF[kind]] += packet.count - 1
+                    self._received[TYPE_OF[kind]] += 1
+                    handler = self._packets.get(kind)
                     if handler is None:  # [MQTT-3.1.0-2]
-                        raise ProtocolError(f"a second {type(packet).__name__.upper()}")
+                        raise ProtocolError(f"a second {kind.__name__.upper()}")
                     handler(self, packet)
                     acknowledged = True
                     if life.reading is not channel:
                         if self._outbound.channel is not channel:
                             return
-                        rest = message.packets[index + 1 :]
+                        rest = list(packets)
                         if rest or message.error is not None:
                             self._hold_rest(mail.Received(channel, rest, message.error))
                         break
@@ -181,7 +178,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._attachment.disconnect(error.reason, str(error))
             return
         except Undecided as undecided:
-            rest = [*undecided.messages, *message.packets[index + 1 :]]
+            rest = [*undecided.messages, *packets]
             self._ask_access(undecided.messages[0], channel)
             self._hold_rest(mail.Received(channel, rest, message.error))
         if acknowledged:
@@ -210,18 +207,6 @@ class SessionActor(Actor["mail.ToSession"]):
         access = self._services.access
         self._waiting.ask(channel, lambda: access.ask_publish(channel, message), lambda _: None)
 
-    def _on_acknowledgements(self, message: Acknowledgements, channel: Channel) -> None:
-        answered, packet_ids = self._acknowledged, message.packet_ids
-        self._services.metrics.received[TYPE_OF[message.kind]] += len(packet_ids)
-        if message.kind is Puback:
-            answered.pubacks(packet_ids)
-        elif message.kind is Pubrec:
-            answered.pubrecs(packet_ids)
-        elif message.kind is Pubrel:
-            self._inbound.pubrels(packet_ids, channel)
-        else:
-            answered.pubcomps(packet_ids)
-
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self._outbound.channel:
             return
@@ -237,14 +222,17 @@ class SessionActor(Actor["mail.ToSession"]):
         """Handle what the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
 
-    def _on_pubrec(self, packet: Pubrec) -> None:
+    def _on_puback(self, packet: Acknowledgement | Acknowledgements) -> None:
+        self._acknowledged.puback(packet)
+
+    def _on_pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
         self._acknowledged.pubrec(packet)
 
-    def _on_pubrel(self, packet: Pubrel) -> None:
+    def _on_pubrel(self, packet: Acknowledgement | Acknowledgements) -> None:
         assert self._outbound.channel is not None
         self._inbound.pubrel(packet, self._outbound.channel)
 
-    def _on_pubcomp(self, packet: Pubcomp) -> None:
+    def _on_pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
         self._acknowledged.pubcomp(packet)
 
     def _on_subscribe(self, packet: Subscribe) -> None:
@@ -254,9 +242,6 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_unsubscribe(self, packet: Unsubscribe) -> None:
         assert self._outbound.channel is not None
         self._subscribing.unsubscribe(packet, self._outbound.channel)
-
-    def _on_burst(self, message: BurstTo) -> None:
-        self._outbound.deliver_burst(message.burst, message.target)
 
     def _on_subscribed(self, message: mail.Subscribed) -> None:
         self._routed(message.answer, lambda: self._subscribing.subscribed(message.answer, message.grants))
@@ -399,7 +384,6 @@ class SessionActor(Actor["mail.ToSession"]):
             self._ending.stop()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
-        BurstTo: _on_burst,
         mail.Attach: _on_attach,
         mail.Received: _on_received,
         mail.Lost: _on_lost,
@@ -418,8 +402,9 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.RulesChanged: _on_rules_changed,
     }
 
-    #: Without PUBLISH and PUBACK, which need no look-up.
+    #: Without PUBLISH, which needs no look-up.
     _packets: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
+        Puback: _on_puback,
         Pubrec: _on_pubrec,
         Pubrel: _on_pubrel,
         Pubcomp: _on_pubcomp,

@@ -12,21 +12,16 @@ from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
-from trunkline.mqtt.awaiting_rel import Received
-from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string
-from trunkline.mqtt.frames import PACKET_ID
-from trunkline.mqtt.inflight import Miss
-from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
-from trunkline.mqtt.weight import weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
@@ -34,10 +29,13 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
+    from trunkline.mqtt.publication import Publication, ReceivedPublication
     from trunkline.router import Route
 
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
+PUBCOMP: Final = PacketType.PUBCOMP
 #: What answers a PUBLISH, by its QoS.
 _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
@@ -55,7 +53,6 @@ class Inbound:
         "_session",
         "_stop_waiting",
         "_subscriber",
-        "now",
     )
 
     def __init__(
@@ -79,137 +76,126 @@ class Inbound:
         self._outbound = outbound
         self._subscriber = subscriber
         self._awaiting_rel = session.awaiting_rel
-        #: The node's time in this turn.
-        self.now = 0.0
 
-    def publish(self, packet: Publish, channel: Channel) -> None:
+    def publish(
+        self, publication: ReceivedPublication, channel: Channel, route: Route[Subscriber] | None = None
+    ) -> None:
         """
-        Raises:
-            ProtocolError: the client must go.
-            Undecided: nothing has happened yet.
-        """
-        services = self._services
-        qos = packet.qos
-        self._received[qos] += 1
-        if packet.properties:
-            self._read_properties(packet, channel)
-        if qos or packet.retain:
-            self._check_limits(packet, channel)
-            if qos == 2 and packet.packet_id in self._awaiting_rel:
-                self._acknowledge(channel, packet, Reason.SUCCESS)  # [MQTT-4.3.3-10]
-                return
-        topic = packet.topic
-        allowed = channel.may_publish[qos << 1 | packet.retain].get(topic)
-        if allowed is None:
-            if channel.answer is not None and channel.answer[0] is packet:
-                allowed = channel.answer[1]
-            elif services.access.waits and not channel.client.superuser:
-                self._received[qos] -= 1  # it comes again
-                raise Undecided([packet])
-            else:
-                allowed = services.access.may_publish(channel, topic, qos, packet.retain)
-        packet.publisher = channel.client.client_id
-        packet.username = channel.client.username
-        packet.timestamp = wall = self.now + services.epoch
-        packet.guid = services.guids.next(wall)
-        if not allowed:
-            self._refuse(packet, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
-            return
-        if self._max_payload_size and len(packet.payload) > self._max_payload_size:
-            text = f"the payload is larger than {self._max_payload_size} bytes"
-            self._refuse(packet, channel, DropReason.PAYLOAD_TOO_LARGE, Reason.QUOTA_EXCEEDED, text)
-            return
-        message: Message = packet
-        if services.hooks.message_publish:
-            changed = services.publishing(channel.client, message, self.now)
-            if type(changed) is Deny:
-                if changed.disconnect:
-                    self._services.dropped(channel.client, packet, DropReason.HOOK)
-                    raise ProtocolError(changed.text or "refused", changed.reason)
-                self._refuse(packet, channel, DropReason.HOOK, changed.reason, changed.text)
-                return
-            if type(changed) is Withhold:
-                self._withhold(packet, channel, changed)
-                return
-            message = changed
-        if qos == 2:
-            if self._awaiting_rel.receive(packet.packet_id, message, weight(message), self.now) is Received.FULL:
-                self._too_many(packet, channel)
-                return
-            self.expect_pubrel()
-            found = bool(services.pubsub.router.match(message.topic))
-        else:
-            found = services.pubsub.publish(message, self.now, self._subscriber, self._outbound) > 0
-            if not found:
-                self._nobody(message, channel)
-        if qos:
-            self._acknowledge(channel, packet, Reason.SUCCESS if found else Reason.NO_MATCHING_SUBSCRIBERS)
-
-    def publish_burst(self, burst: PublishBatch, channel: Channel) -> None:
-        """As `publish`, for each of its packets.
-
         Raises:
             ProtocolError: the client must go.
             Undecided: of some of its messages nothing has happened yet.
         """
-        services, qos = self._services, burst.qos
-        if (
-            services.hooks.message_publish_bursts is None
-            or services.hooks.message_routed_bursts is None
-            or qos > services.config.mqtt.max_qos
-            or not all(map(channel.may_publish[qos << 1].get, burst.topics))
-            or (self._max_payload_size and max(burst.sizes) > self._max_payload_size)
-        ):
-            self._publish_each(burst, channel)
-            return
-        generation = services.hooks.generation
-        for part, route in services.pubsub.routed(burst):
-            count = len(part)
-            if (
-                count < 2
-                or not route
-                or services.hooks.generation != generation  # who looked has let others in
-                or (qos and self._crowded(count, qos, channel))
-                or (qos == 2 and not self._awaiting_rel.receive_burst(part, self.now))
-            ):
-                self._publish_each(part, channel)
-                continue
-            self._received[qos] += count
-            part.publisher = channel.client.client_id
-            part.username = channel.client.username
-            part.timestamp = wall = self.now + services.epoch
-            guid = services.guids.take(wall, count)
-            part.guids = range(guid, guid + count)
-            if services.hooks.message_publish_bursts:
-                services.hooks.look(MESSAGE_PUBLISH, services.hooks.message_publish_bursts, channel.client, part)
-            if qos < 2:
-                self._route_burst(part, route, channel)
+        services, outbound = self._services, self._outbound
+        qos = publication.qos
+        kind = qos << 1 | publication.retain
+        self._received[qos] += publication.count
+        if publication.properties:
+            self._read_properties(publication, channel)
+        if kind:
+            self._check_limits(publication, channel)
+            if qos == 2 and publication.packet_id in self._awaiting_rel:
+                self._acknowledge(channel, publication, Reason.SUCCESS)  # [MQTT-4.3.3-10]
+                return
+        client = channel.client
+        allowed = channel.may_publish[kind].get(publication.topic)
+        if allowed is None:
+            if channel.answer is not None and channel.answer[0] is publication:
+                allowed = channel.answer[1]
+            elif services.access.waits and not client.superuser:
+                self._received[qos] -= publication.count  # it comes again
+                raise Undecided(publication)
             else:
-                self.expect_pubrel()
-            if qos:
-                self._outbound.write_all(Puback if qos == 1 else Pubrec, part.packet_ids)
-
-    def _publish_each(self, burst: PublishBatch, channel: Channel) -> None:
-        messages = burst.messages
-        for number, packet in enumerate(messages):
-            try:
-                self.publish(packet, channel)
-            except Undecided as undecided:
-                undecided.messages = messages[number:]
-                raise
-
-    def _route_burst(self, burst: PublishBatch, route: Route[Subscriber], channel: Channel) -> None:
-        pubsub = self._services.pubsub
-        if pubsub.may_burst(route):
-            pubsub.publish_burst(burst, route, self._subscriber, self._outbound)
+                allowed = services.access.may_publish(channel, publication.topic, qos, publication.retain)
+        publication.publisher = client.client_id
+        publication.username = client.username
+        publication.timestamp = wall = outbound.now + services.epoch
+        publication.guid = services.guids.next(wall, publication.count)
+        if not allowed:
+            self._refuse(publication, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
+            return
+        if self._max_payload_size and max(publication.sizes) > self._max_payload_size:
+            text = f"the payload is larger than {self._max_payload_size} bytes"
+            self._refuse(publication, channel, DropReason.PAYLOAD_TOO_LARGE, Reason.QUOTA_EXCEEDED, text)
+            return
+        routed: Publication = publication
+        if services.hooks.message_publish:
+            changed = services.publishing(client, publication, outbound.now)
+            if type(changed) is Deny:
+                if changed.disconnect:
+                    services.dropped(client, publication, DropReason.HOOK)
+                    raise ProtocolError(changed.text or "refused", changed.reason)
+                self._refuse(publication, channel, DropReason.HOOK, changed.reason, changed.text)
+                return
+            if type(changed) is Withhold:
+                self._withhold(publication, channel, changed)
+                return
+            routed = changed
+        if qos == 2:
+            size = routed.weight
+            if not self._awaiting_rel.has_room(publication.count, size):
+                self._too_many(publication, channel)
+                return
+            self._awaiting_rel.receive(publication.packet_ids, routed, size, outbound.now)
+            self.expect_pubrel()
+            reached: int = bool(services.pubsub.router.match(routed.topic))
         else:
-            for message in burst.messages:
-                self._release(message, channel)
+            reached = services.pubsub.publish(routed, outbound.now, self._subscriber, outbound, route)
+            if not reached:
+                services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
+        if not qos:
+            return
+        if reached:
+            outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids)
+        else:
+            self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS)
 
-    def _crowded(self, count: int, qos: int, channel: Channel) -> bool:
+    def publish_parts(self, publication: ReceivedPublication, channel: Channel) -> None:
+        """`publish` what came together."""
+        done = 0
+        for parts, route in self._parts(publication, channel):
+            try:
+                for part in parts:
+                    self.publish(part, channel, route)
+            except Undecided as undecided:
+                undecided.messages = publication.messages[done + parts.index(undecided.publication) :]
+                raise
+            done += len(parts) * parts[0].count
+
+    def _parts(
+        self, publication: ReceivedPublication, channel: Channel
+    ) -> Iterator[tuple[Sequence[ReceivedPublication], Route[Subscriber] | None]]:
+        """Parts whose messages go one way together, with that way, and the single messages of what has to be looked at one by
+        one."""
+        services, qos = self._services, publication.qos
+        hooks, generation = services.hooks, services.hooks.generation
+        if (
+            MESSAGE_PUBLISH in hooks.single
+            or publication.properties
+            or not all(map(channel.may_publish[qos << 1 | publication.retain].get, publication.topics))
+            or (self._max_payload_size and max(publication.sizes) > self._max_payload_size)
+        ):
+            yield publication.messages, None
+            return
+        for part, route in services.pubsub.routed(publication):
+            if (
+                hooks.generation != generation  # a callback has let others in
+                or (qos and self._is_crowded(part.count, qos, channel))
+                or (qos == 2 and not self._may_await_rel(part))
+            ):
+                yield part.messages, None
+            else:
+                yield (part,), route
+
+    def _is_crowded(self, count: int, qos: int, channel: Channel) -> bool:
         """May so many more be too many without acknowledgement?  # [MQTT-3.3.4-7]"""
         more = count if qos == 2 else 1  # of QoS 1, each is acknowledged before the next is looked at
         return channel.version == Version.V5 and len(self._awaiting_rel) + more > channel.receive_maximum_in
+
+    def _may_await_rel(self, publication: ReceivedPublication) -> bool:
+        awaiting_rel = self._awaiting_rel
+        return awaiting_rel.are_new(publication.packet_ids) and awaiting_rel.has_room(
+            publication.count, publication.weight
+        )
 
     def owes_too_much(self, held: Iterable[mail.Received | mail.Lost], channel: Channel) -> bool:
         """Is the client above its receive maximum, with what is held while a hook is asked?  # [MQTT-3.3.4-7]"""
@@ -218,46 +204,30 @@ class Inbound:
         owed = len(self._awaiting_rel)
         for message in held:
             for packet in message.packets if type(message) is mail.Received else ():
-                if type(packet) is PublishBatch:
-                    owed += len(packet) if packet.qos else 0
-                elif type(packet) is Publish:
-                    owed += packet.qos > 0 and packet.packet_id not in self._awaiting_rel
+                if isinstance(packet, Publish | PublishBatch) and packet.qos:
+                    owed += sum(packet_id not in self._awaiting_rel for packet_id in packet.packet_ids)
         return owed > channel.receive_maximum_in
 
-    def pubrel(self, packet: Pubrel, channel: Channel) -> None:
-        """The message that was taken over is routed now, once.  # [MQTT-4.3.3-12]"""
-        message = self._awaiting_rel.release(packet.packet_id)
-        if isinstance(message, Message):
-            self._release(message, channel)
-        # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection before: there
-        # it is no error  [MQTT-4.3.3-11]
-        lost = message is Miss.NOT_FOUND and not channel.resumed
-        self._outbound.write(Pubcomp(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND if lost else Reason.SUCCESS))
-
-    def pubrels(self, packet_ids: Sequence[int], channel: Channel) -> None:
-        """As `pubrel`, for each of these packets."""
-        released = self._awaiting_rel.release_all(packet_ids)
-        if not released:
+    def pubrel(self, packet: Acknowledgement | Acknowledgements, channel: Channel) -> None:
+        """The messages that were taken over are routed now, once.  # [MQTT-4.3.3-12]"""
+        packet_ids = packet.packet_ids
+        if self._awaiting_rel.are_open(packet_ids):
+            pubsub = self._services.pubsub
+            for publication in self._awaiting_rel.release(packet_ids):
+                for part, route in pubsub.routed(publication) if publication is not None else ():
+                    if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
+                        self._services.dropped(channel.client, part, DropReason.NO_SUBSCRIBERS)
+            self._outbound.acknowledge(PUBCOMP, packet_ids)
+        elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)
-            return
-        for held in released:
-            if isinstance(held, PublishBatch):
-                for part, route in self._services.pubsub.routed(held):
-                    if route:
-                        self._route_burst(part, route, channel)
-                    else:
-                        for message in part.messages:
-                            self._nobody(message, channel)
-            elif held is not None:
-                self._release(held, channel)
-        self._outbound.write_all(Pubcomp, packet_ids)
+        else:
+            # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection before:
+            # there it is no error  [MQTT-4.3.3-11]
+            reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
+            self._outbound.write(Pubcomp(packet_ids[0], reason))
 
-    def _release(self, message: Message, channel: Channel) -> None:
-        if not self._services.pubsub.publish(message, self.now, self._subscriber, self._outbound):
-            self._nobody(message, channel)
-
-    def _read_properties(self, packet: Publish, channel: Channel) -> None:
+    def _read_properties(self, packet: ReceivedPublication, channel: Channel) -> None:
         """Topic alias and expiry; what is left is for the subscribers.  # [MQTT-3.3.2-4] [MQTT-3.3.2-20]"""
         properties = packet.properties
         alias = properties.get("topic_alias")
@@ -268,9 +238,9 @@ class Inbound:
             packet.properties = rest or NO_PROPERTIES
         interval = properties.get("message_expiry_interval")
         if interval is not None:
-            packet.expires_at = self.now + interval
+            packet.expires_at = self._outbound.now + interval
 
-    def _check_limits(self, packet: Publish, channel: Channel) -> None:
+    def _check_limits(self, packet: ReceivedPublication, channel: Channel) -> None:
         mqtt = self._services.config.mqtt
         if packet.qos > mqtt.max_qos:
             raise ProtocolError(f"QoS {packet.qos} is not offered", Reason.QOS_NOT_SUPPORTED)  # [MQTT-3.2.2-11]
@@ -288,60 +258,57 @@ class Inbound:
             )
 
     def _acknowledge(
-        self, channel: Channel, packet: Publish, reason: int, properties: Properties = NO_PROPERTIES
+        self, channel: Channel, packet: ReceivedPublication, reason: int, properties: Properties = NO_PROPERTIES
     ) -> None:
         if reason and channel.version == Version.V5:
             kind = Puback if packet.qos == 1 else Pubrec
-            self._outbound.write(kind(packet.packet_id, reason, properties))
-        elif packet.qos == 1:
-            self._outbound.pieces += (b"\x40\x02", PACKET_ID[packet.packet_id])
-            self._sent[PUBACK] += 1
+            for packet_id in packet.packet_ids:
+                self._outbound.write(kind(packet_id, reason, properties))
         else:
-            self._outbound.pieces += (b"\x50\x02", PACKET_ID[packet.packet_id])
-            self._sent[PUBREC] += 1
+            self._outbound.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids)
 
-    def _refuse(self, packet: Publish, channel: Channel, drop: DropReason, reason: Reason, text: str = "") -> None:
+    def _refuse(
+        self, packet: ReceivedPublication, channel: Channel, drop: DropReason, reason: Reason, text: str = ""
+    ) -> None:
         """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""
         self._services.dropped(channel.client, packet, drop)
         if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
             raise ProtocolError(f"not allowed to publish to {quoted(packet.topic)}", Reason.NOT_AUTHORIZED)
         if packet.qos:
             if packet.qos == 2 and channel.version != Version.V5:
-                self._awaiting_rel.receive(packet.packet_id, None, 0)
+                self._awaiting_rel.receive(packet.packet_ids, None, 0)
             properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
             self._acknowledge(channel, packet, fitting(reason, _ANSWERED_BY[packet.qos]), properties)
 
-    def _withhold(self, packet: Publish, channel: Channel, answer: Withhold) -> None:
+    def _withhold(self, packet: ReceivedPublication, channel: Channel, answer: Withhold) -> None:
         if answer.dropped:
             self._services.dropped(channel.client, packet, DropReason.HOOK)
         if packet.qos:
             if packet.qos == 2:
-                self._awaiting_rel.receive(packet.packet_id, None, 0)
+                self._awaiting_rel.receive(packet.packet_ids, None, 0)
             self._acknowledge(channel, packet, fitting(answer.reason, _ANSWERED_BY[packet.qos]))
 
-    def _too_many(self, packet: Publish, channel: Channel) -> None:
+    def _too_many(self, packet: ReceivedPublication, channel: Channel) -> None:
         """More QoS 2 messages are open than `max_awaiting_rel` allows."""
         self._services.dropped(channel.client, packet, DropReason.RECEIVE_MAXIMUM)
         if channel.version != Version.V5:
             raise ProtocolError("too many QoS 2 messages without PUBREL", Reason.QUOTA_EXCEEDED)
         self._acknowledge(channel, packet, Reason.QUOTA_EXCEEDED)
 
-    def _nobody(self, message: Message, channel: Channel) -> None:
-        self._services.dropped(channel.client, message, DropReason.NO_SUBSCRIBERS)
-
     def expect_pubrel(self) -> None:
         """Forget what has waited too long for its PUBREL, if there is such a time."""
         if self._await_rel_timeout and self._stop_waiting is None and len(self._awaiting_rel):
             oldest = self._awaiting_rel.oldest
-            delay = max(0.0, oldest + self._await_rel_timeout - self.now)
+            delay = max(0.0, oldest + self._await_rel_timeout - self._outbound.now)
             self._stop_waiting = self._after(delay, partial(self._expire, oldest))
 
     def _expire(self, due: float) -> None:
         """What came until `due` has waited long enough, whatever the time since then is rounded to."""
         self._stop_waiting = None
-        for message in self._awaiting_rel.expire(max(due, self.now - self._await_rel_timeout), MESSAGES_AT_ONCE):
-            if message is not None:
-                self._services.dropped(self._session.client, message, DropReason.AWAIT_REL_TIMEOUT)
+        for message in self._awaiting_rel.expire(
+            max(due, self._outbound.now - self._await_rel_timeout), MESSAGES_AT_ONCE
+        ):
+            self._services.dropped(self._session.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()
 
     def forget_unreleased(self, client: ClientInfo, limit: int) -> bool:
@@ -350,6 +317,5 @@ class Inbound:
             self._stop_waiting()
             self._stop_waiting = None
         for message in self._awaiting_rel.expire(inf, limit):
-            if message is not None:
-                self._services.dropped(client, message, DropReason.UNRELEASED)
+            self._services.dropped(client, message, DropReason.UNRELEASED)
         return len(self._awaiting_rel) > 0

@@ -1,7 +1,7 @@
 """What goes through the mailboxes of sessions and connections.
 
-A session's mailbox takes `(message, target)` for each delivery, a bare tuple because it is the hot path, the bursts of
-`trunkline.broker.pubsub`, and the types below. Nothing that was sent is changed afterwards.
+A session's mailbox takes `(publication, target)` for each delivery, a bare tuple because it is the hot path, and the
+types below. Nothing that was sent is changed afterwards.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Due
-    from trunkline.broker.pubsub import BurstTo
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.batch import Decoded
     from trunkline.mqtt.errors import ProtocolError
-    from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
+    from trunkline.mqtt.publication import Decoded, Publication
     from trunkline.mqtt.reasons import Reason
     from trunkline.router.target import Target
 
@@ -176,8 +174,7 @@ class LogPackets:
 
 if TYPE_CHECKING:
     ToSession: TypeAlias = (
-        tuple[Message, Target[Subscriber]]
-        | BurstTo
+        tuple[Publication, Target[Subscriber]]
         | Subscribed
         | Unsubscribed
         | Unreachable

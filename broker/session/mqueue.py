@@ -25,7 +25,6 @@ from sortedcontainers import SortedDict
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.weight import weight
 
 T = TypeVar("T")
 
@@ -132,7 +131,7 @@ class MessageQueue(Generic[T]):
         self._number = number = self._number + 1
         (into.rest if qos else into.qos0).append((message, target, qos, number))
         self.length = length = self.length + 1
-        self.byte_size = byte_size = self.byte_size + weight(message)
+        self.byte_size = byte_size = self.byte_size + message.weight
         if message.expires_at < self._earliest:  # noqa: PLR1730 - min() is one call more for every message
             self._earliest = message.expires_at
         if length > self._max_length or byte_size > self._max_bytes:
@@ -166,7 +165,7 @@ class MessageQueue(Generic[T]):
                 return None
             self.length -= 1
             message = entry[0]
-            self.byte_size -= weight(message)
+            self.byte_size -= message.weight
             if self._classes is not None and not rest and not qos0:
                 self._forget(top)
             if message.expires_at > now:
@@ -264,7 +263,7 @@ class MessageQueue(Generic[T]):
         if not too_long and self.byte_size <= self._max_bytes:
             return ()  # long as a whole, but only classes are bounded
         lane = into.rest if qos else into.qos0
-        size = weight(lane[-1][0])
+        size = lane[-1][0].weight
         # what would not even fit alone must not push everything else out
         if self._drop_new or size > self._max_bytes:
             return (self._drop(into, lane.pop()),)
@@ -286,7 +285,7 @@ class MessageQueue(Generic[T]):
 
     def _count_out(self, entry: Queued[T]) -> None:
         self.length -= 1
-        self.byte_size -= weight(entry[0])
+        self.byte_size -= entry[0].weight
 
     def _expire_lane(self, lane: deque[Queued[T]], start: int, look: int, now: float, expired: list[Queued[T]]) -> int:
         """Look at `look` entries from `start` on. Returns the number of the last."""

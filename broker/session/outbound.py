@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING, Final
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
     DELIVERY_COMPLETED,
     MESSAGE_DELIVER,
     MESSAGE_DELIVERED,
     MESSAGE_QUEUED,
 )
-from trunkline.mqtt.batch import PublishBatch, acknowledge_all
 from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
-from trunkline.mqtt.frames import PACKET_ID, encode_publish, publish_pieces
+from trunkline.mqtt.frames import PACKET_ID, encode_publish
 from trunkline.mqtt.inflight import Entry, State
-from trunkline.mqtt.message import Message
-from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, Packet, Pubrel
-from trunkline.mqtt.weight import weight
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Packet, PacketType, Pubrel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,16 +36,25 @@ if TYPE_CHECKING:
     from trunkline.broker.session.pressure import Pressure
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
     from trunkline.router import Target
 
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
-BURST: Final = 262_144
+MAX_SLICE: Final = 262_144
+
+NO_IDS: Final = range(0)
+
+_PACKET_ID: Final = PACKET_ID.__getitem__
+#: How an acknowledgement of success begins, in all versions.
+_HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGEMENTS.items()}
 
 
 class Outbound:
     __slots__ = (
         "_filling",
         "_later",
+        "_packets_sent",
         "_pressure",
         "_queue",
         "_replays",
@@ -66,10 +73,11 @@ class Outbound:
 
     def __init__(self, session: Session, services: Services, pressure: Pressure, later: Later) -> None:
         self._session = session
-        self._services = services
         self._later = later
+        self._services = services
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
+        self._packets_sent = services.metrics.sent
         self._queue = session.queue
         self._window = session.inflight
         self._pressure = pressure
@@ -91,75 +99,97 @@ class Outbound:
 
     # A message comes
 
-    def deliver(self, message: Message, target: Target[Subscriber]) -> None:
-        qos = message.qos
+    def deliver(self, publication: Publication, target: Target[Subscriber], *, in_turn: bool = False) -> None:
+        """Send it, or have it wait while something is ahead of it; `in_turn` says that nothing is."""
+        if not self.direct and not in_turn:
+            self._wait(publication, target)
+            return
+        channel, hooks = self.channel, self._services.hooks
+        assert channel is not None
+        if publication.count > 1 and not self._are_sent_alike(publication, target, channel):
+            for message in publication.messages:
+                self.deliver(message, target)
+            return
+        if not channel.may_read.get(publication.topic) and not self._may_get(channel, publication.topic):
+            self._keep_back(channel, publication, target)
+            return
+        qos = publication.qos
         if target.qos != qos and (target.qos < qos or self._upgrade_qos):
             qos = target.qos  # [MQTT-3.8.4-8]
-        if self.direct:
-            self._send(message, target, qos)
+        original = publication
+        if hooks.message_deliver:
+            changed = hooks.transform(MESSAGE_DELIVER, self._session.client, publication)
+            if type(changed) is Deny or type(changed) is Withhold:
+                self.drop(publication, DropReason.DELIVERY_HOOK)
+                return
+            publication = changed
+        is_plain = publication.expires_at == inf and channel.plain and not target.identifiers
+        if not is_plain and publication.expires_at <= self.now:
+            self.drop(publication, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
-        if self._replays is not None:
-            # what was retained before this message must not come after it
-            for earlier, replayed in self._replays.overtaken_by(message, self.now):
-                self._enqueue(earlier, replayed, self._qos(earlier, replayed))
-        self._enqueue(message, target, qos)
+        packet_ids = NO_IDS
+        try:
+            if qos:
+                rest: Sequence[Message] = ()
+                packet_ids = self._window.insert(publication, target, qos, self.now)
+                sent = len(packet_ids)
+                if not sent:
+                    for message in original.messages:
+                        self._enqueue(message, target, qos)
+                    return
+                if sent < publication.count:
+                    rest, publication = publication.messages[sent:], publication.part(0, sent)
+            if not is_plain:
+                (message,) = publication.messages
+                self._encode(channel, message, target, qos, packet_ids.start)
+            elif qos:
+                retain = publication.retain and target.retain_as_published
+                self.pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+            elif publication.retain and target.retain_as_published:
+                self.pieces.append(publication.wire(channel.version, True))
+            else:
+                wire = publication.wire5 if channel.version == 5 else publication.wire3
+                self.pieces.append(wire or publication.wire(channel.version))
+        except UNWRITABLE as error:
+            self._unwritable(publication, packet_ids, error)
+            return
+        self._sent[qos] += publication.count
+        if hooks.message_delivered:
+            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+        if not qos:
+            if hooks.delivery_completed:
+                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+        elif rest:
+            for message in rest:
+                self.deliver(message, target)
+
+    def _are_sent_alike(self, publication: Publication, target: Target[Subscriber], channel: Channel) -> bool:
+        """May the messages of a publication be written in one piece?"""
+        return (
+            channel.plain
+            and not target.identifiers
+            and publication.expires_at == inf
+            and not self._services.hooks.message_deliver
+            and all(map(channel.may_read.get, publication.topics))
+        )
+
+    def _wait(self, publication: Publication, target: Target[Subscriber]) -> None:
+        for message in publication.messages:
+            if self._replays is not None:
+                # what was retained before this message must not come after it
+                for earlier, replayed in self._replays.overtaken_by(message, self.now):
+                    self._enqueue(earlier, replayed, self._qos(earlier, replayed))
+            self._enqueue(message, target, self._qos(message, target))
 
     def _qos(self, message: Message, target: Target[Subscriber]) -> int:
-        """The QoS of a retained message on its way.  # [MQTT-3.8.4-8]"""
         return target.qos if self._upgrade_qos else min(message.qos, target.qos)
 
-    def deliver_burst(self, burst: PublishBatch, target: Target[Subscriber]) -> None:
-        """As `deliver`, for each of its messages."""
-        qos = burst.qos
-        if target.qos != qos and (target.qos < qos or self._upgrade_qos):
-            qos = target.qos  # [MQTT-3.8.4-8]
-        channel, hooks = self.channel, self._services.hooks
-        delivered, completed = hooks.message_delivered_bursts, hooks.delivery_completed_bursts
-        if (
-            channel is None
-            or not self.direct
-            or not channel.plain
-            or target.identifiers
-            or not all(map(channel.may_read.get, burst.topics))
-            or hooks.message_deliver
-            or delivered is None
-            or (qos == 0 and completed is None)
-        ):
-            for message in burst.messages:
-                self.deliver(message, target)
-            return
-        count = len(burst)
-        if qos:
-            count = self._number(burst, target, qos, channel)
-        else:
-            self.pieces.append(burst.wire(channel.version))
-        self._sent[qos] += count
-        if count:
-            if delivered:
-                hooks.look(MESSAGE_DELIVERED, delivered, self._session.client, burst.part(0, count))
-            if not qos and completed:
-                hooks.look(DELIVERY_COMPLETED, completed, self._session.client, burst)
-        if count < len(burst):
-            for message in burst.messages[count:]:
-                self.deliver(message, target)
-
-    def _number(self, burst: PublishBatch, target: Target[Subscriber], qos: int, channel: Channel) -> int:
-        """Send the first messages of a burst, as many as the window has room for. Returns how many that were."""
-        count = min(len(burst), self._window.room)
-        if count:
-            some = burst.part(0, count)
-            packet_ids = self._window.insert_burst(some, target, qos, self.now)
-            if packet_ids:
-                self.pieces.append(some.numbered(channel.version, qos, packet_ids))
-            return len(packet_ids)
-        return 0
-
-    def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
-        """As `deliver`, of a message of this client, by a target that does not want those of all its subscriptions."""
+    def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
+        """As `deliver`, of what this client published, by a target that does not want that of all its subscriptions."""
         if target.own is None:
-            self.drop(message, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
+            self.drop(publication, DropReason.NO_LOCAL)  # [MQTT-3.8.3-3]
         else:
-            self.deliver(message, target.own)
+            self.deliver(publication, target.own)
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         dropped = self._queue.push(message, target, qos)
@@ -175,55 +205,6 @@ class Outbound:
             self._queue.length >= self._pressure.high or self._queue.byte_size >= self._pressure.high_bytes
         ):
             self._pressure.hold(message.publisher, self.now)
-
-    def _send(self, message: Message, target: Target[Subscriber], qos: int) -> None:
-        channel = self.channel
-        assert channel is not None
-        allowed = channel.may_read.get(message.topic)
-        if allowed is None:
-            allowed = self._services.access.may_read(channel, message.topic)
-        if not allowed:
-            self._keep_back(channel, message, target)
-            return
-        original = message
-        if self._services.hooks.message_deliver:
-            changed = self._services.hooks.transform(MESSAGE_DELIVER, self._session.client, message)
-            if not isinstance(changed, Message):
-                self.drop(message, DropReason.DELIVERY_HOOK)
-                return
-            message = changed
-        if message.expires_at <= self.now:
-            self.drop(message, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
-            return
-        packet_id = 0
-        try:
-            if qos:
-                packet_id = self._window.insert(message, target, qos, self.now)
-                if not packet_id:
-                    self._enqueue(original, target, qos)
-                    return
-                if channel.plain and not target.identifiers and message.expires_at == inf:
-                    head, tail = publish_pieces(
-                        message, channel.version, qos, message.retain and target.retain_as_published
-                    )
-                    self.pieces += (head, PACKET_ID[packet_id], tail)
-                else:
-                    self._encode(channel, message, target, qos, packet_id)
-            elif channel.plain and not target.identifiers and message.expires_at == inf:
-                self.pieces.append(
-                    publish_pieces(message, channel.version, 0, message.retain and target.retain_as_published)[0]
-                )
-            else:
-                self._encode(channel, message, target, 0, 0)
-        except UNWRITABLE as error:
-            self._unwritable(message, packet_id, error)
-            return
-        self._sent[qos] += 1
-        hooks = self._services.hooks
-        if hooks.message_delivered:
-            hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
-        if not qos and hooks.delivery_completed:
-            hooks.notify(DELIVERY_COMPLETED, self._session.client, message)
 
     def _encode(
         self,
@@ -260,12 +241,11 @@ class Outbound:
             channel.aliases_out.set(message.topic, alias)
         self.pieces.append(wire)
 
-    def _unwritable(self, message: Message, packet_id: int, error: Exception) -> None:
-        """It costs this message and no more. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
-        if packet_id:
-            self._window.forget(packet_id)
+    def _unwritable(self, publication: Publication, packet_ids: range, error: Exception) -> None:
+        """It costs this publication and no more. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
+        self._window.end(packet_ids)
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
-        self._services.dropped(self._session.client, message, reason, str(error))
+        self._services.dropped(self._session.client, publication, reason, str(error))
 
     # Other packets
 
@@ -277,13 +257,14 @@ class Outbound:
         wire = encode_within(packet, channel.version, channel.max_packet_size)
         if wire:
             self.pieces.append(wire)
-            self._services.metrics.sent[TYPE_OF[type(packet)]] += 1
+            self._packets_sent[TYPE_OF[type(packet)]] += 1
         return bool(wire)
 
-    def write_all(self, kind: type[Acknowledgement], packet_ids: Sequence[int]) -> None:
+    def acknowledge(self, kind: PacketType, packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""
-        self.pieces.append(acknowledge_all(kind, packet_ids))
-        self._services.metrics.sent[TYPE_OF[kind]] += len(packet_ids)
+        head = _HEADS[kind]
+        self.pieces.append(head + head.join(map(_PACKET_ID, packet_ids)))
+        self._packets_sent[kind] += len(packet_ids)
 
     def flush(self) -> None:
         """Hand what was written to the connection."""
@@ -344,21 +325,19 @@ class Outbound:
 
     def fill(self) -> None:
         """Send what waits, as far as window and socket take it, one slice of it in a turn."""
-        channel = self.channel
-        if self._filling or channel is None or not self._writable or self.held:
+        channel, window, queue = self.channel, self._window, self._queue
+        if self._filling or channel is None or not self._writable or self.held or (self.direct and not window.unsent):
             return
-        window, queue = self._window, self._queue
-        room = BURST
+        room = MAX_SLICE
         while room > 0 and (again := window.next_again(self.now)) is not None:
-            room -= weight(again[1].message)
-            self._resend(channel, *again)
+            room -= self._resend(channel, *again)
         expired: list[Queued[Target[Subscriber]]] = []
         while queue.length and room > 0:
             entry = queue.pop(self.now, expired, 2 if window.room else 0)
             if entry is None:
                 break
-            room -= weight(entry[0])
-            self._send(*entry[:3])
+            room -= entry[0].weight
+            self.deliver(entry[0], entry[1], in_turn=True)
         for gone in expired:
             self.drop(gone[0], DropReason.EXPIRED)
         if len(expired) >= MESSAGES_AT_ONCE:
@@ -384,39 +363,41 @@ class Outbound:
             replay = self._replays.first
             message = replay.next()
             if message is not None:
-                room -= weight(message)
-                self._send(message, replay.target, self._qos(message, replay.target))
+                room -= message.weight
+                self.deliver(message, replay.target, in_turn=True)
             elif replay.over:
                 self.end_replays((replay.filter,))
         return 0
 
-    def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
+    def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> int:
+        """Returns what it weighs."""
+        message = entry.message(packet_id)
         if entry.state is State.WAIT_PUBCOMP:
             self.write(Pubrel(packet_id))
-            return
-        if not self._may_get(channel, entry.message):
+        elif not self._may_get(channel, message.topic):
             self._withdraw(channel, packet_id, entry)
-            return
-        try:
-            self._encode(channel, entry.message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
-        except UNWRITABLE as error:
-            self._unwritable(entry.message, packet_id, error)
-            return
-        self._sent[entry.qos] += 1
-        if self._services.hooks.message_delivered:
-            self._services.hooks.notify(MESSAGE_DELIVERED, self._session.client, entry.message)
+        else:
+            try:
+                self._encode(channel, message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
+            except UNWRITABLE as error:
+                self._unwritable(message, range(packet_id, packet_id + 1), error)
+                return message.weight
+            self._sent[entry.qos] += 1
+            if self._services.hooks.message_delivered:
+                self._services.hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
+        return message.weight
 
-    def _may_get(self, channel: Channel, message: Message) -> bool:
-        allowed = channel.may_read.get(message.topic)
-        return self._services.access.may_read(channel, message.topic) if allowed is None else allowed
+    def _may_get(self, channel: Channel, topic: str) -> bool:
+        allowed = channel.may_read.get(topic)
+        return self._services.access.may_read(channel, topic) if allowed is None else allowed
 
     def _withdraw(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
         """It was sent while the client might have it. Now the exchange ends without it."""
-        self._keep_back(channel, entry.message, entry.target, sent=entry.qos == 2)
+        self._keep_back(channel, entry.message(packet_id), entry.target, sent=entry.qos == 2)
         if entry.qos == 1:
-            self._window.forget(packet_id)
+            self._window.end((packet_id,))
         else:  # the client may have it, and would take a later message with this id for the same
-            self._window.pubrec(packet_id, self.now)
+            self._window.release((packet_id,), self.now)
             self.write(Pubrel(packet_id))
 
     def retry(self, interval: float) -> None:
@@ -430,15 +411,15 @@ class Outbound:
         The rest of what it had not finished is lost. True when so many were not all.
         """
         for _ in range(limit):
-            entry = self._window.take()
-            if entry is None:
+            taken = self._window.take()
+            if taken is None:
                 queued = self._queue.pop(-inf, [])
                 if queued is None:
                     return False
                 self._orphaned(queued[0], queued[1], DropReason.SESSION_ENDED)
-            elif entry.state is not State.WAIT_PUBCOMP:
-                movable = entry.state is State.WAIT_PUBACK
-                self._orphaned(entry.message, entry.target, DropReason.SESSION_ENDED, movable=movable)
+            elif taken[2] is not State.WAIT_PUBCOMP:
+                movable = taken[2] is State.WAIT_PUBACK
+                self._orphaned(taken[0], taken[1], DropReason.SESSION_ENDED, movable=movable)
         return True
 
     def _orphaned(
@@ -455,11 +436,14 @@ class Outbound:
             self.drop(message, DropReason.REDISPATCHED)
             member.subscriber.cast((message, member))
 
-    def _keep_back(self, channel: Channel, message: Message, target: Target[Subscriber], *, sent: bool = False) -> None:
+    def _keep_back(
+        self, channel: Channel, publication: Publication, target: Target[Subscriber], *, sent: bool = False
+    ) -> None:
         """The client may not have it. What a shared group gave it while it might is for another member; not what it may
         have at QoS 2."""
-        lost = channel.revoked is not None and channel.revoked.concerns(message.topic)
-        self._orphaned(message, target, DropReason.READ_NOT_AUTHORIZED, movable=lost and not sent)
+        for message in publication.messages:
+            lost = channel.revoked is not None and channel.revoked.concerns(message.topic)
+            self._orphaned(message, target, DropReason.READ_NOT_AUTHORIZED, movable=lost and not sent)
 
-    def drop(self, message: Message, reason: DropReason) -> None:
-        self._services.dropped(self._session.client, message, reason)
+    def drop(self, publication: Publication, reason: DropReason) -> None:
+        self._services.dropped(self._session.client, publication, reason)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.decisions import Deny, Withhold
+    from trunkline.mqtt.publication import Publication
 
 #: A session expiry interval that never elapses (MQTT 5.0, section 3.1.2.11.2).
 FOR_EVER: Final = 0xFFFF_FFFF
@@ -62,20 +63,21 @@ class Services:
             return client
         return ClientInfo(message.publisher, message.username)
 
-    def publishing(self, client: ClientInfo, message: Message, now: float) -> Message | Deny | Withhold:
-        """The message as the hooks at `message.publish` leave it."""
+    def publishing(self, client: ClientInfo, message: Publication, now: float) -> Publication | Deny | Withhold:
+        """The publication as the hooks at `message.publish` leave it."""
         changed = self.hooks.transform(MESSAGE_PUBLISH, client, message)
         if changed is not message and isinstance(changed, Message):
             interval = changed.properties.get("message_expiry_interval")
             changed.expires_at = inf if interval is None else now + interval
         return changed
 
-    def dropped(self, client: ClientInfo, message: Message, reason: DropReason, why: str = "") -> None:
-        """Count a message that went nowhere, or not to this subscriber, and tell who wants to know. `why` is for the log."""
-        self.metrics.drop(reason)
-        self.drops.note(reason, client.client_id, f"{message.topic}: {why}" if why else message.topic)
+    def dropped(self, client: ClientInfo, publication: Publication, reason: DropReason, why: str = "") -> None:
+        """Count a publication that went nowhere, or not to this subscriber, and tell who wants to know. `why` is for the log."""
+        topic, count = publication.topic, publication.count
+        self.metrics.drop(reason, count)
+        self.drops.note(reason, client.client_id, f"{topic}: {why}" if why else topic, count)
         if self.hooks.message_dropped:
-            self.hooks.notify(MESSAGE_DROPPED, client, message, reason.word)
+            self.hooks.notify(MESSAGE_DROPPED, client, publication, reason.word)
 
     def bounded_expiry(self, asked: int) -> float:
         """The session expiry that a client gets, in seconds: what it asks for, up to the configured maximum."""

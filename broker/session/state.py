@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.awaiting_rel import AwaitingRel
     from trunkline.mqtt.inflight import Inflight
-    from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import Will
     from trunkline.router import Options, Target
 
@@ -44,7 +43,7 @@ class Session:
         client: ClientInfo,
         inflight: Inflight[Target[Subscriber]],
         queue: MessageQueue[Target[Subscriber]],
-        awaiting_rel: AwaitingRel[Message | None],
+        awaiting_rel: AwaitingRel,
     ) -> None:
         self.client_id = client.client_id
         #: The client; while none is connected, the last one.
@@ -67,7 +66,6 @@ class Session:
         #: Not yet sent.
         self.queue = queue
         #: QoS 2 messages from the client, which are routed when their PUBREL comes.
-        #: None stands for one that was refused, which a 3.x client cannot be told.
         self.awaiting_rel = awaiting_rel
 
     def attach(self, client: ClientInfo, expiry_interval: float, will: Will | None) -> None:

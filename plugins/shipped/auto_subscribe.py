@@ -13,10 +13,10 @@ from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.placeholders import filled
 
 #: Subscriptions that one client may be given.
-MAX_SUBSCRIPTIONS: Final = 1000
+MOST: Final = 1000
 
 
-class AutoSubscription(Table):
+class Subscription(Table):
     """One subscription."""
 
     filter: TopicFilter = setting(
@@ -39,9 +39,7 @@ class AutoSubscription(Table):
 class AutoSubscribeSettings(Settings):
     """Subscriptions that clients have from the moment they connect."""
 
-    subscriptions: tuple[AutoSubscription, ...] = setting(
-        (), "Subscriptions of each client.", max_length=MAX_SUBSCRIPTIONS
-    )
+    subscriptions: tuple[Subscription, ...] = setting((), "Subscriptions of each client.", max_length=MOST)
 
 
 class AutoSubscribe:
@@ -72,7 +70,7 @@ class AutoSubscribe:
             self._made.add(len(requests))
 
 
-def _request(filter: str, entry: AutoSubscription, version: Version) -> SubscriptionRequest:
+def _request(filter: str, entry: Subscription, version: Version) -> SubscriptionRequest:
     """3.x knows QoS only."""
     if version is not Version.V5:
         return SubscriptionRequest(filter, entry.qos)

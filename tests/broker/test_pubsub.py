@@ -16,8 +16,8 @@ from trunkline.broker.pubsub import PubSub
 from trunkline.broker.routes import Grant, RouteWriter, Subscriber
 from trunkline.config.settings import RetainedSettings
 from trunkline.hooks import Hooks
-from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.publication import Publication
 from trunkline.router import Options, RetainedStore, Router, Target
 
 
@@ -75,14 +75,11 @@ class Back:
         self.delivered: list[Message] = []
         self.own: list[Message] = []
 
-    def deliver(self, message: Message, target: Target[Subscriber]) -> None:
-        self.delivered.append(message)
+    def deliver(self, publication: Publication, target: Target[Subscriber]) -> None:
+        self.delivered += publication.messages
 
-    def deliver_burst(self, burst: PublishBatch, target: Target[Subscriber]) -> None:
-        self.delivered += burst.messages
-
-    def deliver_own(self, message: Message, target: Target[Subscriber]) -> None:
-        self.own.append(message)
+    def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
+        self.own += publication.messages
 
 
 async def test_the_publishers_own_copy_comes_at_once_and_not_by_mail() -> None:

@@ -7,7 +7,6 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.weight import weight
 
 
 async def test_figures_come_from_what_happened() -> None:
@@ -23,7 +22,7 @@ async def test_figures_come_from_what_happened() -> None:
             "subscriptions.count": 2,
             "subscriptions.shared.count": 1,
             "retained.count": 1,
-            "retained.bytes": weight(Message("t/1", b"x")),
+            "retained.bytes": Message("t/1", b"x").weight,
             "queue.count": 2,
             "messages.received": 1,
             "messages.qos1.received": 1,

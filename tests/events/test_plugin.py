@@ -222,9 +222,9 @@ async def test_of_a_sample_all_or_nothing_is_recorded(tmp_path: Path) -> None:
     assert {row["weight"] for row in rows} == {4}
 
 
-async def test_bursts_stay_bursts_and_are_recorded_message_by_message(tmp_path: Path) -> None:
+async def test_publications_stay_together_and_are_recorded_message_by_message(tmp_path: Path) -> None:
     async with recording(tmp_path) as here:
-        assert here.broker.hooks.message_publish_bursts
+        assert not here.broker.hooks.single
         client, watcher = await here.client("a"), await here.client("w", version=4)
         await watcher.subscribe(("#", 1))
         await client.publish("t", b"-1", qos=1)

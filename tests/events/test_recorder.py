@@ -19,8 +19,8 @@ from trunkline.events.rows import Converter
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
 KINDS = ["message.publish", "exporter.dropped"]
@@ -110,9 +110,9 @@ def test_a_batch_is_written_when_it_is_heavy(make: Callable[..., Bench]) -> None
     assert bench.recorder.waiting == 0
     bench.recorder.tell(0, CLIENT, Message("t", b"x" * (BATCH_BYTES + 1)))  # is not recorded
     assert bench.recorder.waiting == 1
-    burst = PublishBatch(["t"], 0, Version.V5, b"\x30\x06\0\1t\0xx" * 10, range(0, 80, 8), ())
-    burst.guids = range(10)
-    assert bench.recorder._converter.weigh(burst) == 20
+    batch = PublishBatch(["t"], 0x30, Version.V5, b"\x30\x06\0\1t\0xx" * 10, range(0, 80, 8), ())
+    batch.guids = range(10)
+    assert bench.recorder._converter.weigh(batch) == 20
 
 
 def test_a_full_disk_costs_events_and_the_log_says_how_many(

@@ -1,4 +1,4 @@
-"""What hooks told, as columns: compared with rows written out by hand, and bursts with their single messages."""
+"""What hooks told, as columns: compared with rows written out by hand, and publications with their single messages."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,17 +12,17 @@ from trunkline.events.privacy import Privacy
 from trunkline.events.rows import Converter
 from trunkline.events.schema import STORED
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Publish
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
 KINDS = ["message.publish", "message.delivered", "client.connected"]
 CLIENT = ClientInfo("cid", "ann", ("10.0.0.1", 4711), "plant", Version.V311)
 NOW = 1_700_000_000.25
-#: A sequence number that runs over its two bytes within a burst, and one that does not.
+#: A sequence number that runs over its two bytes within a batch, and one that does not.
 GUIDS = st.sampled_from([(123 << 64) | 0xFFF0, (456 << 64) | 7])
 
 
@@ -123,7 +123,7 @@ def test_nothing_makes_an_empty_batch() -> None:
     assert converter().convert([]).num_rows == 0
 
 
-def burst(topics: list[str], sizes: list[int], qos: int, version: Version, guid: int) -> PublishBatch:
+def batch(topics: list[str], sizes: list[int], qos: int, version: Version, guid: int) -> PublishBatch:
     decoder = Decoder(version=version, gathers=True)
     for topic in {*topics}:  # a topic that was never seen is not gathered
         decoder.feed(encode(Publish(topic, b""), version))
@@ -148,13 +148,13 @@ def burst(topics: list[str], sizes: list[int], qos: int, version: Version, guid:
     GUIDS,
     st.sampled_from([None, {"receivers": 2, "client_id": "pub"}]),
 )
-def test_a_burst_makes_the_rows_of_its_messages(
+def test_a_batch_makes_the_rows_of_its_messages(
     count: int, qos: int, version: Version, one_topic: bool, one_size: bool, guid: int, more: dict[str, Any] | None
 ) -> None:
     topics = ["a/b"] * count if one_topic else [f"a/{number % 7}" for number in range(count)]
     sizes = [10] * count if one_size else [number % 5 for number in range(count)]
-    together = burst(topics, sizes, qos, version, guid)
-    apart = [(1, NOW, CLIENT, each, more) for each in burst(topics, sizes, qos, version, guid).messages]
+    together = batch(topics, sizes, qos, version, guid)
+    apart = [(1, NOW, CLIENT, each, more) for each in batch(topics, sizes, qos, version, guid).messages]
     before, after = (2, NOW - 1, CLIENT, None, {"keep_alive": 1}), (0, NOW + 1, None, message(), None)
     assert (
         converter().convert([before, (1, NOW, CLIENT, together, more), after]).to_pylist()
@@ -166,7 +166,7 @@ HIDING = Privacy(hash=["client_id", "publisher", "topic"], leave_out=["peer"], k
 
 
 def test_what_is_hidden_is_hidden_in_every_way_to_a_row() -> None:
-    long = burst(["a/b"] * 50, [3] * 50, 1, Version.V5, 5)
+    long = batch(["a/b"] * 50, [3] * 50, 1, Version.V5, 5)
     told = [
         (0, NOW, CLIENT, message(publisher="cid"), None),
         (1, NOW, CLIENT, long, {"client_id": "cid"}),

@@ -33,6 +33,7 @@ from trunkline.hooks.points import (
     CLIENT_ENHANCED_AUTHENTICATE,
     CLIENT_SUBSCRIBE,
     CLIENT_UNSUBSCRIBE,
+    MESSAGE_ACKED,
     MESSAGE_DELIVER,
     MESSAGE_PUBLISH,
     SESSION_CREATED,
@@ -40,7 +41,9 @@ from trunkline.hooks.points import (
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
 
 CLIENT = ClientInfo("c1", username="ada")
 MESSAGE = Message("a/b", b"1")
@@ -640,68 +643,74 @@ class TestFitting:
         assert hooks.listing()[0].crashes == 1
 
 
-# Bursts
+# Publications
 
 
-def look(client: ClientInfo, message: Message) -> None: ...
+BATCH = PublishBatch(["t"], 0x30, Version.V311, b"\x30\x04\0\1tx" * 3, range(0, 18, 6), ())
 
 
-def test_a_burst_stays_one_as_long_as_everybody_takes_it() -> None:
+def test_a_publication_stays_one_as_long_as_everybody_takes_it() -> None:
     hooks = Hooks()
-    assert hooks.message_publish_bursts == ()
     seen: list[object] = []
 
-    def look_at_all(client: ClientInfo, burst: object) -> None:
-        seen.append(burst)
+    def look(client: ClientInfo, publication: object) -> None:
+        seen.append(publication)
 
-    hooks.add("message.publish", look, burst=look_at_all)
-    assert hooks.message_publish_bursts == (look_at_all,)
-    hooks.look(MESSAGE_PUBLISH, hooks.message_publish_bursts, CLIENT, "burst")
-    assert seen == ["burst"]
-    hooks.add("message.publish", suffix("x"))
-    assert hooks.message_publish_bursts is None
-    hooks.remove("message.publish", look)
-    assert hooks.message_publish_bursts is None
+    def look_at_one(client: ClientInfo, message: Message) -> None:
+        seen.append(message.payload)
+
+    hooks.add("message.acked", look, publications=True)
+    hooks.notify(MESSAGE_ACKED, CLIENT, BATCH)
+    assert seen == [BATCH]
+    seen.clear()
+    hooks.add("message.acked", look_at_one)
+    hooks.notify(MESSAGE_ACKED, CLIENT, BATCH)
+    assert seen == [each for message in BATCH.messages for each in (message, b"x")]
+    seen.clear()
+    hooks.remove("message.acked", look_at_one)
+    hooks.notify(MESSAGE_ACKED, CLIENT, BATCH)
+    assert seen == [BATCH]
 
 
-def test_a_crash_at_a_burst_is_counted_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_is_about_one_message_of_a_publication() -> None:
     hooks = Hooks()
-    hooks.add("message.publish", look, burst=boom)
-    assert hooks.message_publish_bursts is not None
-    hooks.look(MESSAGE_PUBLISH, hooks.message_publish_bursts, CLIENT, "burst")
-    assert [registration.crashes for registration in hooks.listing()] == [1]
-    assert "look at message.publish crashed" in caplog.text
+    seen: list[int] = []
+    hooks.add("message.acked", lambda client, message: STOP if seen else None)
+    hooks.add("message.acked", lambda client, publication: seen.append(publication.count), publications=True)
+    hooks.notify(MESSAGE_ACKED, CLIENT, BATCH)
+    assert seen == [1]
 
 
-def test_a_coroutine_for_a_burst_is_a_crash(caplog: pytest.LogCaptureFixture) -> None:
-    async def slow() -> None: ...
-
+def test_a_point_says_whether_publications_have_to_be_unfolded() -> None:
     hooks = Hooks()
-    hooks.add("message.publish", look, burst=lambda client, burst: slow())
-    assert hooks.message_publish_bursts is not None
-    hooks.look(MESSAGE_PUBLISH, hooks.message_publish_bursts, CLIENT, "burst")
-    assert [registration.crashes for registration in hooks.listing()] == [1]
-    assert "returned a coroutine" in caplog.text
+    assert not hooks.single
+    hooks.add("message.publish", lambda client, publication: None, publications=True)
+    assert MESSAGE_PUBLISH not in hooks.single
+    callback = suffix("x")
+    hooks.add("message.publish", callback)
+    assert MESSAGE_PUBLISH in hooks.single
+    hooks.remove("message.publish", callback)
+    assert MESSAGE_PUBLISH not in hooks.single
+
+
+def test_a_publication_cannot_be_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = Hooks()
+    hooks.add("message.publish", lambda client, publication: Message("t", b""), publications=True)
+    assert hooks.transform(MESSAGE_PUBLISH, CLIENT, BATCH) is BATCH
+    assert "takes publications only looks" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("point", "burst", "more", "words"),
+    ("point", "more", "words"),
     [
-        ("client.connected", boom, {}, "client.connected has single messages alone"),
-        ("message.publish", boom, {"filter": look}, "neither a filter nor extra arguments"),
-        ("message.publish", boom, {"args": (1,)}, "neither a filter nor extra arguments"),
-        ("message.publish", lambda burst: None, {}, "in place of the message"),
+        ("client.connected", {}, "client.connected has single messages alone"),
+        ("message.deliver", {}, "message.deliver has single messages alone"),
+        ("message.publish", {"filter": lambda client, message: True}, "neither a filter nor extra arguments"),
+        ("message.publish", {"args": (1,)}, "neither a filter nor extra arguments"),
     ],
 )
-def test_bursts_where_there_are_none(point: str, burst: Callable[..., Any], more: dict[str, Any], words: str) -> None:
+def test_publications_where_there_are_none(point: str, more: dict[str, Any], words: str) -> None:
     def any_number(*args: object) -> None: ...
 
     with pytest.raises(HookError, match=words):
-        Hooks().add(point, any_number, burst=burst, **more)
-
-
-def test_a_burst_cannot_wait() -> None:
-    async def slow(client: ClientInfo, burst: object) -> None: ...
-
-    with pytest.raises(HookError, match="slow is async, but bursts cannot wait"):
-        Hooks().add("message.publish", look, burst=slow)
+        Hooks().add(point, any_number, publications=True, **more)

@@ -11,8 +11,7 @@ from trunkline.hooks.reference import points_table
 
 
 def test_hooks_has_an_attribute_a_point_and_no_other() -> None:
-    bursts = {f"{point.attribute}_bursts" for point in POINTS if point.bursts}
-    assert set(get_type_hints(Hooks)) == {point.attribute for point in POINTS} | bursts
+    assert set(get_type_hints(Hooks)) == {point.attribute for point in POINTS}
     hooks = Hooks()
     assert all(getattr(hooks, point.attribute) == () for point in POINTS)
 

@@ -1,71 +1,93 @@
 from tests.conformance import raw
-from trunkline.mqtt.awaiting_rel import AwaitingRel, Received
-from trunkline.mqtt.batch import PublishBatch
-from trunkline.mqtt.inflight import Miss
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
+MESSAGES = [Message(f"message {number}", b"") for number in range(500)]
 
-def received(maximum: int, *sizes: int, max_bytes: int = 0) -> AwaitingRel[str]:
-    awaiting = AwaitingRel[str](maximum, max_bytes)
+
+def received(maximum: int, *sizes: int, max_bytes: int = 0) -> AwaitingRel:
+    awaiting = AwaitingRel(maximum, max_bytes)
     for packet_id, size in enumerate(sizes, 1):
-        assert awaiting.receive(packet_id, f"message {packet_id}", size) is Received.NEW
+        assert awaiting.are_new([packet_id])
+        assert awaiting.has_room(1, size)
+        awaiting.receive([packet_id], MESSAGES[packet_id - 1], size)
     return awaiting
 
 
 def test_a_packet_id_is_new_once_until_it_is_released() -> None:
     awaiting = received(10, 5)
-    assert awaiting.receive(1, "again", 5) is Received.DUPLICATE
+    assert not awaiting.are_new([1])
+    assert not awaiting.are_new([2, 2])
     assert 1 in awaiting
-    assert awaiting.release(1) == "message 1"
+    assert awaiting.release([1]) == [MESSAGES[0]]
     assert 1 not in awaiting
-    assert awaiting.receive(1, "next", 5) is Received.NEW
+    assert awaiting.are_new([1])
 
 
-def test_an_unknown_packet_id_is_told() -> None:
+def test_only_what_is_open_can_be_released() -> None:
     awaiting = received(10, 5)
-    assert awaiting.release(2) is Miss.NOT_FOUND
-    assert (len(awaiting), awaiting.byte_size) == (1, 5)
+    assert awaiting.are_open([1])
+    assert not awaiting.are_open([2])
+    assert not awaiting.are_open([1, 2])
+    assert not awaiting.are_open([1, 1])
+
+
+def test_one_that_was_refused_stands_for_nothing() -> None:
+    awaiting = AwaitingRel(10)
+    awaiting.receive([1], None, 0)
+    assert awaiting.release([1]) == [None]
 
 
 def test_no_more_than_the_maximum_may_be_open() -> None:
     awaiting = received(2, 5, 5)
-    assert awaiting.receive(3, "", 0) is Received.FULL
-    assert awaiting.receive(2, "", 0) is Received.DUPLICATE
-    assert len(awaiting) == 2
-    awaiting.release(1)
-    assert awaiting.receive(3, "", 0) is Received.NEW
+    assert not awaiting.has_room(1, 0)
+    awaiting.release([1])
+    assert awaiting.has_room(1, 0)
+    assert not awaiting.has_room(2, 0)
 
 
 def test_no_more_than_so_many_bytes_may_be_held() -> None:
     awaiting = received(0, 40, 60, max_bytes=100)
-    assert awaiting.receive(3, "", 1) is Received.FULL
+    assert not awaiting.has_room(1, 1)
     assert awaiting.byte_size == 100
-    awaiting.release(1)
-    assert awaiting.receive(3, "", 40) is Received.NEW
-    assert awaiting.byte_size == 100
+    awaiting.release([1])
+    assert awaiting.has_room(1, 40)
+    assert not awaiting.has_room(1, 41)
 
 
 def test_zero_is_no_maximum() -> None:
-    assert len(received(0, *[1_000_000] * 500)) == 500
+    assert received(0, *[1_000_000] * 500).has_room(10**6, 10**9)
 
 
 def test_an_export_restores() -> None:
-    copy = AwaitingRel[str](10)
+    copy = AwaitingRel(10)
     copy.restore(received(10, 3, 4).export())
-    assert copy.export() == [(1, 3, "message 1"), (2, 4, "message 2")]
+    assert copy.export() == [(1, 3, MESSAGES[0]), (2, 4, MESSAGES[1])]
     assert copy.byte_size == 7
 
 
-def test_a_burst_takes_its_memory_until_the_last_of_it_is_released() -> None:
+def test_what_is_old_expires_in_order_and_in_parts() -> None:
+    awaiting = AwaitingRel()
+    for number in range(4):
+        awaiting.receive([number], None if number == 1 else MESSAGES[number], 1, float(number))
+    assert awaiting.expire(2.0, 2) == [MESSAGES[0]]
+    assert awaiting.expire(2.0, 2) == [MESSAGES[2]]
+    assert awaiting.expire(2.0, 2) == []
+    assert (len(awaiting), awaiting.oldest) == (1, 3.0)
+
+
+def test_a_batch_takes_its_memory_until_the_last_of_it_is_released() -> None:
     packets = [raw.publish("t", b"x", qos=2, packet_id=n, version=4) for n in range(1, 6)]
     size = len(packets[0])
-    burst = PublishBatch(["t"], 2, Version.V311, b"".join(packets), range(0, 5 * size, size), [1, 2, 3, 4, 5])
-    awaiting = AwaitingRel[object](10)
-    assert awaiting.receive_burst(burst)
-    assert awaiting.byte_size == burst.weight
-    assert [len(part) for part in awaiting.release_all([1, 2, 4]) if isinstance(part, PublishBatch)] == [2, 1]
-    awaiting.release(3)
-    assert (len(awaiting), awaiting.byte_size) == (1, burst.weight)
-    assert [(packet_id, size) for packet_id, size, _ in awaiting.export()] == [(5, burst.weight // 5)]
-    awaiting.release(5)
+    batch = PublishBatch(["t"], 0x34, Version.V311, b"".join(packets), range(0, 5 * size, size), [1, 2, 3, 4, 5])
+    awaiting = AwaitingRel(10)
+    awaiting.receive(batch.packet_ids, batch, batch.weight)
+    assert awaiting.byte_size == batch.weight
+    assert [part.count for part in awaiting.release([1, 2, 4]) if part is not None] == [2, 1]
+    awaiting.release([3])
+    assert (len(awaiting), awaiting.byte_size) == (1, batch.weight)
+    assert [(packet_id, size) for packet_id, size, _ in awaiting.export()] == [(5, batch.weight // 5)]
+    awaiting.release([5])
     assert awaiting.byte_size == 0

@@ -305,7 +305,6 @@ def test_qos_0_keeps_the_bytes_that_subscribers_get(version: Version) -> None:
     ("version", "data"),
     [
         (V311, "31 04 0001 6178"),
-        (V311, "32 06 0001 61 0001 78"),
         (V5, "31 05 0001 61 00 78"),
         (V5, "30 07 0001 61 02 0101 78"),
         (V5, "30 0a 0001 61 05 2600000000 78"),
@@ -315,6 +314,15 @@ def test_what_would_be_written_otherwise_is_not_kept(version: Version, data: str
     for packet in decoder_for(version).feed(wire(data) * 3):
         assert isinstance(packet, Publish)
         assert (packet.wire3, packet.wire5, packet.frames) == (None, None, None)
+
+
+@pytest.mark.parametrize(("version", "data"), [(V311, "32 06 0001 61 0001 78"), (V5, "34 07 0001 61 0001 00 78")])
+def test_what_came_with_a_packet_identifier_goes_out_as_it_came_with_another(version: Version, data: str) -> None:
+    came = wire(data)
+    for packet in decoder_for(version).feed(came * 2)[1:]:
+        assert isinstance(packet, Publish)
+        assert packet.frames is not None
+        assert b"".join(packet.numbered(version, packet.qos, False, range(1, 2))) == came
 
 
 def test_messages_of_a_streak_have_every_field() -> None:

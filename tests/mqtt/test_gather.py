@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.mqtt.batch import Acknowledgements, Decoded, PublishBatch
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
-from trunkline.mqtt.packets import Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import Acknowledgements, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.publication import Decoded, PublishBatch
 from trunkline.mqtt.versions import Version
 
 VERSIONS = [Version.V311, Version.V5]

@@ -4,9 +4,8 @@ import pytest
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.user_properties import UserProperties
-from trunkline.mqtt.weight import weight
 
-EMPTY = weight(Message("t", b""))
+EMPTY = Message("t", b"").weight
 
 
 @pytest.mark.parametrize(
@@ -22,12 +21,12 @@ EMPTY = weight(Message("t", b""))
     ids=["payload", "topic", "bytes", "text", "user-properties", "pairs"],
 )
 def test_all_that_a_client_can_make_large_weighs(message: Message) -> None:
-    assert EMPTY + 50_000 < weight(message) < EMPTY + 120_000
+    assert EMPTY + 50_000 < message.weight < EMPTY + 120_000
 
 
 def test_text_weighs_as_much_as_its_widest_letter_makes_it() -> None:
-    assert weight(Message("t" * 1000 + "\N{PILE OF POO}", b"")) > EMPTY + 4000
+    assert Message("t" * 1000 + "\N{PILE OF POO}", b"").weight > EMPTY + 4000
 
 
 def test_a_message_that_carries_nothing_still_weighs_something() -> None:
-    assert 0 < EMPTY < weight(Message("t", b"", properties={"payload_format_indicator": 1}))
+    assert 0 < EMPTY < Message("t", b"", properties={"payload_format_indicator": 1}).weight

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.router.strategies import filters, topics
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.topics import matches
-from trunkline.mqtt.weight import weight
 from trunkline.router import RetainedStore, RetainResult
 from trunkline.router.retained import Retained
 
@@ -36,10 +35,10 @@ def test_the_last_message_of_a_topic(store: RetainedStore) -> None:
     first, second = message("a", b"12345"), message("a", b"12")
     assert store.store(first, 0.0) is RetainResult.STORED
     assert store.get("a", 0.0) is first
-    assert store.byte_size == weight(first)
+    assert store.byte_size == first.weight
     assert store.store(second, 0.0) is RetainResult.REPLACED
     assert found(store, "a") == [second]
-    assert (len(store), store.byte_size) == (1, weight(second))
+    assert (len(store), store.byte_size) == (1, second.weight)
 
 
 @pytest.mark.parametrize("topic", ["a", "a/b", "$SYS/x"])
@@ -85,7 +84,7 @@ def test_like_a_dict(stored: list[tuple[str, bytes, float]], asked: list[str], n
         assert sorted(each.topic for each in expired) == sorted(t for t, m in model.items() if m.expires_at <= now)
     model = {topic: each for topic, each in model.items() if not swept or each.expires_at > now}
     assert len(store) == len(model)
-    assert store.byte_size == sum(weight(each) for each in model.values() if not each.topic.startswith("$SYS/"))
+    assert store.byte_size == sum(each.weight for each in model.values() if not each.topic.startswith("$SYS/"))
     assert store.next_deadline == min((each.expires_at for each in model.values()), default=inf)
     for filter in asked:
         got = found(store, filter, now)
@@ -127,7 +126,7 @@ def test_like_a_dict_whatever_changes_in_between(events: list[tuple[str, str, st
         expected = sorted(id(kept) for each, kept in there.items() if matches(filter, each))
         assert store.may_match(filter) or not expected
         assert sorted(map(id, found(store, filter, now))) == expected
-        assert store.byte_size == sum(weight(kept) for kept in model.values() if not kept.topic.startswith("$SYS/"))
+        assert store.byte_size == sum(kept.weight for kept in model.values() if not kept.topic.startswith("$SYS/"))
         kept_now = [store.find(each, now) for each in there]
         assert sorted(there, key=lambda each: int(there[each].payload)) == [
             each.message.topic for each in sorted(filter_none(kept_now), key=lambda each: each.sequence)
@@ -205,7 +204,7 @@ def test_properties_count() -> None:
 
 
 def test_no_more_bytes_than_allowed() -> None:
-    size = weight(message("a", b"1234"))
+    size = message("a", b"1234").weight
     store = RetainedStore(max_bytes=2 * size)
     assert store.store(message("a", b"1234"), 0.0) is RetainResult.STORED
     assert store.store(message("b", b"1234"), 0.0) is RetainResult.STORED
@@ -215,18 +214,18 @@ def test_no_more_bytes_than_allowed() -> None:
     assert store.store(message("b", b"1234567"), 0.0) is RetainResult.REPLACED
     assert store.store(message("b", b"12345678"), 0.0) is RetainResult.FULL
     assert topics_of(store, "#") == ["a"]  # nobody gets what the topic no longer says
-    assert store.byte_size == weight(message("a", b"1"))
+    assert store.byte_size == message("a", b"1").weight
 
 
 def test_the_brokers_own_topics_have_no_limit() -> None:
-    store = RetainedStore(max_messages=1, max_bytes=weight(message("a")))
+    store = RetainedStore(max_messages=1, max_bytes=message("a").weight)
     for number in range(10):
         assert store.store(message(f"$SYS/{number}"), 0.0) is RetainResult.STORED
     assert store.store(message("a"), 0.0) is RetainResult.STORED
     assert store.store(message("b"), 0.0) is RetainResult.FULL
     store.delete("$SYS/1")
     assert store.store(message("b"), 0.0) is RetainResult.FULL
-    assert (len(store), store.limited, store.byte_size) == (10, 1, weight(message("a")))
+    assert (len(store), store.limited, store.byte_size) == (10, 1, message("a").weight)
 
 
 def test_what_is_stored_is_numbered(store: RetainedStore) -> None:

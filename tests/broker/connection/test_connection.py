@@ -18,8 +18,8 @@ from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
 from trunkline.broker.session import mail
-from trunkline.mqtt.batch import Decoded
 from trunkline.mqtt.decoder import Decoder
+from trunkline.mqtt.publication import Decoded
 
 
 async def test_reading_stops_until_everyone_who_asked_for_it_has_resumed() -> None:

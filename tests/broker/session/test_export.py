@@ -113,13 +113,13 @@ def sessions(draw: st.DrawFn) -> Session:
     for message in draw(st.lists(messages, max_size=8)):
         target = Target(SUBSCRIBER, draw(options))
         qos = draw(st.integers(1, 2))
-        packet_id = session.inflight.insert(message, target, qos, 0.0)
-        if not packet_id:
+        packet_ids = session.inflight.insert(message, target, qos, 0.0)
+        if not packet_ids:
             session.queue.push(message, target, qos)
         elif qos == 2 and draw(st.booleans()):
-            session.inflight.pubrec(packet_id, 0.0)
+            session.inflight.release(packet_ids, 0.0)
     for packet_id, held in enumerate(draw(st.lists(st.none() | messages, max_size=3)), 1):
-        session.awaiting_rel.receive(packet_id, held, 7)
+        session.awaiting_rel.receive([packet_id], held, 7)
     return session
 
 

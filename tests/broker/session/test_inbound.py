@@ -273,9 +273,9 @@ async def test_nothing_is_looked_for_again_and_again_when_its_time_has_come(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the sum of two times and the difference of two times are rounded to."""
-    expire, looks, rounds = AwaitingRel[Any].expire, 0, 200
+    expire, looks, rounds = AwaitingRel.expire, 0, 200
 
-    def counted(self: AwaitingRel[Any], before: float, limit: int) -> list[Any]:
+    def counted(self: AwaitingRel, before: float, limit: int) -> list[Any]:
         nonlocal looks
         looks += 1
         assert looks <= 2 * rounds, "it is looked at for ever"

@@ -17,10 +17,9 @@ from trunkline.broker.session.mqueue import (
     Queued,
 )
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.weight import weight
 
 #: What an empty message weighs, with a topic of one letter and one of two.
-EMPTY, EMPTY2 = weight(Message("t", b"")), weight(Message("t1", b""))
+EMPTY, EMPTY2 = Message("t", b"").weight, Message("t1", b"").weight
 
 PRIORITIES = {"t1": 1, "t2": 2, "t3": 3}
 

@@ -58,7 +58,7 @@ async def test_the_window_is_the_smaller_of_both_sides() -> None:
 
 
 async def test_a_long_queue_leaves_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.broker.session.outbound.BURST", 1000)
+    monkeypatch.setattr("trunkline.broker.session.outbound.MAX_SLICE", 1000)
     async with room() as here:
         client = await here.stay("a")
         await client.subscribe(("t", 0))
@@ -158,7 +158,7 @@ async def test_what_a_member_did_not_finish_goes_to_another() -> None:
         await leaving.disconnect()
         got = {(await staying.expect_type(raw.PUBLISH)).payload for _ in range(2)}
         assert len(got) == 2
-        for packet_id in list(dict(here.session("staying").session.inflight.items())):
+        for packet_id, *_ in here.session("staying").session.inflight.export()[1]:
             await staying.send(raw.ack(raw.PUBACK, packet_id))
         got |= {(await staying.expect_type(raw.PUBLISH)).payload for _ in range(2)}
         assert got == {b"0", b"1", b"2", b"3"}

@@ -11,10 +11,9 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.session.export import export_session
 from trunkline.hooks import ClientInfo, Deny
-from trunkline.mqtt.batch import PublishBatch
 from trunkline.mqtt.decoder import Decoder
-from trunkline.mqtt.inflight import RELEASED_SIZE
-from trunkline.mqtt.message import Message
+from trunkline.mqtt.message import LARGE_PAYLOAD, Message
+from trunkline.mqtt.publication import Publication, PublishBatch
 
 TOPICS = ["a", "a", "a", "b/c", "d", "nobody", "$SYS/x", "denied"]
 
@@ -75,33 +74,26 @@ def listen(here: Room, seen: Seen) -> None:
         here.broker.hooks.add(point, note(point))
 
 
-def watch(here: Room, seen: Seen, bursts: list[PublishBatch]) -> None:
+def watch(here: Room, seen: Seen, publications: list[Publication]) -> None:
     """Hooks that see every message too, and take what came together as it is."""
 
-    def notes(name: str) -> tuple[Any, Any]:
-        def hook(client: ClientInfo, message: Message) -> None:
-            seen.append((name, client.client_id, message.topic, message.payload, message.publisher, message.qos))
+    def note(name: str) -> Any:
+        def hook(client: ClientInfo, publication: Publication) -> None:
+            publications.append(publication)
+            for message in publication.messages:
+                seen.append((name, client.client_id, message.topic, message.payload, message.publisher, message.qos))
 
-        def burst_hook(client: ClientInfo, burst: PublishBatch) -> None:
-            bursts.append(burst)
-            for message in burst.messages:
-                hook(client, message)
-
-        return hook, burst_hook
+        return hook
 
     for point in ("message.publish", "message.delivered", "message.acked", "delivery.completed"):
-        one, many = notes(point)
-        here.broker.hooks.add(point, one, burst=many)
+        here.broker.hooks.add(point, note(point), publications=True)
 
-    def routed(message: Message, receivers: tuple[str, ...]) -> None:
-        seen.append(("routed", message.publisher, message.topic, message.payload, sorted(receivers)))
+    def routed(publication: Publication, receivers: tuple[str, ...]) -> None:
+        publications.append(publication)
+        for message in publication.messages:
+            seen.append(("routed", message.publisher, message.topic, message.payload, sorted(receivers)))
 
-    def burst_routed(burst: PublishBatch, receivers: tuple[str, ...]) -> None:
-        bursts.append(burst)
-        for message in burst.messages:
-            routed(message, receivers)
-
-    here.broker.hooks.add("message.routed", routed, burst=burst_routed)
+    here.broker.hooks.add("message.routed", routed, publications=True)
 
 
 def refuse(_client: ClientInfo, action: str, topic: str, *_: object) -> Deny | None:
@@ -115,7 +107,7 @@ async def outcome(
     *,
     hooked: bool,
     acknowledged: int = 1000,
-    watched: list[PublishBatch] | None = None,
+    watched: list[Publication] | None = None,
 ) -> list[object]:
     """What can be seen of a run from outside, and what its sessions hold at the end."""
     random = Random(seed)
@@ -210,13 +202,13 @@ async def test_what_is_not_acknowledged_is_kept_as_well(seed: int, monkeypatch: 
 async def test_who_only_looks_sees_the_same_and_keeps_them_together(
     seed: int, window: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen_together: list[PublishBatch] = []
+    seen_together: list[Publication] = []
     together = await outcome(seed, version, window, hooked=True, watched=seen_together)
-    assert any(len(burst) > 1 for burst in seen_together)
+    assert any(publication.count > 1 for publication in seen_together)
     monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
-    seen_apart: list[PublishBatch] = []
+    seen_apart: list[Publication] = []
     assert await outcome(seed, version, window, hooked=True, watched=seen_apart) == together
-    assert not seen_apart
+    assert all(publication.count == 1 for publication in seen_apart)
 
 
 def burst_of(topics: str, qos: int = 0, payload: bytes = b"x") -> bytes:
@@ -241,34 +233,28 @@ async def test_who_comes_in_the_middle_of_a_burst_sees_the_rest_and_nobody_misse
         def late(client: ClientInfo, message: Message) -> None:
             seen.append(("late", message.topic))
 
-        def one(client: ClientInfo, message: Message) -> None:
-            seen.append(("one", message.topic))
-
-        def many(client: ClientInfo, burst: PublishBatch) -> None:
-            seen.append(("many", *burst.topics))
+        def look(client: ClientInfo, publication: Publication) -> None:
+            seen.append(("look", *[message.topic for message in publication.messages]))
             here.broker.hooks.add("message.publish", late)
 
-        here.broker.hooks.add("message.publish", one, burst=many)
+        here.broker.hooks.add("message.publish", look, publications=True)
         await publisher.send(burst_of("aabb"))
         await publisher.ping()
-    assert seen == [("many", "a", "a"), *[("one", "b"), ("late", "b")] * 2]
+    assert seen == [("look", "a", "a"), *[("look", "b"), ("late", "b")] * 2]
 
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_what_is_completed_is_told_of_with_its_payload(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not together:
         monkeypatch.setattr("trunkline.broker.connection.connection.Decoder", alone)
-    payload = b"x" * RELEASED_SIZE
+    payload = b"x" * LARGE_PAYLOAD
     async with room() as here:
         seen: list[bytes] = []
 
-        def one(client: ClientInfo, message: Message) -> None:
-            seen.append(message.payload)
+        def look(client: ClientInfo, publication: Publication) -> None:
+            seen.extend(message.payload for message in publication.messages)
 
-        def many(client: ClientInfo, burst: PublishBatch) -> None:
-            seen.extend(message.payload for message in burst.messages)
-
-        here.broker.hooks.add("delivery.completed", one, burst=many)
+        here.broker.hooks.add("delivery.completed", look, publications=True)
         subscriber, publisher = await here.client("subscriber"), await here.client("publisher")
         await subscriber.subscribe(("a", 2))
         for _ in range(2):
@@ -278,15 +264,15 @@ async def test_what_is_completed_is_told_of_with_its_payload(together: bool, mon
     assert seen == [payload] * 6
 
 
-@pytest.mark.parametrize("bursts", [False, True])
-async def test_acknowledgements_in_a_row_count_up_to_one_of_another_kind(bursts: bool) -> None:
+@pytest.mark.parametrize("publications", [False, True])
+async def test_acknowledgements_in_a_row_count_up_to_one_of_another_kind(publications: bool) -> None:
     """PUBACKs, the fourth of which is for a message of QoS 2."""
     async with room() as here:
         acked: list[bytes] = []
         here.broker.hooks.add(
             "message.acked",
-            lambda client, message: acked.append(message.payload),
-            burst=(lambda client, burst: acked.extend(each.payload for each in burst.messages)) if bursts else None,
+            lambda client, publication: acked.extend(each.payload for each in publication.messages),
+            publications=publications,
         )
         client = await here.client("a")
         await client.subscribe(("t", 2))
