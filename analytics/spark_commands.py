@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 
@@ -11,6 +11,11 @@ import click
 from trunkline.analytics.command_line import java_option
 from trunkline.management.command_line import FAILED, fail
 
+
+def _as_option(ctx: click.Context, param: click.Parameter, file: str | None) -> list[str]:
+    return ["--properties-file", file] if file else []
+
+
 _host_option = click.option(
     "--host", default="127.0.0.1", show_default=True, help="Listen there: a client that reaches it can run code."
 )
@@ -18,7 +23,7 @@ _properties_option = click.option(
     "--properties-file",
     "properties",
     type=click.Path(exists=True, dir_okay=False),
-    callback=lambda ctx, param, file: ["--properties-file", file] if file else [],
+    callback=_as_option,
     metavar="FILE",
     help="Settings of Spark, a line `name value` each.",
 )
@@ -115,7 +120,7 @@ def connect(host: str, port: int, master: str, properties: Sequence[str], java: 
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def _failures() -> Generator[None]:
     """End with a line where there is no Spark, or no Java."""
     from trunkline.analytics.spark.gateway import GatewayError
     from trunkline.analytics.spark.java import JavaError

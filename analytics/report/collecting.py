@@ -106,61 +106,50 @@ def collect(
         LogError: there is no log that can be read.
     """
     begin, end = period(source, since, until)
-    reading = _Reading(spark, source, since, until)
     seconds = window(begin, end)
+    first = math.floor((begin - _EPOCH).total_seconds() / seconds) * seconds
+    found: dict[str, Any] = {"source": source, "made": now, "window": seconds, "end": end}
+    found["begin"] = _EPOCH + timedelta(seconds=first)
+    reading = _Reading(spark, source, since, until)
     say("traffic, connections, drops")
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
-    published = reading.events(("message.publish",), figures.COLUMNS)
+    dropped = [row for row in timeline if row["sort"] == "dropped"]
+    found["traffic"], found["churn"] = _traffic(timeline), _churn(timeline)
+    found["drops"] = [Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in dropped]
     say("top talkers")
-    topics, clients = (_each(Talker, _top(published, column)) for column in ("topic", "client_id"))
+    published = reading.events(("message.publish",), figures.COLUMNS)
+    found["topics"] = _each(Talker, _top(published, "topic"))
+    found["clients"] = _each(Talker, _top(published, "client_id"))
     say("refusals")
     refusals = figures.refusals(reading.events(figures.REFUSAL_KINDS, figures.COLUMNS))
-    denials = _rows(refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS))
-    denied = _rows(refusals.agg(F.sum("times").alias("times")))[0]["times"]
+    most = refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS)
+    found["denials"] = [_denial(row) for row in _rows(most)]
+    found["denied"] = _rows(refusals.agg(F.sum("times").alias("times")))[0]["times"] or 0
     say("latency")
-    delays = _each(Latency, figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds))
+    delays = figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds)
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
-    slow = _each(Slow, windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
+    found["latency"] = _each(Latency, delays)
+    found["slow"] = _each(Slow, windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
     say("flapping, denials, silent clients")
     connecting = _alerts(_rows(reading.run("flapping").limit(MAX_ALERTS)))
-    alerts = _alerts(_rows(reading.run("denials").limit(MAX_ALERTS)))
-    silences = _rows(reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS))
+    found["flapping"] = [alert for alert in connecting if alert.name == "flapping"]
+    storms = [alert for alert in connecting if alert.name == "storm"]
+    found["alerts"] = [*_alerts(_rows(reading.run("denials").limit(MAX_ALERTS))), *storms]
+    found["silences"] = _silences(_rows(reading.run("silent").where("state != 'forgotten'").limit(MAX_ALERTS)))
     say("queues, slow consumers")
-    queues = _each(Queue, _longest(reading.run("queues", window=seconds)))
-    measured = min(max(_GROWTH[0], (end - begin).total_seconds()), _GROWTH[1])
-    growth = _each(Growth, _newest(reading.run("queues", window=measured, slide=measured / 5), end))
-    slowest = reading.run("slow-consumers", window=max(1.0, math.ceil((end - begin).total_seconds()))).where("slow")
-    consumers = _each(
-        Consumer, slowest.withColumn("dropped", F.col("dropped_slow") + F.col("dropped_full")).limit(MAX_ROWS)
-    )
+    length = (end - begin).total_seconds()
+    measured = min(max(_GROWTH[0], length), _GROWTH[1])
+    slow = reading.run("slow-consumers", window=max(1.0, math.ceil(length))).where("slow")
+    lost = (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped")
+    found["queues"] = _each(Queue, _longest(reading.run("queues", window=seconds)))
+    found["growth"] = _each(Growth, _newest(reading.run("queues", window=measured, slide=measured / 5), end))
+    found["consumers"] = _each(Consumer, slow.select("*", lost).limit(MAX_ROWS))
     say("audit")
     findings = _rows(reading.audit())
-    return Results(
-        source=source,
-        made=now,
-        begin=_EPOCH + timedelta(seconds=math.floor((begin - _EPOCH).total_seconds() / seconds) * seconds),
-        end=end,
-        window=seconds,
-        traffic=_traffic(timeline),
-        latency=delays,
-        slow=slow,
-        churn=_churn(timeline),
-        flapping=[alert for alert in connecting if alert.name == "flapping"],
-        topics=topics,
-        clients=clients,
-        denials=[_denial(row) for row in denials],
-        denied=denied or 0,
-        alerts=[*alerts, *[alert for alert in connecting if alert.name == "storm"]],
-        drops=[
-            Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in timeline if row["sort"] == "dropped"
-        ],
-        queues=queues,
-        growth=growth,
-        consumers=consumers,
-        silences=_silences(silences),
-        health=_health(findings),
-        lags=[Lag(row["consumer"], row["rows"], row["seconds"]) for row in findings if row["check"] == "lag"],
-    )
+    lags = [row for row in findings if row["check"] == "lag"]
+    found["health"] = _health(findings)
+    found["lags"] = [Lag(row["consumer"], row["rows"], row["seconds"]) for row in lags]
+    return Results(**found)
 
 
 class _Reading:
@@ -284,20 +273,20 @@ def reason(code: int) -> str:
 
 
 def _alerts(rows: Sequence[Row]) -> list[Alert]:
-    """Begin and end of each, put together; an alert that ended has all of its events counted."""
+    """Begin and end of each as one row; an alert that ended has all of its events counted."""
     found: dict[tuple[str, ...], Alert] = {}
     for row in sorted(rows, key=lambda row: row["state"]):  # begins first
         key = (row["alert"], row["scope"], row["subject"], str(row["began"]))
-        end = row["time"] if row["state"] == "end" else None
-        found[key] = Alert(row["alert"], row["scope"], row["subject"], row["began"], end, row["count"])
+        found[key] = Alert(*key[:3], row["began"], row["time"] if row["state"] == "end" else None, row["count"])
     return list(found.values())
 
 
 def _silences(rows: Sequence[Row]) -> list[Silence]:
+    """Begin and end of each as one row."""
     found: dict[tuple[str, datetime], Silence] = {}
     for row in sorted(rows, key=lambda row: row["state"]):
-        end = row["time"] if row["state"] == "end" else None
-        found[row["client_id"], row["last_seen"]] = Silence(row["client_id"], row["last_seen"], row["usual"], end)
+        key = (row["client_id"], row["last_seen"])
+        found[key] = Silence(*key, row["usual"], row["time"] if row["state"] == "end" else None)
     return list(found.values())
 
 

@@ -40,7 +40,7 @@ def report(
     from pyspark.errors import PySparkException
 
     from trunkline.analytics.report.collecting import NothingRecorded, period
-    from trunkline.analytics.report.writing import write
+    from trunkline.analytics.report.page import write
     from trunkline.events.layout import LogError
 
     def say(step: str) -> None:

@@ -1,4 +1,4 @@
-"""What somebody should look at, before all figures."""
+"""The sums of a report, and what needs attention, before all other figures."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from trunkline.analytics.report import wording
 if TYPE_CHECKING:
     from trunkline.analytics.report.results import Results
 
-#: Why messages are dropped although all is well: nobody wants them, or they were told not to come.
+#: Reasons for which messages are dropped in a healthy broker.
 USUAL_DROPS = frozenset(("no_subscribers", "no_local", "expired", "redispatched"))
 
 
 class Tile(NamedTuple):
     name: str
     figure: str
-    #: The same, seen otherwise.
+    #: A second figure: a rate, or a share.
     more: str
 
 
 class Finding(NamedTuple):
-    #: Of the section that tells more.
+    #: The id of the section with the details.
     section: str
     text: str
 
@@ -30,33 +30,28 @@ def tiles(results: Results) -> list[Tile]:
     seconds = max((results.end - results.begin).total_seconds(), 1e-6)
     received = sum(row.received for row in results.traffic)
     delivered = sum(row.delivered for row in results.traffic)
-    came = sum(row.connected for row in results.churn)
+    received_bytes = wording.size(sum(row.received_bytes for row in results.traffic))
+    delivered_bytes = wording.size(sum(row.delivered_bytes for row in results.traffic))
     drops = sum(row.messages for row in results.drops)
-    worst = max(results.latency, key=lambda row: row.p99, default=None)
+    worst = max((row.p99 for row in results.latency), default=None)
     usual = sorted(row.p50 for row in results.latency)
+    denied = wording.count(len({row.client_id for row in results.denials}), "client")
+    short = wording.short
     return [
-        Tile(
-            "Published",
-            wording.short(received),
-            f"{wording.short(received / seconds)}/s, {wording.size(sum(row.received_bytes for row in results.traffic))}",
-        ),
-        Tile(
-            "Delivered",
-            wording.short(delivered),
-            f"{wording.short(delivered / seconds)}/s, {wording.size(sum(row.delivered_bytes for row in results.traffic))}",
-        ),
+        Tile("Published", short(received), f"{short(received / seconds)}/s, {received_bytes}"),
+        Tile("Delivered", short(delivered), f"{short(delivered / seconds)}/s, {delivered_bytes}"),
         Tile(
             "Latency, worst p99",
-            "–" if worst is None else wording.duration(worst.p99 / 1e6),
-            "nothing delivered" if not usual else f"usual p50 {wording.duration(usual[len(usual) // 2] / 1e6)}",
+            "–" if worst is None else wording.duration(worst / 1e6),
+            f"usual p50 {wording.duration(usual[len(usual) // 2] / 1e6)}" if usual else "nothing delivered",
         ),
-        Tile("Connections", wording.short(came), f"{wording.short(sum(row.refused for row in results.churn))} refused"),
-        Tile("Dropped", wording.short(drops), _share(drops, delivered + drops, "of deliveries")),
         Tile(
-            "Denied",
-            wording.short(results.denied),
-            wording.count(len({row.client_id for row in results.denials}), "client"),
+            "Connections",
+            short(sum(row.connected for row in results.churn)),
+            f"{short(sum(row.refused for row in results.churn))} refused",
         ),
+        Tile("Dropped", short(drops), _share(drops, delivered + drops, "of deliveries")),
+        Tile("Denied", short(results.denied), denied),
     ]
 
 
@@ -65,36 +60,27 @@ def _share(part: int, whole: int, of: str) -> str:
 
 
 def findings(results: Results) -> list[Finding]:
-    found: list[Finding] = []
     missing = sum(row.missing + row.corrupt for row in results.health)
     dropped = sum(row.dropped for row in results.health)
-    if missing:
-        found.append(Finding("pipeline", f"{wording.count(missing, 'event')} cannot be read: figures are too low."))
-    if dropped:
-        found.append(Finding("pipeline", f"The exporter lost {wording.count(dropped, 'event')}: figures are too low."))
     flapping = len({row.subject for row in results.flapping})
-    if flapping:
-        found.append(Finding("flapping", f"{wording.count(flapping, 'client')} flapped."))
     silent = len({row.client_id for row in results.silences if row.end is None})
-    if silent:
-        found.append(Finding("silent", f"{wording.count(silent, 'client')} fell silent."))
-    alerts = [row for row in results.alerts if row.name in ("logins", "names")]
-    if alerts:
-        guessed = wording.count(len({row.subject for row in alerts}), "address", "addresses")
-        found.append(Finding("denials", f"Passwords were guessed from {guessed}."))
-    elif results.denied:
-        found.append(Finding("denials", f"Refused: {wording.count(results.denied, 'request')}."))
+    guessing = len({row.subject for row in results.alerts if row.name in ("logins", "names")})
     lost = sum(row.messages for row in results.drops if row.reason not in USUAL_DROPS)
-    if lost:
-        found.append(Finding("drops", f"{wording.count(lost, 'message')} did not get to a subscriber."))
-    full = [row for row in results.growth if row.full_in is not None]
-    if full:
-        soonest = min(full, key=lambda row: row.full_in or 0.0)
-        found.append(
-            Finding(
-                "queues",
-                f"{wording.count(len(full), 'queue or store', 'queues or stores')} will be full, "
-                f"the first in {wording.duration(soonest.full_in or 0.0)}.",
-            )
-        )
-    return found
+    full = [row.full_in for row in results.growth if row.full_in is not None]
+    first = wording.duration(min(full, default=0.0))
+    count = wording.count
+    found = [
+        (missing, "pipeline", f"{count(missing, 'event')} cannot be read: figures are too low."),
+        (dropped, "pipeline", f"The exporter lost {count(dropped, 'event')}: figures are too low."),
+        (flapping, "flapping", f"{count(flapping, 'client')} flapped."),
+        (silent, "silent", f"{count(silent, 'client')} fell silent."),
+        (guessing, "denials", f"Passwords were guessed from {count(guessing, 'address', 'addresses')}."),
+        (results.denied and not guessing, "denials", f"Refused: {count(results.denied, 'request')}."),
+        (lost, "drops", f"{count(lost, 'message')} did not reach a subscriber."),
+        (
+            full,
+            "queues",
+            f"{count(len(full), 'queue or store', 'queues or stores')} will be full, the first in {first}.",
+        ),
+    ]
+    return [Finding(section, text) for happened, section, text in found if happened]

@@ -1,7 +1,9 @@
-"""The page itself."""
+"""The page: from an event log, or from results, to HTML."""
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,12 +11,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from trunkline import __version__
 from trunkline.analytics.report import wording
+from trunkline.analytics.report.collecting import collect
 from trunkline.analytics.report.findings import findings, tiles
 from trunkline.analytics.report.plots import SIDE, Plot
 from trunkline.analytics.report.sections import sections
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from jinja2 import Template
+    from pyspark.sql import SparkSession
 
     from trunkline.analytics.report.results import Results
 
@@ -33,10 +40,6 @@ def _template() -> Template:
     return environment.get_template("page.html.jinja")
 
 
-def _is_plot(part: object) -> bool:
-    return isinstance(part, Plot)
-
-
 def render(results: Results) -> str:
     """One HTML page that needs nothing else: no network, no script."""
     return _template().render(
@@ -52,5 +55,32 @@ def render(results: Results) -> str:
         side=SIDE,
         version=__version__,
         whole=wording.whole,
-        is_plot=_is_plot,
+        is_plot=lambda part: isinstance(part, Plot),
     )
+
+
+def write(
+    spark: SparkSession,
+    source: str,
+    html: Path,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    say: Callable[[str], None] = lambda step: None,
+) -> Results:
+    """Write the page as a whole or not at all. Returns what it shows.
+
+    Raises:
+        NothingRecorded: there are no events in the period.
+        LogError: there is no log that can be read.
+        OSError: the file cannot be written.
+    """
+    beside = html.with_name(f".{html.name}.{os.getpid()}")
+    beside.touch()  # fails before minutes of work if the folder is wrong
+    try:
+        results = collect(spark, source, now=datetime.now(UTC), since=since, until=until, say=say)
+        beside.write_text(render(results), encoding="utf-8")
+        beside.replace(html)
+    finally:
+        beside.unlink(missing_ok=True)
+    return results

@@ -26,7 +26,7 @@ from trunkline.analytics.report.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trunkline.analytics.report.results import Drop, Results, Talker
+    from trunkline.analytics.report.results import Churn, Drop, Results, Talker, Traffic
 
 #: Reasons, or clients, that a plot shows apart; the rest is one.
 MAX_SERIES: Final = 5
@@ -88,16 +88,18 @@ def sections(results: Results) -> list[Section]:
     return [make(results, grid) for make in makers]
 
 
+def _sums(rows: Sequence[Traffic | Churn], grid: Grid, **attributes: str) -> list[Series]:
+    """A series for each attribute of the rows, by its name in the plot."""
+    return [
+        Series(name, grid.sums((row.time, getattr(row, attribute)) for row in rows))
+        for name, attribute in attributes.items()
+    ]
+
+
 def _traffic(results: Results, grid: Grid) -> Section:
     rows = results.traffic
-    messages = [
-        Series("published", grid.sums((row.time, row.received) for row in rows)),
-        Series("delivered", grid.sums((row.time, row.delivered) for row in rows)),
-    ]
-    payloads = [
-        Series("published", grid.sums((row.time, row.received_bytes) for row in rows)),
-        Series("delivered", grid.sums((row.time, row.delivered_bytes) for row in rows)),
-    ]
+    messages = _sums(rows, grid, published="received", delivered="delivered")
+    payloads = _sums(rows, grid, published="received_bytes", delivered="delivered_bytes")
     parts: list[Plot | Table] = [
         lines("traffic-messages", "Messages", grid, messages, wording.short),
         lines("traffic-bytes", "Bytes of payload", grid, payloads, wording.size),
@@ -109,9 +111,7 @@ def _traffic(results: Results, grid: Grid) -> Section:
 def _latency(results: Results, grid: Grid) -> Section:
     rows = results.latency
     series = [
-        Series("p50", grid.highest((row.time, row.p50) for row in rows)),
-        Series("p95", grid.highest((row.time, row.p95) for row in rows)),
-        Series("p99", grid.highest((row.time, row.p99) for row in rows)),
+        Series(name, grid.highest((row.time, getattr(row, name)) for row in rows)) for name in ("p50", "p95", "p99")
     ]
     parts: list[Plot | Table] = [
         lines("latency-percentiles", "Percentiles of latency", grid, series, MICROSECONDS.say, adds_up=False)
@@ -138,11 +138,8 @@ def _latency(results: Results, grid: Grid) -> Section:
 
 def _connections(results: Results, grid: Grid) -> Section:
     rows = results.churn
-    up = [
-        Series("connected", grid.sums((row.time, row.connected) for row in rows)),
-        Series("refused", grid.sums((row.time, row.refused) for row in rows)),
-    ]
-    down = [Series("disconnected", grid.sums((row.time, row.disconnected) for row in rows))]
+    up = _sums(rows, grid, connected="connected", refused="refused")
+    down = _sums(rows, grid, disconnected="disconnected")
     parts = [bars("churn", "Connections that began and ended", grid, up, down)] if rows else []
     words = "Upwards: clients that connected or were refused. Downwards: clients that disconnected."
     return Section("connections", "Connection churn", words, parts, "No client connected or disconnected.")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from results import MAX_LISTED, Results, differences
 from table import table
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.report import results as report
-from trunkline.analytics.report.writing import write
+from trunkline.analytics.report.page import write
 from trunkline.analytics.spark import session
 from trunkline.events.reader import EventLog
 from trunkline.management.credential_files import change_credentials
@@ -134,7 +134,7 @@ def broker(settings: Settings) -> trunkline.testing.Opening:
 
 
 @contextmanager
-def streams(spark: SparkSession, settings: Settings, port: int) -> Iterator[list[StreamingQuery]]:
+def streams(spark: SparkSession, settings: Settings, port: int) -> Generator[list[StreamingQuery]]:
     """The three jobs as streams, from the event log to MQTT, for the length of a block."""
     queries: list[StreamingQuery] = []
     try:

@@ -33,7 +33,7 @@ def test_all_that_went_wrong_is_told_and_leads_somewhere() -> None:
 def test_messages_that_nobody_wants_are_no_loss() -> None:
     rows = [Drop(BEGIN, "no_subscribers", 100), Drop(BEGIN, "queue_full", 1)]
     assert [finding.text for finding in findings(replace(nothing(), drops=rows))] == [
-        "1 message did not get to a subscriber."
+        "1 message did not reach a subscriber."
     ]
     assert findings(replace(nothing(), drops=rows[:1])) == []
 
