@@ -66,6 +66,11 @@ Event: TypeAlias = "bytes | Ended | OutputBlocked | OutputDrained"
 Receiver: TypeAlias = "Callable[[Event], None]"
 
 
+def _nobody(_event: Event) -> None:
+    """Receives what still comes for a connection that is closed, and is no reference to it."""
+
+
+
 class Transport(Protocol):
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -159,6 +164,7 @@ class Layer:
 
     def close(self) -> None:
         self.below.close()
+        self.above = _nobody
 
 
 class SocketTransport:
@@ -330,6 +336,7 @@ class SocketTransport:
             # the poller may hold an event of this socket that it has not passed on
             self._reading = False
             self._pending.clear()
+            self.receiver = _nobody
 
 
 class StreamTransport:
@@ -441,3 +448,4 @@ class StreamTransport:
 
     def close(self) -> None:
         """The end of the connection cancels the tasks, which closes the stream."""
+        self._receiver = _nobody

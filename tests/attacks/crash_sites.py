@@ -252,6 +252,6 @@ class _Polled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._polled, name)
 
-    def ready(self, mask: int) -> None:
+    def ready(self, mask: int) -> bytes | None:
         self._crash._hit(self.owner)  # pyright: ignore[reportPrivateUsage]
-        self._polled.ready(mask)
+        return self._polled.ready(mask)
