@@ -60,6 +60,7 @@ class Connection(ProtocolActor["Mail"]):
         "_last_read",
         "_listener",
         "_max_silence",
+        "_metrics",
         "_on_closed",
         "_timer",
         "_transport",
@@ -70,6 +71,7 @@ class Connection(ProtocolActor["Mail"]):
         self, listener: MqttListener, transport: Transport, on_closed: Callable[[ProtocolActor[Any]], None]
     ) -> None:
         self._listener = listener
+        self._metrics = listener.services.metrics
         self._transport = transport
         self._on_closed = on_closed
         self.state = ConnectionState.AWAITING_CONNECT
@@ -141,7 +143,7 @@ class Connection(ProtocolActor["Mail"]):
             self.ref.cast(data)
             return
         self._last_read = self.scheduler.now
-        self._listener.services.metrics.bytes_received += len(data)
+        self._metrics.bytes_received += len(data)
         channel, decoder = self._channel, self._decoder
         if channel is not None:
             packets = decoder.feed(data)
@@ -159,14 +161,14 @@ class Connection(ProtocolActor["Mail"]):
             return
         try:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._listener.services.metrics.bytes_sent += len(data)
+            self._metrics.bytes_sent += len(data)
             self._transport.send(data)
         except Exception as error:  # noqa: BLE001 - the connection's end is the handling
             self.ref.crash(error)
 
     def write(self, data: bytes) -> None:
         """Send what the connection itself has to say."""
-        self._listener.services.metrics.bytes_sent += len(data)
+        self._metrics.bytes_sent += len(data)
         self._transport.send(data)
 
     def pause(self, holder: object) -> None:
