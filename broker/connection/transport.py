@@ -70,7 +70,6 @@ def _nobody(_event: Event) -> None:
     """Receives what still comes for a connection that is closed, and is no reference to it."""
 
 
-
 class Transport(Protocol):
     @property
     def peer(self) -> tuple[str, int] | None:
