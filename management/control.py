@@ -29,16 +29,15 @@ from trunkline.management.control_frames import (
     FrameError,
     frame,
     pack,
-    pack_list,
-    pack_map,
     unpack,
 )
 from trunkline.management.control_place import PORT, SOCKET, PlaceError, default_path, takes_port
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from trunkline.management.operations.registry import Administered, Operation, Page
+    from trunkline.management.operations.registry import Administered
 
 _logger = logging.getLogger("trunkline.control")
 
@@ -239,9 +238,9 @@ class Control:
             result = await operation.run(self._broker, arguments)
             await trio.lowlevel.checkpoint()
             if isinstance(result, Page):
-                answer = _pack_page(number, operation, cast("Page[object]", result), arguments)
-            else:
-                answer = pack({"id": number, "result": result})
+                page = operation.first_of(result, _fitting(result.rows), arguments)
+                result = {"rows": page.rows, "next": page.next}
+            answer = pack({"id": number, "result": result})
         except OperationError as error:
             return pack({"id": number, "error": error.code, "message": str(error)})
         except (
@@ -286,18 +285,11 @@ def _arguments(request: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _pack_page(number: int | str, operation: Operation, page: Page[Any], arguments: dict[str, Any]) -> bytes:
-    """As many of the rows as go into a page."""
-    from trunkline.management.operations.registry import plain_row
-
-    rows: list[bytes] = []
-    room = PAGE_BYTES
-    for row in page.rows:
-        packed = pack(plain_row(row))
-        room -= len(packed)
-        if rows and room < 0:
-            break
-        rows.append(packed)
-    page = operation.first_of(page, len(rows), arguments)
-    result = pack_map({"rows": pack_list(rows), "next": pack(page.next)})
-    return pack_map({"id": pack(number), "result": result})
+def _fitting(rows: Iterable[object]) -> int:
+    """How many of the rows go into a page: at least one, if there is one."""
+    count = room = 0
+    for count, row in enumerate(rows, 1):
+        room += len(pack(row))
+        if room > PAGE_BYTES:
+            return max(count - 1, 1)
+    return count

@@ -27,7 +27,6 @@ FAILED: Final = "failed"
 
 
 _msgpack: Final[Any] = msgpack
-_lists_and_maps: Final[Any] = _msgpack.Packer()
 
 
 class FrameError(Exception):
@@ -37,17 +36,6 @@ class FrameError(Exception):
 def pack(content: object) -> bytes:
     """A value as MessagePack; dataclasses become maps."""
     return cast("bytes", _msgpack.packb(content, default=_plain, unicode_errors="surrogatepass"))
-
-
-def pack_list(packed: list[bytes]) -> bytes:
-    """A list of what has been packed."""
-    return b"".join([_lists_and_maps.pack_array_header(len(packed)), *packed])
-
-
-def pack_map(packed: Mapping[str, bytes]) -> bytes:
-    """A map to what has been packed."""
-    parts = [part for name, value in packed.items() for part in (pack(name), value)]
-    return b"".join([_lists_and_maps.pack_map_header(len(packed)), *parts])
 
 
 def frame(packed: bytes) -> bytes:

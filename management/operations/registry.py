@@ -18,7 +18,6 @@ from typing import (
     Final,
     Generic,
     Literal,
-    Protocol,
     TypeAlias,
     TypeVar,
     Union,
@@ -37,18 +36,11 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
 
 if TYPE_CHECKING:
-    from trunkline.actors import Scheduler, Supervisor
-    from trunkline.broker.alarms import Alarms
-    from trunkline.broker.host import NodeHost
-    from trunkline.broker.listeners import Listener
-    from trunkline.broker.message_trace import MessageTrace
-    from trunkline.broker.metrics import Rates
-    from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.directory import Directory
-    from trunkline.config.config import Config
-    from trunkline.hooks.chain import Hooks
-    from trunkline.plugins.manager import Plugins
-    from trunkline.router import RetainedStore, Router
+    from trunkline.broker.node import Node
+
+    Administered: TypeAlias = Node
+else:  # operations are listed where no broker runs
+    Administered = object
 
 #: Rows of a page, and what a listing looks at without giving others their turn.
 AT_ONCE: Final = 500
@@ -60,30 +52,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Where the next page begins: the key of the last row that was looked at.
 Cursor: TypeAlias = str | int | list[str]
-
-
-class Administered(Protocol):
-    """A running broker as operations see it. The node is one."""
-
-    config: "Config"
-    trace: "MessageTrace"
-    hooks: "Hooks"
-    scheduler: "Scheduler"
-    supervisor: "Supervisor"
-    retained: "RetainedStore"
-    router: "Router[Subscriber]"
-    listeners: "list[Listener]"
-    alarms: "Alarms"
-    sessions: "Directory"
-    host: "NodeHost"
-    plugins: "Plugins"
-    rates: "Rates"
-    started_at: float
-    #: Reads the configuration anew; None where the broker is part of somebody else's process.
-    read: "Callable[[], Config] | None"
-
-    async def figures(self) -> dict[str, int]: ...
-    def reload(self) -> None: ...
 
 
 class OperationError(Exception):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.management.control_frames import FrameError, frame, pack, pack_list, pack_map, unpack
+from trunkline.management.control_frames import FrameError, frame, pack, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,6 @@ def test_rows_become_maps() -> None:
 
 def test_text_that_no_encoding_has_comes_through() -> None:
     assert unpack(pack({"a": "\udce4"})) == {"a": "\udce4"}
-
-
-@given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary() | st.none() | st.booleans(), max_size=20))
-def test_what_was_packed_in_parts_reads_as_if_packed_whole(values: list[object]) -> None:
-    assert pack_map({"a": pack_list([pack(value) for value in values]), "b": pack(1)}) == pack({"a": values, "b": 1})
 
 
 def test_a_frame_begins_with_its_length() -> None:

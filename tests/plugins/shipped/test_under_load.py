@@ -25,41 +25,38 @@ SETTINGS: dict[str, dict[str, Any]] = {
 MANY = 400
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-async def test_nothing_is_lost_while_a_plugin_comes_and_goes(name: str) -> None:
-    async with room(plugins={name: SETTINGS[name]}) as here:
-        plugins, settings = here.node.plugins, here.node.config.plugins[name]
+async def test_nothing_is_lost_while_plugins_come_and_go() -> None:
+    async with room(plugins=SETTINGS) as here:
+        plugins, settings = here.node.plugins, here.node.config.plugins
         publisher, subscriber = await here.client("p"), await here.client("s")
         await subscriber.subscribe(("t", 1))
-        done = False
-        turns = sent = 0
+        changed = trio.Event()
+        received = 0
 
-        async def publish() -> None:
-            nonlocal sent
-            while sent < MANY or turns <= 3:
-                await publisher.publish("t", b"%d" % sent, qos=1)
-                sent += 1
-            await publisher.publish("t", b"end", qos=1)
+        async def change() -> None:
+            for _ in range(3):
+                for name in SETTINGS:
+                    await plugins.disable(name)
+                    await plugins.enable(name, settings[name])
+                    await plugins.reload(name)
+            changed.set()
 
         async def receive() -> None:
-            nonlocal done
-            received = 0
+            nonlocal received
             while (packet := await subscriber.expect_type(raw.PUBLISH)).payload != b"end":
                 assert packet.payload == b"%d" % received
                 await subscriber.acknowledge(packet)
                 received += 1
-            assert received == sent
-            done = True
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(publish)
+            nursery.start_soon(change)
             nursery.start_soon(receive)
-            while not done:
-                await plugins.disable(name)
-                await plugins.enable(name, settings)
-                await plugins.reload(name)
-                turns += 1
-        assert turns > 3
+            sent = 0
+            while sent < MANY or not changed.is_set():
+                await publisher.publish("t", b"%d" % sent, qos=1)
+                sent += 1
+            await publisher.publish("t", b"end", qos=1)
+        assert received == sent
         assert here.node.metrics.messages_dropped == 0
 
 
@@ -73,7 +70,7 @@ PROPERTIES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 async def test_whatever_clients_send_no_hook_crashes(seed: int) -> None:
     dice = random.Random(seed)
 
