@@ -17,8 +17,8 @@ from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, conf
 if TYPE_CHECKING:
     from trunkline.config.settings import PluginSettings
 
-#: Runs a broker until it is told to stop and returns the exit code. It reads the configuration through its first
-#: argument, and again when it is told to reload; the second one says where that comes from.
+#: Runs a broker until a signal stops it, and returns the exit code. Its first argument reads the configuration, at the
+#: start and at each reload; the second one says where that comes from.
 Run = Callable[[Callable[[], Config], str], int]
 
 
@@ -57,7 +57,7 @@ def cli() -> None:
 @click.option("--log-format", metavar="FORMAT", help="text or json.")
 @click.pass_obj
 def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | None, log_format: str | None) -> None:
-    """Run the broker until it is told to stop (Ctrl-C, SIGTERM). SIGHUP reads configuration and files again."""
+    """Run the broker until a signal stops it (Ctrl-C, SIGTERM). SIGHUP reads configuration and files again."""
     overrides: dict[str, Override] = {}
     if listen:
         overrides["listeners"] = Override("--listen", list(listen))

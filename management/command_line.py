@@ -16,9 +16,9 @@ from trunkline.management.logs import printable
 T = TypeVar("T")
 
 FAILED: Final = 1
-#: Of the command or of the configuration.
+#: The command or the configuration is wrong.
 BAD_USAGE: Final = 2
-#: There is none to be told.
+#: No broker runs.
 NO_BROKER: Final = 3
 
 #: The configuration file's name, where nobody gives another.

@@ -20,9 +20,9 @@ from trunkline import __version__
 from trunkline.management.control_claim import Claim, PlaceTaken, claim
 from trunkline.management.control_frames import (
     FAILED,
-    LARGEST_GREETING,
     LENGTH,
     MALFORMED,
+    MAX_GREETING,
     PROTOCOL,
     TOO_LARGE,
     UNWELCOME,
@@ -44,7 +44,7 @@ _logger = logging.getLogger("trunkline.control")
 #: Seconds that a connection has to say what it is.
 GREETING_TIME: Final = 5.0
 #: Brokers of one user with the same name of a node that have a control socket.
-SAME_NAME: Final = 16
+MAX_SAME_NAME: Final = 16
 #: Bytes of rows after which a page is full. One row may be more.
 PAGE_BYTES: Final = 1_048_576
 
@@ -54,7 +54,7 @@ class ControlSocketError(Exception):
 
 
 class _Bad(Exception):
-    """A connection that cannot go on, and what it is told."""
+    """A connection that cannot go on, and the error that it is sent."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -97,7 +97,7 @@ class Control:
             return claim(self._settings.path.absolute(), tcp=tcp, private=False)
         node, suffix = self._broker.config.node.name, PORT if tcp else SOCKET
         taken: PlaceTaken | None = None
-        for number in range(1, SAME_NAME + 1):
+        for number in range(1, MAX_SAME_NAME + 1):
             name = node if number == 1 else f"{node}-{number}"
             try:
                 found = claim(default_path(name, suffix).absolute(), tcp=tcp, private=True)
@@ -162,7 +162,7 @@ class Control:
     async def _greet(self, stream: trio.SocketStream) -> None:
         assert self._claim is not None
         with trio.move_on_after(GREETING_TIME):
-            packed = await self._receive(stream, LARGEST_GREETING)
+            packed = await self._receive(stream, MAX_GREETING)
             if packed is None:
                 raise trio.BrokenResourceError
             greeting = _content(packed)

@@ -1,4 +1,4 @@
-"""Taking a place for a control socket: what a dead broker has left there goes, a living one keeps its own."""
+"""Takes a place for a control socket: what a dead broker left there is removed, a living broker keeps its own."""
 
 import os
 import secrets
@@ -20,7 +20,7 @@ from trunkline.management.control_place import (
 from trunkline.management.rewriting import alone
 
 #: Seconds that a living broker has to say its name.
-PATIENCE: Final = 1.0
+ANSWER_TIME: Final = 1.0
 
 
 class PlaceTaken(PlaceError):
@@ -46,7 +46,7 @@ class Claim:
 
 
 def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
-    """Listen at a place; `private` makes the folder, which is nobody else's. It may wait for as long as `PATIENCE`.
+    """Listen at a place; `private` makes the folder, which is nobody else's. It may wait for as long as `ANSWER_TIME`.
 
     Raises:
         PlaceTaken: a living broker has it.
@@ -68,7 +68,7 @@ def _clear(path: Path) -> None:
         return
     unix = is_socket(path)
     try:
-        with ControlClient(path, PATIENCE) as other:
+        with ControlClient(path, ANSWER_TIME) as other:
             raise PlaceTaken(f"{path} belongs to the broker {other.node!r} that runs as process {other.pid}")
     except ControlError as error:
         raise PlaceTaken(f"{path} belongs to a broker that runs: {error}") from error

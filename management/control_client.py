@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from trunkline.management.control_frames import (
-    LARGEST_GREETING,
     LENGTH,
+    MAX_GREETING,
     PROTOCOL,
     FrameError,
     frame,
@@ -51,7 +51,7 @@ class ControlClient:
     def __init__(self, path: str | os.PathLike[str], connect_time: float = CONNECT_TIME) -> None:
         """
         Raises:
-            NoBroker: nobody listens there, or somebody who cannot be trusted.
+            NoBroker: nothing listens there, or something that cannot be trusted.
             ControlError: the broker takes no connection now.
         """
         self.path = Path(path)
@@ -65,7 +65,7 @@ class ControlClient:
             raise NoBroker(f"no broker at {self.path}: {error.strerror or error}") from error
         try:
             self._send({"protocol": PROTOCOL, **({} if token is None else {"token": token})})
-            self._max_frame_size = LARGEST_GREETING
+            self._max_frame_size = MAX_GREETING
             greeting = _answered(self._receive())
             #: Of the broker: name of its node, version and process.
             self.node, self.version, self.pid = str(greeting["node"]), str(greeting["version"]), int(greeting["pid"])
@@ -138,7 +138,7 @@ class ControlClient:
             yield from page
 
     def _send(self, content: dict[str, object]) -> None:
-        with suppress(OSError):  # it may have said why before it closed: the answer tells
+        with suppress(OSError):  # the broker may have said why before it closed, which `_receive` reads
             self._socket.sendall(frame(pack(content)))
 
     def _receive(self) -> dict[str, Any]:

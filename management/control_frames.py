@@ -17,7 +17,7 @@ import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingT
 PROTOCOL: Final = 1
 LENGTH: Final = Struct(">I")
 #: Bytes of the first frame of a connection, both ways: it comes before anybody is known.
-LARGEST_GREETING: Final = 4096
+MAX_GREETING: Final = 4096
 
 #: Errors of the protocol itself; those of operations have codes of their own.
 MALFORMED: Final = "malformed"

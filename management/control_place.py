@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 SOCKET: Final = ".sock"
 PORT: Final = ".port"
 #: Bytes of a Unix socket's path: `sun_path` with its closing zero has 108, on macOS and the BSDs 104.
-LONGEST_SOCKET: Final = 107 if sys.platform == "linux" else 103
+MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 
 
 class PlaceError(Exception):
@@ -152,7 +152,7 @@ def check_place(path: Path, transport: str) -> None:
         check_file(path)
         if not is_socket(path):
             read_port(path)  # else it is a file of the user's own
-    if not takes_port(transport) and len(os.fsencode(path)) > LONGEST_SOCKET:
+    if not takes_port(transport) and len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise PlaceError(f"{path} is too long for a Unix socket: set control.path to another one")
 
 

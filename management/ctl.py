@@ -8,7 +8,7 @@ import click
 from trunkline.management.command_line import config_option
 
 
-class Target(NamedTuple):
+class ChosenBroker(NamedTuple):
     """Which broker."""
 
     config: Path | None
@@ -52,4 +52,4 @@ def ctl(context: click.Context, path: Path | None, socket: Path | None, node: st
     Lists are tables, or with --json an object a line. The exit code is 1 where something is not there or cannot be done,
     2 where the command is wrong, and 3 where no broker runs.
     """
-    context.obj = Target(path, socket, node)
+    context.obj = ChosenBroker(path, socket, node)

@@ -11,7 +11,7 @@ import click
 from trunkline.management.command_line import FAILED, fail
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
-from trunkline.management.ctl import Target
+from trunkline.management.ctl import ChosenBroker
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
 from trunkline.management.operations.registry import Argument, Operation
@@ -25,7 +25,7 @@ _GROUPS: Final = {
     "log": "The log.",
     "plugins": "Plugins.",
     "retained": "Retained messages.",
-    "routes": "Topic filters, and who gets what.",
+    "routes": "Topic filters, and their subscribers.",
     "sessions": "Sessions, of clients that are connected or away.",
     "subscriptions": "Subscriptions.",
     "trace": "Where messages went.",
@@ -141,7 +141,12 @@ _CALLBACKS: Final[dict[Any, Callable[..., Any]]] = {
 
 
 def _run(
-    operation: Operation, target: Target, as_json: bool, limit: int | None = None, to: str | None = None, **given: Any
+    operation: Operation,
+    target: ChosenBroker,
+    as_json: bool,
+    limit: int | None = None,
+    to: str | None = None,
+    **given: Any,
 ) -> None:
     arguments = {name: value for name, value in given.items() if value is not None}
     with connected(*target) as broker:

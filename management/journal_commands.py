@@ -63,7 +63,7 @@ def show(
             for line in as_text(opened, chosen):
                 click.echo(line)
     except BrokenPipeError:
-        sys.exit(0)  # who reads has seen enough
+        sys.exit(0)  # the reader has seen enough
     except JournalError as error:
         fail([error], FAILED)
     except OSError as error:

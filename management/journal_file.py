@@ -35,7 +35,7 @@ CLOSE: Final = 2
 ENDING: Final = 3
 
 #: Bytes of an entry: the largest packet that there can be, and what stands around it.
-_LARGEST: Final = 268_435_460 + 1024
+_MAX_ENTRY: Final = 268_435_460 + 1024
 
 
 class JournalError(Exception):
@@ -79,7 +79,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class BrokerEnding:
     """The broker is about to end. If connections come after that, it came back."""
 
     at: float
@@ -90,18 +90,18 @@ class Ending:
     keeps_retained: bool
 
 
-Entry: TypeAlias = Opened | Passed | Closed | Ending
+Entry: TypeAlias = Opened | Passed | Closed | BrokerEnding
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class JournalHeader:
     #: Seconds since the epoch.
     started: float
     #: Version of the broker.
     broker: str
 
 
-def pack_header(header: Header) -> bytes:
+def pack_header(header: JournalHeader) -> bytes:
     return _pack({"format": FORMAT, "version": VERSION, "started": header.started, "broker": header.broker})
 
 
@@ -110,7 +110,7 @@ def pack_entry(entry: Entry) -> bytes:
         return _pack([PACKET, entry.at, entry.connection, entry.from_client, entry.data, entry.masked])
     if isinstance(entry, Closed):
         return _pack([CLOSE, entry.at, entry.connection, entry.by, entry.error])
-    if isinstance(entry, Ending):
+    if isinstance(entry, BrokerEnding):
         return _pack([ENDING, entry.at, entry.graceful, entry.keeps_sessions, entry.keeps_retained])
     address, port = entry.peer if entry.peer is not None else ("", 0)
     return _pack([OPEN, entry.at, entry.connection, entry.client_id, entry.version, address, port, entry.whole])
@@ -133,7 +133,7 @@ class Journal:
         with open(path, "rb") as file:
             self.header = self._header(_msgpack.Unpacker(file))
 
-    def _header(self, values: Iterator[Any]) -> Header:
+    def _header(self, values: Iterator[Any]) -> JournalHeader:
         try:
             value = next(values)
         except (StopIteration, ValueError, _msgpack.UnpackException):
@@ -142,7 +142,7 @@ class Journal:
             case {"format": "trunkline journal", "version": int(version)} if version > VERSION:
                 raise JournalError(f"{self._path}: the journal has version {version}, known is {VERSION}")
             case {"format": "trunkline journal", "started": float(started), "broker": str(broker)}:
-                return Header(started, broker)
+                return JournalHeader(started, broker)
             case _:
                 raise JournalError(f"{self._path} is no journal of Trunkline")
 
@@ -154,7 +154,7 @@ class Journal:
             JournalError: something in it is no entry.
         """
         with open(self._path, "rb") as file:
-            values: Iterator[Any] = _msgpack.Unpacker(file, max_buffer_size=_LARGEST)
+            values: Iterator[Any] = _msgpack.Unpacker(file, max_buffer_size=_MAX_ENTRY)
             next(values)
             number = 0
             while True:
@@ -179,6 +179,6 @@ def _entry(value: object) -> Entry | None:
         case [2, float(at), int(connection), str(by), str(error)]:
             return Closed(at, connection, by, error)
         case [3, float(at), bool(graceful), bool(keeps_sessions), bool(keeps_retained)]:
-            return Ending(at, graceful, keeps_sessions, keeps_retained)
+            return BrokerEnding(at, graceful, keeps_sessions, keeps_retained)
         case _:
             return None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
+from trunkline.management.journal_file import BrokerEnding, Closed, Journal, Opened, Passed
 from trunkline.mqtt.conversation import Conversation
 from trunkline.mqtt.describing import PREVIEW, describe, fields, quoted_if_needed
 from trunkline.mqtt.packets import PacketType, Publish
@@ -40,7 +40,7 @@ class Chosen:
     def takes(self, entry: Entry, name: str, packet: Packet | None) -> bool:
         if not self.after <= entry.at <= self.before:
             return False
-        if isinstance(entry, Ending):
+        if isinstance(entry, BrokerEnding):
             return not (self.types or self.topic)
         if self.client not in (None, name):
             return False
@@ -65,7 +65,7 @@ def rows(journal: Journal, chosen: Chosen = ALL) -> Iterator[tuple[Entry, str, P
         if isinstance(entry, Opened):
             version = Version(entry.version) if entry.version else None
             conversations[entry.connection] = Conversation(entry.client_id, version)
-        if isinstance(entry, Ending):
+        if isinstance(entry, BrokerEnding):
             if chosen.takes(entry, "", None):
                 yield entry, "", None
             continue
@@ -90,7 +90,9 @@ def client_ids(journal: Journal) -> dict[int, str]:
 def as_text(journal: Journal, chosen: Chosen = ALL) -> Iterator[str]:
     """Lines: seconds since the beginning, connection, client, direction, packet."""
     for entry, name, packet in rows(journal, chosen):
-        who = "" if isinstance(entry, Ending) else f"#{entry.connection} {quoted_if_needed(name) if name else '?'}"
+        who = (
+            "" if isinstance(entry, BrokerEnding) else f"#{entry.connection} {quoted_if_needed(name) if name else '?'}"
+        )
         yield f"{entry.at:12.6f}  {who:<16} {_event(entry, packet)}"
 
 
@@ -99,7 +101,7 @@ def _event(entry: Entry, packet: Packet | None) -> str:
         case Opened():
             where = "in process" if entry.peer is None else f"from {entry.peer[0]}:{entry.peer[1]}"
             return f"== opened {where}" if entry.whole else f"== there already, {where}"
-        case Ending():
+        case BrokerEnding():
             return _end(entry)
         case Closed():
             return f"== closed by the {entry.by}" + (f": {entry.error}" if entry.error else "")
@@ -108,7 +110,7 @@ def _event(entry: Entry, packet: Packet | None) -> str:
             return f"{arrow} {describe(packet) if packet is not None else _unread(entry)}"
 
 
-def _end(entry: Ending) -> str:
+def _end(entry: BrokerEnding) -> str:
     kept = ["its sessions"] * entry.keeps_sessions + ["its retained messages"] * entry.keeps_retained
     how = "says goodbye" if entry.graceful else "is killed"
     return f"== the broker {how}, and keeps {' and '.join(kept) or 'nothing'}"
@@ -126,10 +128,10 @@ def as_records(journal: Journal, chosen: Chosen = ALL) -> Iterator[dict[str, Any
     for entry, name, packet in rows(journal, chosen):
         moment = datetime.fromtimestamp(journal.header.started + entry.at, UTC)
         record: dict[str, Any] = {"at": entry.at, "time": moment.isoformat(timespec="microseconds")}
-        if not isinstance(entry, Ending):
+        if not isinstance(entry, BrokerEnding):
             record |= {"connection": entry.connection, "client": name}
         match entry:
-            case Ending():
+            case BrokerEnding():
                 record |= {"event": "ending", "graceful": entry.graceful}
                 record |= {"keeps_sessions": entry.keeps_sessions, "keeps_retained": entry.keeps_retained}
             case Opened():

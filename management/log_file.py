@@ -7,9 +7,9 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Final
 
-from trunkline.management.logs import Bearing
+from trunkline.management.logs import UnfailingHandler
 
-#: Clients' addresses and user names are nobody's but the broker's, and those who may read its group's files.
+#: For the broker's user and group alone: the log has clients' addresses and user names.
 _MODE: Final = 0o640
 
 
@@ -18,7 +18,7 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), _MODE)
 
 
-class _ToFile(Bearing, logging.FileHandler):
+class _ToFile(UnfailingHandler, logging.FileHandler):
     def _open(self) -> TextIOWrapper:
         """Nothing stays in a buffer: what a full disk did not take would keep the file from being closed."""
         file = open(self.baseFilename, "ab", buffering=0, opener=_opened)  # noqa: SIM115 - what is returned closes it

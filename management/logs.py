@@ -33,9 +33,9 @@ _STANDARD: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime
 #: Fields that text shows behind the message.
 _SHOWN: Final = ("client", "username")
 #: Characters of a message, or of a field, that are written: topics and client ids may have 65,535.
-_LONGEST: Final = 2000
+_MAX_TEXT: Final = 2000
 #: Lines of a traceback that are written: a group of errors, or a deep recursion, may have thousands.
-_TRACEBACK: Final = 60
+_MAX_TRACEBACK: Final = 60
 
 _own = logging.getLogger("trunkline")
 
@@ -46,7 +46,7 @@ def printable(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
 def _moment(record: logging.LogRecord) -> str:
@@ -58,8 +58,8 @@ class _Formatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         """The ends of it, where it is long: how it came to that, and what it was."""
         lines = super().formatException(ei).split("\n")
-        if len(lines) > _TRACEBACK:
-            half = _TRACEBACK // 2
+        if len(lines) > _MAX_TRACEBACK:
+            half = _MAX_TRACEBACK // 2
             lines[half:-half] = [f"  … {len(lines) - 2 * half} lines left out …"]
         return "\n".join(lines)
 
@@ -98,8 +98,8 @@ class JsonFormatter(_Formatter):
         return json.dumps(entry, default=str)  # pure ASCII: escapes all that could end a line
 
 
-class Bearing(logging.Handler):
-    """A log that cannot be written, as the disk is full, is told of in a line now and then, and not in a traceback each."""
+class UnfailingHandler(logging.Handler):
+    """Reports a log that cannot be written, as on a full disk, in a line now and then, and not in a traceback each."""
 
     failures = 0
 
@@ -119,7 +119,7 @@ class Bearing(logging.Handler):
                 )
 
 
-class _ToStderr(Bearing, _Stream):
+class _ToStderr(UnfailingHandler, _Stream):
     pass
 
 

@@ -22,7 +22,7 @@ _CALLED: Final = {
 }
 _SUFFIX: Final = ".tmpl"
 #: Longer names would need lines broken elsewhere.
-_LONGEST: Final = 40
+_MAX_NAME: Final = 40
 
 
 def write_plugin(name: str, directory: Path) -> None:
@@ -33,8 +33,8 @@ def write_plugin(name: str, directory: Path) -> None:
         OSError: there is something in this place, or the folder cannot be made.
     """
     check_name(name)
-    if len(name) > _LONGEST:
-        raise PluginError([f"{name!r}: longer than {_LONGEST} characters"])
+    if len(name) > _MAX_NAME:
+        raise PluginError([f"{name!r}: longer than {_MAX_NAME} characters"])
     if (taken := installed().get(name)) is not None:
         raise PluginError([f"a plugin {name!r} is installed already: {taken.value}, of {taken.package}"])
     if directory.exists():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline")
 
 
-class Running(Protocol):
+class RunningPlugins(Protocol):
     """The plugins of a broker."""
 
     def enabled(self) -> Mapping[str, PluginSettings]: ...
@@ -32,7 +32,7 @@ class Reloadable(Protocol):
     read: Callable[[], Config] | None
 
     @property
-    def plugins(self) -> Running: ...
+    def plugins(self) -> RunningPlugins: ...
 
     def reload(self) -> None: ...
 

@@ -16,7 +16,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 #: Seconds to wait for other processes. One that was suspended, or any that may read the folder, could keep it for ever.
-PATIENCE: Final = 10.0
+LOCK_TIMEOUT: Final = 10.0
 
 
 def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
@@ -37,7 +37,7 @@ def alone(folder: Path) -> Generator[None]:
     """While one process of this machine changes something in the folder, others that ask so wait for their turn.
 
     Raises:
-        OSError: the folder is not there, or the turn does not come within `PATIENCE`.
+        OSError: the folder is not there, or the turn does not come within `LOCK_TIMEOUT`.
     """
     if fcntl is None:
         yield
@@ -52,7 +52,7 @@ def alone(folder: Path) -> Generator[None]:
 
 def _lock(descriptor: int, folder: Path) -> None:
     assert fcntl is not None
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

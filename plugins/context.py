@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.declaring import Settings
-    from trunkline.plugins.figures import Figures
+    from trunkline.plugins.figures import PluginFigures
     from trunkline.plugins.running import Running
     from trunkline.router import Options
 
@@ -89,7 +89,7 @@ class Host(Protocol):
     def node_name(self) -> str: ...
 
 
-class Due(NamedTuple):
+class TimerDue(NamedTuple):
     """A timer of a plugin has run out."""
 
     callback: Callable[..., object]
@@ -196,7 +196,7 @@ class Context(Generic[S_co]):
 
     __slots__ = ("_figures", "_running", "hooks", "logger", "name", "settings")
 
-    def __init__(self, running: Running, settings: S_co, hooks: PluginHooks, figures: Figures) -> None:
+    def __init__(self, running: Running, settings: S_co, hooks: PluginHooks, figures: PluginFigures) -> None:
         self.name = running.name
         self.settings = settings
         self.logger = running.logger
@@ -241,7 +241,7 @@ class Context(Generic[S_co]):
         if it raises, the plugin crashes."""
         self._running.check_alive()
         self._check_callback(callback, "a timer", *args)
-        return self._running.send_after(seconds, Due(callback, args)).cancel
+        return self._running.send_after(seconds, TimerDue(callback, args)).cancel
 
     # Messages
 
@@ -352,7 +352,7 @@ class Context(Generic[S_co]):
     def command(self, name: str, handler: Callable[..., object]) -> None:
         """A command of the plugin's own: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it
         gets the arguments by name, as text, or as numbers where they are annotated `int`. It returns what JSON can hold: a
-        list of flat dicts becomes a table. ValueError and LookupError are told to whoever called."""
+        list of flat dicts becomes a table. Its ValueError and LookupError become the answer to the caller."""
         self._check_plain(handler, "a command", "")
         self._running.commands[name] = handler
 

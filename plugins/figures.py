@@ -35,7 +35,7 @@ class Gauge(NamedTuple):
     read: Callable[[], int]
 
 
-class Figures:
+class PluginFigures:
     """Of one plugin. They outlive a restart."""
 
     __slots__ = ("counters", "errors", "gauges", "kept")

@@ -28,7 +28,7 @@ from trunkline.hooks.priorities import GUARD
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
-from trunkline.plugins.figures import Figures
+from trunkline.plugins.figures import PluginFigures
 from trunkline.plugins.finding import check_name, find, installed, load_aside
 from trunkline.plugins.running import Running, logger_of
 
@@ -83,7 +83,7 @@ class _Plugin:
         self.status = Status.STOPPED
         self.problem = ""
         self.crashes = self._starts = 0
-        self.figures = Figures()
+        self.figures = PluginFigures()
         self.current: Running | None = None
         #: What it was started from, for `reload`. No factory: its entry point leads to it.
         self.factory: Factory | None = None

@@ -16,7 +16,7 @@ from trunkline.actors import Actor
 from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import describe, is_async
-from trunkline.plugins.context import Context, Delivery, Due, PluginHooks
+from trunkline.plugins.context import Context, Delivery, PluginHooks, TimerDue
 from trunkline.plugins.declaring import hooked_methods
 from trunkline.plugins.errors import PluginError, contained, ends_process
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.points import Point
     from trunkline.plugins.context import Host
     from trunkline.plugins.declaring import Factory, Settings
-    from trunkline.plugins.figures import Figures
+    from trunkline.plugins.figures import PluginFigures
 
 _NOT_YET: Final = object()
 
@@ -37,11 +37,11 @@ def logger_of(name: str) -> logging.Logger:
     return logging.getLogger(f"trunkline.plugins.{name}")
 
 
-class Running(Actor["Due | Delivery"]):
+class Running(Actor["TimerDue | Delivery"]):
     """From the start of a plugin to its end."""
 
     def __init__(
-        self, name: str, factory: Factory, settings: Settings, hooks: Hooks, host: Host, figures: Figures
+        self, name: str, factory: Factory, settings: Settings, hooks: Hooks, host: Host, figures: PluginFigures
     ) -> None:
         self.name = name
         self.nursery: trio.Nursery
@@ -119,8 +119,8 @@ class Running(Actor["Due | Delivery"]):
         if CLIENT_CHECK_ACL in points:
             self._host.forget_decisions(None)
 
-    def handle(self, message: Due | Delivery) -> None:
-        if isinstance(message, Due):
+    def handle(self, message: TimerDue | Delivery) -> None:
+        if isinstance(message, TimerDue):
             with contained(f"{self.name}: a timer"):
                 message.callback(*message.args)
             return

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from trunkline import __version__
-from trunkline.management.journal_file import Closed, Ending, Header, Opened, Passed, pack_entry, pack_header
+from trunkline.management.journal_file import (
+    BrokerEnding,
+    Closed,
+    JournalHeader,
+    Opened,
+    Passed,
+    pack_entry,
+    pack_header,
+)
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Auth, Connect, PacketType
 from trunkline.mqtt.versions import Version
@@ -47,7 +55,7 @@ class Recording:
         self._network = network
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - `stop` closes it
         try:
-            file.write(pack_header(Header(wall, __version__)))
+            file.write(pack_header(JournalHeader(wall, __version__)))
         except BaseException:
             file.close()
             raise
@@ -98,7 +106,7 @@ class Recording:
         self._write(Closed(self._now, layer.number, by, error))
 
     def ending(self, graceful: bool, keeps_sessions: bool, keeps_retained: bool) -> None:
-        self._write(Ending(self._now, graceful, keeps_sessions, keeps_retained))
+        self._write(BrokerEnding(self._now, graceful, keeps_sessions, keeps_retained))
 
     @property
     def _now(self) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trunkline.management.journal_file import Closed, Ending, Journal, Opened, Passed
+from trunkline.management.journal_file import BrokerEnding, Closed, Journal, Opened, Passed
 from trunkline.mqtt.conversation import Conversation
 from trunkline.mqtt.describing import fields, line
 from trunkline.mqtt.encoder import encode
@@ -194,7 +194,7 @@ class _Player:
         self._changed = trio.Event()
 
     async def play(self, entry: Entry) -> None:
-        if isinstance(entry, Ending):
+        if isinstance(entry, BrokerEnding):
             await self._answers()
             await self._broker.restart(
                 graceful=entry.graceful, keep_sessions=entry.keeps_sessions, keep_retained=entry.keeps_retained

@@ -124,7 +124,7 @@ def set_retained(
 async def delete_retained(
     broker: Administered, topic: Annotated[str, "The topic name, or a topic filter for all that match."]
 ) -> dict[str, object]:
-    """Delete retained messages. Subscribers are not told."""
+    """Delete retained messages. Subscribers are not notified."""
     if "+" not in topic and "#" not in topic:
         topics = [_retained(broker, topic).topic]
         broker.host.delete_retained(topics)

@@ -120,13 +120,13 @@ def ban(
     seconds: Annotated[float | None, "For how long; for good when it is not given."] = None,
     reason: Annotated[str, "Why, for those who read the list."] = "",
 ) -> object:
-    """Keep somebody out, and disconnect who is here."""
+    """Keep clients out, and disconnect those that are here."""
     return _ask(broker, "add", kind=kind, who=who, seconds="" if seconds is None else str(seconds), reason=reason)
 
 
 @operation("bans.remove")
 def lift(broker: Administered, kind: Kind, who: Who) -> object:
-    """Let somebody in again."""
+    """Let clients in again."""
     return _ask(broker, "remove", kind=kind, who=who)
 
 

@@ -55,7 +55,7 @@ Cursor: TypeAlias = str | int | list[str]
 
 
 class OperationError(Exception):
-    """The answer is no. The text is for whoever asked."""
+    """The answer is no. The text is for the caller."""
 
     code: ClassVar[str]
 
@@ -216,7 +216,7 @@ def plain_row(row: Any) -> dict[str, Any]:
 
 
 async def settled(broker: Administered) -> None:
-    """Wait until what was asked of the broker's actors is done, so that who looks next sees it."""
+    """Wait until the broker's actors have done what was asked of them, so that the next call sees it."""
     with trio.move_on_after(SETTLING):
         await broker.scheduler.drained()
 

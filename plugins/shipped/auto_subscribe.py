@@ -13,10 +13,10 @@ from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.placeholders import filled
 
 #: Subscriptions that one client may be given.
-MOST: Final = 1000
+MAX_SUBSCRIPTIONS: Final = 1000
 
 
-class Subscription(Table):
+class AutoSubscription(Table):
     """One subscription."""
 
     filter: TopicFilter = setting(
@@ -39,7 +39,9 @@ class Subscription(Table):
 class AutoSubscribeSettings(Settings):
     """Subscriptions that clients have from the moment they connect."""
 
-    subscriptions: tuple[Subscription, ...] = setting((), "Subscriptions of each client.", max_length=MOST)
+    subscriptions: tuple[AutoSubscription, ...] = setting(
+        (), "Subscriptions of each client.", max_length=MAX_SUBSCRIPTIONS
+    )
 
 
 class AutoSubscribe:
@@ -70,7 +72,7 @@ class AutoSubscribe:
             self._made.add(len(requests))
 
 
-def _request(filter: str, entry: Subscription, version: Version) -> SubscriptionRequest:
+def _request(filter: str, entry: AutoSubscription, version: Version) -> SubscriptionRequest:
     """3.x knows QoS only."""
     if version is not Version.V5:
         return SubscriptionRequest(filter, entry.qos)

@@ -1,5 +1,5 @@
-"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by pattern. Whoever is connected and banned
-is disconnected.
+"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by pattern.
+A connected client that is banned is disconnected.
 
 A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the broker's
 memory: they outlive the plugin, and end with the broker.
@@ -214,7 +214,7 @@ class Bans:
             cancel()
 
     async def _kick_all(self) -> None:
-        """Whoever is connected and banned, page by page, so that nobody waits for long."""
+        """Disconnect all banned clients, page by page, so that nobody waits for long."""
         page = self._context.clients()
         while page:
             for client in page:

@@ -14,7 +14,7 @@ class Circuit:
         self._until: float | None = None
 
     def may_ask(self, now: float) -> bool:
-        """Whoever is told yes must report how it went."""
+        """Whether to ask now. After a yes, `succeeded` or `failed` must be called."""
         if self._until is None:
             return True
         if now < self._until:

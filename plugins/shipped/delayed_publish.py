@@ -23,21 +23,21 @@ PREFIX: Final = "$delayed/"
 #: Topics to which nothing is published later.
 NEVER_DELAYED: Final = (PREFIX, "$SYS/")
 #: A greater number is no delay but seconds since the epoch.
-LONGEST: Final = 4_294_967
+MAX_DELAY: Final = 4_294_967
 #: What a message takes besides its bytes.
 OVERHEAD: Final = 512
 #: Messages that are published before others have their turn.
 BATCH: Final = 100
 _NUMBER: Final = re.compile("[0-9]{1,10}")
 
-#: When it is due in node time, its number, its bytes, who published it, and what.
+#: When it is due in node time, its number, its size, its publisher, and the message.
 Held: TypeAlias = tuple[float, int, int, ClientInfo, Message]
 
 
 class DelayedSettings(Settings):
     """Messages to `$delayed/SECONDS/TOPIC` are published later."""
 
-    max_delay: WholeSeconds = setting(LONGEST, "Longest delay.", "seconds", ge=0, le=LONGEST)
+    max_delay: WholeSeconds = setting(MAX_DELAY, "Longest delay.", "seconds", ge=0, le=MAX_DELAY)
     max_messages: Whole = setting(100_000, "Messages that may wait. 0 means no limit.", "messages", ge=0)
     max_bytes: Size = setting(67_108_864, "Bytes that these may take. 0 means no limit.", "bytes", ge=0)
     check_access: Flag = setting(
@@ -115,7 +115,7 @@ class DelayedPublish:
         if not slash or not _NUMBER.fullmatch(number):
             raise ProtocolError("a delayed message goes to $delayed/SECONDS/TOPIC", Reason.TOPIC_NAME_INVALID)
         delay = float(number)
-        if delay > LONGEST:
+        if delay > MAX_DELAY:
             delay -= self._context.wall
         if not 0 <= delay <= self._settings.max_delay:
             raise ProtocolError(f"the delay is not 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)

@@ -1,5 +1,4 @@
-"""exclusive: of all who subscribe to `$exclusive/FILTER`, one session has it, and the others are refused until it has given
-it up.
+"""exclusive: one session at a time may subscribe to `$exclusive/FILTER`; others are refused until it has given it up.
 
 As in EMQX the text of the filter counts: `$exclusive/t/+` and `$exclusive/t/1` are two, and plain subscriptions to the same
 filter are free to all.
@@ -40,7 +39,7 @@ class Exclusive:
     def __init__(self, context: Context[ExclusiveSettings]) -> None:
         self._context = context
         #: Whose each filter is, without the prefix, and until when a claim alone counts. Whether the client has really
-        #: subscribed is seen in its session: nobody tells what became of a SUBSCRIBE that was refused later.
+        #: subscribed is seen in its session: no hook says what became of a SUBSCRIBE that was refused later.
         self._owners: dict[str, tuple[str, float]] = context.kept.setdefault("owners", {})
         self._filters_of: dict[str, set[str]] = {}
         for filter, (client_id, _) in self._owners.items():
@@ -66,7 +65,7 @@ class Exclusive:
         if not filter or filter.startswith((PREFIX, SHARE_PREFIX)):
             return self._refuse(Reason.TOPIC_FILTER_INVALID, f"{PREFIX} stands in front of a plain topic filter")
         before, claimed_until = self._owners.get(filter, ("", 0.0))
-        if before != client.client_id:  # who asks again does not hold it for longer
+        if before != client.client_id:  # asking again does not hold it for longer
             claimed_until = self._context.now + self._context.settings.claim
         if self._owner(filter) not in (None, client.client_id):
             return self._refuse(Reason.QUOTA_EXCEEDED, "another client has this subscription to itself")

@@ -28,7 +28,7 @@ REJECT: Final = {
     PacketType.SUBSCRIBE: ("fault:rejectsubscribe", PacketType.SUBACK),
     PacketType.UNSUBSCRIBE: ("fault:rejectunsubscribe", PacketType.UNSUBACK),
 }
-LONGEST_ID: Final = 256
+MAX_REQUEST_ID: Final = 256
 _TEXT: Final = "the fault that was asked for"
 #: What a connection remembers: the answer to its CONNECT, and to the last packet that has several entries.
 _CONNECT: Final = "faults.connect"
@@ -121,8 +121,8 @@ class Faults:
     def _had_its_fault(self, packet: PacketType, request_id: str | None) -> bool:
         if request_id is None:
             return False
-        if len(request_id) > LONGEST_ID:
-            raise ValueError(f"its {REQUEST_ID} is longer than {LONGEST_ID} characters")
+        if len(request_id) > MAX_REQUEST_ID:
+            raise ValueError(f"its {REQUEST_ID} is longer than {MAX_REQUEST_ID} characters")
         if (packet, request_id) in self._seen:
             return True
         if len(self._seen) >= self._context.settings.max_request_ids:

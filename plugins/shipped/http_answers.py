@@ -14,7 +14,7 @@ from trunkline.plugins.shipped.http_client import HttpFailure
 from trunkline.plugins.shipped.login import text_attributes
 
 if TYPE_CHECKING:
-    from trunkline.plugins.shipped.http_client import Answer
+    from trunkline.plugins.shipped.http_client import HttpAnswer
     from trunkline.plugins.shipped.http_template import Prepared
 
 #: Statuses of the 400s that say something of the service, and nothing of the client.
@@ -32,7 +32,7 @@ class Verdict:
     expires_at: float | None = None
 
 
-def read_verdict(answer: Answer) -> Verdict:
+def read_verdict(answer: HttpAnswer) -> Verdict:
     """
     Raises:
         HttpFailure: this answers nothing.

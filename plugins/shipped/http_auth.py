@@ -181,7 +181,7 @@ class HttpAuth:
     ) -> Allow | Deny | None:
         values = client_values(client) | {"action": action, "topic": topic, "qos": qos, "retain": retain}
         verdict, until = await self._ask(self._acl_question, values)
-        # the broker remembers what it is told here, for as long as the connection lasts
+        # the broker remembers the answer for as long as the connection lasts
         self._forget_at(client, until)
         if isinstance(verdict, Deny):
             return verdict

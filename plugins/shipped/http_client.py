@@ -53,7 +53,7 @@ Url = Annotated[
 
 
 class HttpSettings(NeedsExtra):
-    """What every plugin that asks an HTTP service can be told about it."""
+    """The settings of every plugin that asks an HTTP service."""
 
     extra: ClassVar[str] = "http"
     libraries: ClassVar[tuple[str, ...]] = ("httpx",)
@@ -86,7 +86,7 @@ class HttpFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     content_type: str
     body: bytes
@@ -135,7 +135,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         *,
         status_only: bool = False,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """`status_only`: what the answer says is of no interest, nor how much it is.
 
         Raises:
@@ -156,7 +156,7 @@ class HttpClient:
 
     async def _request(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str] | None, status_only: bool
-    ) -> Answer:
+    ) -> HttpAnswer:
         request = self._httpx.Request(
             method, url, headers={**self._headers, **(headers or {})}, content=content, extensions=self._extensions
         )
@@ -171,7 +171,7 @@ class HttpClient:
                 raise HttpFailure(f"the answer is longer than {self._max_size} bytes")
         finally:
             await response.aclose()
-        return Answer(
+        return HttpAnswer(
             response.status_code,
             response.headers.get("content-type", "").partition(";")[0].strip().lower(),
             body,

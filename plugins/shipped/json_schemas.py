@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from trunkline.plugins.shipped.json_places import line_of
 
-#: Characters of a message that are told.
-_TOLD: Final = 200
+#: Characters of a message.
+_MAX_MESSAGE: Final = 200
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -48,7 +48,7 @@ class JsonSchema:
         if error.validator is None:  # the schema is `false` there
             return f"{error.json_path}: nothing fits there"
         asked = json.dumps(error.validator_value, ensure_ascii=False)
-        return f"{error.json_path}: {error.validator} {asked}"[:_TOLD]
+        return f"{error.json_path}: {error.validator} {asked}"[:_MAX_MESSAGE]
 
     def _load(self) -> Any:
         from jsonschema import Draft202012Validator
@@ -99,7 +99,9 @@ class JsonSchema:
         except SchemaError as error:
             path = list(error.absolute_path)
             place = "/".join(map(str, path)) or "the schema"
-            raise SchemaProblem(f"{file}, line {line_of(text, path)}: {place}: {error.message[:_TOLD]}") from None
+            raise SchemaProblem(
+                f"{file}, line {line_of(text, path)}: {place}: {error.message[:_MAX_MESSAGE]}"
+            ) from None
         return kind
 
     def _retrieve(self, name: str) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PublishedKeys:
-    """`run` is the only one who fetches; whoever needs keys that are not there waits for it."""
+    """Only `run` fetches. A login that needs a key that is not there waits for it."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class PublishedKeys:
             self._fetches.add()
             self._context.clear_alarm("jwks")
         self._fetched_at = self._context.now
-        # whoever asked meanwhile has been answered
+        # requests that came meanwhile have been answered
         self._wanted = trio.Event()
         done, self._fetched = self._fetched, trio.Event()
         done.set()

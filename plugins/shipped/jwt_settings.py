@@ -1,4 +1,4 @@
-"""What the plugin `jwt` can be told: where its keys are, and what tokens must say."""
+"""The settings of the plugin `jwt`: where its keys are, and what tokens must say."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self, cast
@@ -70,7 +70,7 @@ class JwtSettings(HttpSettings):
     def _check_keys(self) -> None:
         file = self.public_key_file or self.jwks_file
         if file is not None and not file.is_file():
-            return  # that is told of all files alike
+            return  # missing files are reported for all settings alike
         try:
             self.keys()
         except KeyProblem as error:

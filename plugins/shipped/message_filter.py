@@ -22,11 +22,11 @@ from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
 
 #: Topics for which it is remembered which conditions count, for each client that has some.
-REMEMBERED: Final = 1000
+MAX_REMEMBERED: Final = 1000
 #: Longer topics are looked up each time.
-SHORT: Final = 256
+MAX_REMEMBERED_TOPIC: Final = 256
 #: Conditions of one subscription, whatever the settings say.
-MOST: Final = 1000
+MAX_CONDITIONS: Final = 1000
 _CONDITION: Final = re.compile(r"([^=<>!]+)(!=|>=|<=|=|>|<)([^=<>]+)")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
@@ -38,7 +38,7 @@ Condition: TypeAlias = tuple[str, Callable[[list[str]], bool]]
 Conditions: TypeAlias = tuple[Condition, ...]
 
 
-def parse(text: str, most: int = MOST) -> Conditions:
+def parse(text: str, most: int = MAX_CONDITIONS) -> Conditions:
     """What stands behind the question mark.
 
     Raises:
@@ -82,8 +82,8 @@ def holds(conditions: Conditions, properties: UserProperties) -> bool:
 
 
 @dataclass(slots=True)
-class Wishes:
-    """What one client wants of the topic filters of which it does not want everything."""
+class ClientConditions:
+    """The conditions of one client, by the topic filters that it subscribed to with some."""
 
     #: By filter, then by the text of the conditions. The empty text is a subscription without conditions.
     filters: dict[str, dict[str, Conditions]] = field(default_factory=dict[str, dict[str, Conditions]])
@@ -95,17 +95,17 @@ class FilterSettings(Settings):
     """Subscriptions with conditions on user properties, `FILTER?key>5`."""
 
     max_filters: Whole = setting(100, "Subscriptions with conditions that one client may have.", "subscriptions", ge=1)
-    max_conditions: Whole = setting(16, "Conditions of one subscription.", "conditions", ge=1, le=MOST)
+    max_conditions: Whole = setting(16, "Conditions of one subscription.", "conditions", ge=1, le=MAX_CONDITIONS)
     max_length: Whole = setting(1024, "Longest text of the conditions of one subscription.", "characters", ge=1)
 
 
 class MessageFilter:
     def __init__(self, context: Context[FilterSettings]) -> None:
         self._context = context
-        self._clients: dict[str, Wishes] = {}
+        self._clients: dict[str, ClientConditions] = {}
         #: The same in plain words, with the moment at which each session began.
         self._kept: dict[str, tuple[float, dict[str, list[str]]]] = context.kept.setdefault("clients", {})
-        self._looks = False
+        self._filtering = False
         self._withheld = context.counter("withheld", "Messages that were not what a subscriber wanted.")
         self._refused = context.counter("refused", "Subscriptions whose conditions were refused.")
         context.gauge("clients", "Clients that have conditions.", lambda: len(self._clients))
@@ -116,10 +116,10 @@ class MessageFilter:
         """What is still true of what was kept."""
         client, subscribed = self._context.client(client_id), self._context.subscriptions(client_id)
         if client is not None and client.created_at == began:
-            wishes = self._clients[client_id] = Wishes()
+            own = self._clients[client_id] = ClientConditions()
             for filter, texts in filters.items():
                 if filter in subscribed:
-                    wishes.filters[filter] = {text: parse(text) if text else () for text in texts}
+                    own.filters[filter] = {text: parse(text) if text else () for text in texts}
         self._changed(client_id)
 
     # What clients ask for
@@ -133,10 +133,10 @@ class MessageFilter:
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
     ) -> SubscriptionRequest | Deny | None:
         filter, text = _split(client, request.filter)
-        wishes = self._clients.get(client.client_id)
+        own = self._clients.get(client.client_id)
         if text is None:
-            if wishes is not None and filter in wishes.filters:
-                wishes.filters[filter][""] = ()
+            if own is not None and filter in own.filters:
+                own.filters[filter][""] = ()
                 self._changed(client.client_id)
             return None
         if filter.startswith(("$share/", "$exclusive/")):
@@ -145,15 +145,15 @@ class MessageFilter:
             conditions = self._parse(text)
         except ValueError as error:
             return self._refuse(Reason.TOPIC_FILTER_INVALID, str(error))
-        if wishes is None:
-            wishes = self._clients[client.client_id] = Wishes()
-        known = wishes.filters.get(filter, {})
-        if text not in known and sum(map(len, wishes.filters.values())) >= self._context.settings.max_filters:
+        if own is None:
+            own = self._clients[client.client_id] = ClientConditions()
+        known = own.filters.get(filter, {})
+        if text not in known and sum(map(len, own.filters.values())) >= self._context.settings.max_filters:
             return self._refuse(Reason.QUOTA_EXCEEDED, "there are too many subscriptions with conditions")
         if not known and filter in self._context.subscriptions(client.client_id):
             known[""] = ()
         known[text] = conditions
-        wishes.filters[filter] = known
+        own.filters[filter] = known
         self._changed(client.client_id)
         return replace(request, filter=filter)
 
@@ -161,8 +161,8 @@ class MessageFilter:
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Withhold | None:
         """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of it."""
         filter, text = _split(client, filter)
-        wishes = self._clients.get(client.client_id)
-        known = wishes.filters.get(filter) if wishes is not None else None
+        own = self._clients.get(client.client_id)
+        known = own.filters.get(filter) if own is not None else None
         if known is None:
             return None
         if (text or "") not in known:
@@ -202,9 +202,9 @@ class MessageFilter:
 
     @hook("session.unsubscribed")
     def unsubscribed(self, client: ClientInfo, filter: str) -> None:
-        wishes = self._clients.get(client.client_id)
-        if wishes is not None:
-            wishes.filters.pop(filter, None)
+        own = self._clients.get(client.client_id)
+        if own is not None:
+            own.filters.pop(filter, None)
             self._changed(client.client_id)
 
     def _forget(self, client_id: str) -> None:
@@ -213,16 +213,16 @@ class MessageFilter:
 
     def _changed(self, client_id: str) -> None:
         """Keep it, and look at deliveries only if there is a reason."""
-        wishes, client = self._clients.get(client_id), self._context.client(client_id)
-        if wishes is not None and wishes.filters and client is not None:
-            wishes.remembered.clear()
-            self._kept[client_id] = (client.created_at, {name: list(texts) for name, texts in wishes.filters.items()})
+        own, client = self._clients.get(client_id), self._context.client(client_id)
+        if own is not None and own.filters and client is not None:
+            own.remembered.clear()
+            self._kept[client_id] = (client.created_at, {name: list(texts) for name, texts in own.filters.items()})
         else:
             self._clients.pop(client_id, None)
             self._kept.pop(client_id, None)
-        if self._looks != bool(self._clients):
-            self._looks = not self._looks
-            if self._looks:
+        if self._filtering != bool(self._clients):
+            self._filtering = not self._filtering
+            if self._filtering:
                 self._context.hooks.add("message.deliver", self.deliver, priority=TOPIC_SYNTAX)
             else:
                 self._context.hooks.remove("message.deliver", self.deliver)
@@ -230,13 +230,13 @@ class MessageFilter:
     # Messages
 
     def deliver(self, client: ClientInfo, message: Message) -> Withhold | None:
-        wishes = self._clients.get(client.client_id)
-        if wishes is None:
+        own = self._clients.get(client.client_id)
+        if own is None:
             return None
         try:
-            alternatives = wishes.remembered[message.topic]
+            alternatives = own.remembered[message.topic]
         except KeyError:
-            alternatives = self._remember(client.client_id, wishes, message.topic)
+            alternatives = self._remember(client.client_id, own, message.topic)
         if alternatives is None:
             return None
         properties = message.properties.get("user_property", ())
@@ -245,21 +245,21 @@ class MessageFilter:
         self._withheld.add()
         return DROP
 
-    def _remember(self, client_id: str, wishes: Wishes, topic: str) -> list[Conditions] | None:
-        found = self._alternatives(client_id, wishes, topic)
-        if len(topic) <= SHORT:
-            if len(wishes.remembered) >= REMEMBERED:
-                wishes.remembered.clear()
-            wishes.remembered[topic] = found
+    def _remember(self, client_id: str, own: ClientConditions, topic: str) -> list[Conditions] | None:
+        found = self._alternatives(client_id, own, topic)
+        if len(topic) <= MAX_REMEMBERED_TOPIC:
+            if len(own.remembered) >= MAX_REMEMBERED:
+                own.remembered.clear()
+            own.remembered[topic] = found
         return found
 
-    def _alternatives(self, client_id: str, wishes: Wishes, topic: str) -> list[Conditions] | None:
+    def _alternatives(self, client_id: str, own: ClientConditions, topic: str) -> list[Conditions] | None:
         """The conditions of all subscriptions that a message of this topic comes by; None when one has none."""
         found: list[Conditions] = []
         for filter in self._context.subscriptions(client_id):
             shared = parse_shared(filter)
             if matches(filter if shared is None else shared[1], topic):
-                found += wishes.filters.get(filter, {"": ()}).values()
+                found += own.filters.get(filter, {"": ()}).values()
         return None if () in found or not found else found
 
 

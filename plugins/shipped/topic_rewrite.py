@@ -27,7 +27,7 @@ _WORD: Final = re.compile(r"\$(?P<group>[0-9]+)|%(?P<placeholder>[cuhp])")
 _EXCLUSIVE: Final = "$exclusive/"
 
 
-class Rule(Table):
+class RewriteRule(Table):
     """One rule."""
 
     action: Literal["publish", "subscribe", "all"] = setting(
@@ -66,7 +66,7 @@ class Rule(Table):
 class RewriteSettings(Settings):
     """Rules that rewrite topics and filters."""
 
-    rules: tuple[Rule, ...] = setting((), "The rules. The last one whose source matches applies.")
+    rules: tuple[RewriteRule, ...] = setting((), "The rules. The last one whose source matches applies.")
     check_access: Flag = setting(True, "Whether access rules are also asked about the new topic of a message.")
     max_topic_length: Whole = setting(1024, "Longest topic that a rule accepts and makes.", "bytes", ge=1, le=65_535)
 

@@ -20,7 +20,7 @@ from trunkline.plugins.shipped.extras import NeedsExtra
 from trunkline.plugins.shipped.json_schemas import JsonSchema, SchemaProblem
 
 
-class Rule(Table):
+class PayloadRule(Table):
     """What payloads on some topics must be."""
 
     topics: tuple[TopicFilter, ...] = setting(..., "Topics that the rule is for.", min_length=1)
@@ -39,7 +39,7 @@ class ValidationSettings(NeedsExtra):
     extra: ClassVar[str] = "schema"
     libraries: ClassVar[tuple[str, ...]] = ("jsonschema", "referencing")
 
-    rules: tuple[Rule, ...] = setting((), "Every rule whose topics match must be fulfilled.")
+    rules: tuple[PayloadRule, ...] = setting((), "Every rule whose topics match must be fulfilled.")
     report_topic: Text = setting("", "Topic at which each failure is published, as JSON. Empty: none.")
 
     @model_validator(mode="after")
@@ -63,7 +63,7 @@ class ValidationSettings(NeedsExtra):
 class _Ready:
     """A rule with its schema."""
 
-    rule: Rule
+    rule: PayloadRule
     number: int
     schema: JsonSchema | None
 
@@ -138,7 +138,7 @@ class Validation:
         self._context.publish(self._report_topic, json.dumps(content, ensure_ascii=False).encode())
 
 
-def _ready(rule: Rule, number: int) -> _Ready:
+def _ready(rule: PayloadRule, number: int) -> _Ready:
     try:
         return _Ready(rule, number, None if rule.schema_file is None else JsonSchema(rule.schema_file))
     except SchemaProblem as problem:

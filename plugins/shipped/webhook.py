@@ -1,6 +1,6 @@
-"""Tells an HTTP service what happens in the broker: events as JSON, in batches, in order.
+"""Sends events to an HTTP service: what happens in the broker, as JSON, in batches, in order.
 
-What was told may be told again, never in another order: a batch goes out until it is taken, and the ones behind it wait.
+An event may arrive twice, and never out of order: a batch is sent until it is taken, and those behind it wait.
 What waits is bounded; when the service is down for too long the oldest events are lost, and counted.
 """
 
@@ -27,7 +27,7 @@ from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter, Payloa
 #: Where others change a value, look at what they made of it; where they decide, look before that ends the chain.
 _PRIORITIES: Final = {"transform": RECORD_RESULT, "decide": WATCH}
 #: Failures in a row that are an alarm.
-_ALARMING: Final = 3
+_ALARM_AFTER: Final = 3
 #: Statuses of the 400s that may be others next time.
 _PASSING: Final = frozenset({408, 425, 429})
 
@@ -115,13 +115,13 @@ class Webhook:
             if place is not None:
                 message = values[place]
                 assert isinstance(message, Message)
-                if not (everything and message.topic[0] != "$") and not self._is_told(message.topic):
+                if not (everything and message.topic[0] != "$") and not self._is_sent(message.topic):
                     return
             self._put(self._writer.write(point, values, self._context.node, self._context.wall))
 
         return observe
 
-    def _is_told(self, topic: str) -> bool:
+    def _is_sent(self, topic: str) -> bool:
         return any(matches(filter, topic) for filter in self._settings.topics)
 
     def _put(self, event: bytes) -> None:
@@ -156,10 +156,10 @@ class Webhook:
             except _Failed as failure:
                 failures += 1
                 self._failures.add()
-                if failures == _ALARMING:
+                if failures == _ALARM_AFTER:
                     self._context.logger.error("events are not taken: %s", failure)
                     self._context.raise_alarm("down", f"events are not taken: {failure}")
-                # apart from others who found the same service down at the same moment
+                # at another moment than others that found the same service down
                 await trio.sleep(max(delay * random.uniform(0.5, 1.0), min(failure.wait, self._settings.retry_max)))
                 delay = min(2 * delay, self._settings.retry_max)
         self._done(wanted)

@@ -1,4 +1,4 @@
-"""What a webhook tells of what happens at a hook point, as JSON. The names are those of EMQX's rule engine where it has one.
+"""Events of hook points as JSON, for a webhook. The names are those of EMQX's rule engine where it has one.
 
 A password, and what a client authenticates with, is never part of it.
 """
@@ -101,7 +101,7 @@ def _client(client: ClientInfo) -> _Fields:
     }
 
 
-#: What is of the connection, and not told again with each message.
+#: Fields of the connection, which are not repeated with each message.
 _OF_CONNECTIONS: Final = ("peerport", "proto_ver", "keepalive", "clean_start", "connected_at", "listener")
 
 

@@ -29,8 +29,8 @@ STOP = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if h
 RELOAD = getattr(signal, "SIGHUP", None)
 
 #: Seconds that a broker has to end, besides those of each plugin.
-LONGEST_END = 30.0
-LONGEST_END_EACH = 10.0
+MAX_END = 30.0
+MAX_END_EACH = 10.0
 
 #: Messages on their way are many young objects without cycles. Python's own threshold of 700 has the collector walk
 #: through them again and again: a fan-out of single messages ran 1.6 times as fast with this.
@@ -77,7 +77,7 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
 
     try:
         # from the beginning: a plugin may take its time to start
-        with _signals(LONGEST_END + LONGEST_END_EACH * len(config.plugins)) as signals:
+        with _signals(MAX_END + MAX_END_EACH * len(config.plugins)) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(handle, signals)
                 async with open_node(config, read=read, open_control=open_control) as node:

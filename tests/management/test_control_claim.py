@@ -110,7 +110,7 @@ def test_a_broker_that_says_no_is_alive(tcp: bool, tmp_path: Path) -> None:
 
 
 def test_one_that_says_nothing_may_be_alive(tcp: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_claim, "PATIENCE", 0.05)
+    monkeypatch.setattr(control_claim, "ANSWER_TIME", 0.05)
     path = tmp_path / "x"
     with claimed(path, tcp), pytest.raises(PlaceError, match="belongs to a broker that runs and does not answer"):
         claim(path, tcp=tcp, private=False)
@@ -166,7 +166,7 @@ def test_a_folder_that_others_can_write_to(tcp: bool, tmp_path: Path) -> None:
 
 def test_two_that_start_together(tcp: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find what a dead one left; one of them gets the place, and the other does not take it from it."""
-    monkeypatch.setattr(control_claim, "PATIENCE", 0.05)
+    monkeypatch.setattr(control_claim, "ANSWER_TIME", 0.05)
     path = tmp_path / "x"
     for _ in range(10):
         dead = claim(path, tcp=tcp, private=False)

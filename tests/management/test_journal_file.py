@@ -7,12 +7,12 @@ import pytest
 
 from trunkline.management.journal_file import (
     FORMAT,
+    BrokerEnding,
     Closed,
-    Ending,
     Entry,
-    Header,
     Journal,
     JournalError,
+    JournalHeader,
     Opened,
     Passed,
     pack_entry,
@@ -25,9 +25,9 @@ ENTRIES: list[Entry] = [
     Passed(1.0, 1, True, b"\xc0\0", False),
     Passed(1.5, 1, False, b"\xd0\0", True),
     Closed(2.0, 1, "client", "connection lost"),
-    Ending(2.5, True, True, False),
+    BrokerEnding(2.5, True, True, False),
 ]
-HEADER = Header(1234.5, "0.1.0")
+HEADER = JournalHeader(1234.5, "0.1.0")
 WHOLE = b"".join([pack_header(HEADER), *map(pack_entry, ENTRIES)])
 
 

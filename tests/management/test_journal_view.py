@@ -8,7 +8,16 @@ from click.testing import CliRunner, Result
 
 from tests.conformance import raw
 from trunkline.management.cli import cli
-from trunkline.management.journal_file import Closed, Ending, Entry, Header, Opened, Passed, pack_entry, pack_header
+from trunkline.management.journal_file import (
+    BrokerEnding,
+    Closed,
+    Entry,
+    JournalHeader,
+    Opened,
+    Passed,
+    pack_entry,
+    pack_header,
+)
 
 
 def show(path: Path, *options: str) -> Result:
@@ -16,7 +25,7 @@ def show(path: Path, *options: str) -> Result:
 
 
 def write(path: Path, *entries: Entry) -> Path:
-    path.write_bytes(b"".join([pack_header(Header(1000.0, "1.2.3")), *map(pack_entry, entries)]))
+    path.write_bytes(b"".join([pack_header(JournalHeader(1000.0, "1.2.3")), *map(pack_entry, entries)]))
     return path
 
 
@@ -36,7 +45,7 @@ def journal(tmp_path: Path) -> Path:
         Passed(2.0, 5, True, raw.packet(raw.PUBACK, b"\0"), masked=False),
         Closed(2.5, 5, "broker", ""),
         Closed(3600.0, 4, "client", "connection lost"),
-        Ending(3600.0, False, True, True),
+        BrokerEnding(3600.0, False, True, True),
     )
 
 

@@ -99,7 +99,7 @@ def test_line_endings_stay(file: Path, ending: bytes) -> None:
 
 @posix
 def test_nobody_waits_for_ever_for_a_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "PATIENCE", 0.0)
+    monkeypatch.setattr(rewriting, "LOCK_TIMEOUT", 0.0)
     file.parent.chmod(0o700)
     with alone(file.parent):
         with pytest.raises(TimeoutError, match="another process holds the folder"):

@@ -18,7 +18,7 @@ from tests.conformance import raw
 from trunkline import testing
 from trunkline.hooks import DROP, ClientInfo, Hooks
 from trunkline.hooks.passwords import set_password
-from trunkline.management.journal_file import Header, JournalError, pack_header
+from trunkline.management.journal_file import JournalError, JournalHeader, pack_header
 from trunkline.mqtt.message import Message
 from trunkline.testing.replay import Comparison, replay
 
@@ -314,7 +314,7 @@ def test_a_replay_in_asyncio_says_what_to_do(tmp_path: Path) -> None:
 
 
 async def test_settings_are_for_a_broker_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "j").write_bytes(pack_header(Header(0.0, "")))
+    (tmp_path / "j").write_bytes(pack_header(JournalHeader(0.0, "")))
     async with testing.broker() as b:
         assert str(await replay(tmp_path / "j", b)) == "no difference in 0 packets of 0 connections"
         with pytest.raises(ValueError, match="the one given has its own"):

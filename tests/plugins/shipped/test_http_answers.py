@@ -6,12 +6,12 @@ import pytest
 
 from tests.plugins.shipped.server import as_json
 from trunkline.plugins.shipped.http_answers import Remembered, Verdict, read_verdict
-from trunkline.plugins.shipped.http_client import Answer, HttpFailure
+from trunkline.plugins.shipped.http_client import HttpAnswer, HttpFailure
 from trunkline.plugins.shipped.http_template import Prepared
 
 
 def read(status: int, body: bytes = b"", content_type: str = "application/json") -> Verdict:
-    return read_verdict(Answer(status, content_type, body))
+    return read_verdict(HttpAnswer(status, content_type, body))
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from trio.testing import MockClock
 from tests.plugins.shipped.certificates import authority
 from tests.plugins.shipped.server import Reply, Request, as_json, serving
 from trunkline.plugins import PluginError
-from trunkline.plugins.shipped.http_client import Answer, HttpClient, HttpFailure, HttpSettings
+from trunkline.plugins.shipped.http_client import HttpAnswer, HttpClient, HttpFailure, HttpSettings
 
 
-async def ask(url: str, method: str = "POST", content: bytes | None = b"body", **settings: Any) -> Answer:
+async def ask(url: str, method: str = "POST", content: bytes | None = b"body", **settings: Any) -> HttpAnswer:
     client = HttpClient(HttpSettings(**settings))
     try:
         return await client.request(method, url, content)
@@ -33,7 +33,7 @@ async def failure(url: str, **settings: Any) -> str:
 async def test_a_request_and_its_answer() -> None:
     with serving(as_json({"a": 1}, 201)) as server:
         answer = await ask(server.url("/x?y=1"), headers={"Authorization": SecretStr("Bearer t")})
-    assert answer == Answer(201, "application/json", b'{"a": 1}')
+    assert answer == HttpAnswer(201, "application/json", b'{"a": 1}')
     (request,) = server.requests
     assert (request.method, request.target, request.body) == ("POST", "/x?y=1", b"body")
     assert request.headers["Authorization"] == "Bearer t"

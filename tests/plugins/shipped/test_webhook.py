@@ -162,10 +162,10 @@ async def test_the_waits_grow_and_are_not_all_alike(monkeypatch: pytest.MonkeyPa
     moments: list[float] = []
 
     async def request(*args: object, **options: object) -> Any:
-        from trunkline.plugins.shipped.http_client import Answer
+        from trunkline.plugins.shipped.http_client import HttpAnswer
 
         moments.append(trio.current_time())
-        return Answer(503, "", b"", retry_after=20.0 if len(moments) == 8 else None)
+        return HttpAnswer(503, "", b"", retry_after=20.0 if len(moments) == 8 else None)
 
     monkeypatch.setattr("trunkline.plugins.shipped.http_client.HttpClient.request", request)
     settings = {"url": "http://h/", "retry_min": 1, "retry_max": 16}
