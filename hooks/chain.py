@@ -25,6 +25,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 from trunkline.hooks.decisions import STOP, Deny, Stop, Withhold
 from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
 from trunkline.hooks.registration import Callback, Registration
+from trunkline.mqtt.explanations import worth_logging
 from trunkline.mqtt.reasons import Reason
 
 T = TypeVar("T")
@@ -304,7 +305,7 @@ class Hooks:
             return
         registration.crashes += 1
         count = registration.crashes
-        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a callback that always fails must not fill the disk
+        if worth_logging(count):
             _logger.error("%s at %s crashed (%d so far)", registration.name, point.name, count, exc_info=error)
 
 

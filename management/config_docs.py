@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from trunkline.config.config import Config, variable
 from trunkline.config.settings import ListenerSettings, PluginSettings, Section
 from trunkline.config.units import accepted
-from trunkline.management.plugin_listing import plain
+from trunkline.management.plugin_listing import plain, unit_of
 from trunkline.plugins.finding import settings_model, shipped
 
 _HEAD = """\
@@ -94,7 +94,7 @@ def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bo
     for name, field in model.model_fields.items():
         if own and name in PluginSettings.model_fields:
             continue
-        lines.append(f"| `{name}` | {_default(field)} | {_unit(field)} | {accepted(field)} | {field.description} |")
+        lines.append(f"| `{name}` | {_default(field)} | {unit_of(field)} | {accepted(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 
@@ -110,10 +110,6 @@ def _default(field: FieldInfo) -> str:
 
 def _words(model: type[Section]) -> str:
     return "\n".join(line.strip() for line in (model.__doc__ or "").strip().splitlines())
-
-
-def _unit(field: FieldInfo) -> str:
-    return cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
 
 
 def main() -> None:

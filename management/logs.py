@@ -15,6 +15,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from trunkline.mqtt.explanations import shortened, worth_logging
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TextIO
@@ -45,10 +47,6 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
-
-
 def _moment(record: logging.LogRecord) -> str:
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{whole}.{int(record.created * 1000) % 1000:03d}Z"
@@ -69,11 +67,11 @@ class TextFormatter(_Formatter):
     starts with."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_moment(record)} {record.levelname} {record.name}: {printable(_cut(record.getMessage()))}"
+        line = f"{_moment(record)} {record.levelname} {record.name}: {printable(shortened(record.getMessage(), _MAX_TEXT))}"
         for name in _SHOWN:
             value = getattr(record, name, None)
             if value is not None:
-                line += f' {name}="{printable(_cut(str(value)))}"'
+                line += f' {name}="{printable(shortened(str(value), _MAX_TEXT))}"'
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "".join(f"\n    {printable(part)}" for part in trace.split("\n"))
@@ -88,11 +86,11 @@ class JsonFormatter(_Formatter):
             "time": _moment(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _cut(record.getMessage()),
+            "message": shortened(record.getMessage(), _MAX_TEXT),
         }
         for name, value in vars(record).items():
             if value is not None and name not in _STANDARD and name not in entry:
-                entry[name] = _cut(value) if isinstance(value, str) else value
+                entry[name] = shortened(value, _MAX_TEXT) if isinstance(value, str) else value
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)  # pure ASCII: escapes all that could end a line
@@ -112,7 +110,7 @@ class UnfailingHandler(logging.Handler):
     def handleError(self, record: logging.LogRecord) -> None:
         del record
         self.failures += 1
-        if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+        if worth_logging(self.failures):
             with suppress(OSError, ValueError, AttributeError):  # closed, or none at all
                 sys.stderr.write(
                     f"trunkline: the log cannot be written: {sys.exc_info()[1]} ({self.failures} so far)\n"

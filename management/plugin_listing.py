@@ -115,11 +115,14 @@ def plain(value: object) -> object:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
+def unit_of(field: FieldInfo) -> str:
+    return cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
+
+
 def _setting(key: str, field: FieldInfo) -> Row:
     default = json.dumps(field.get_default(call_default_factory=True), default=plain)
-    unit = cast("dict[str, str]", field.json_schema_extra or {}).get("unit", "")
-    meaning = field.description or ""
-    return {"key": key, "default": json.loads(default), "unit": unit, "accepts": accepted(field), "meaning": meaning}
+    accepts, meaning = accepted(field), field.description or ""
+    return {"key": key, "default": json.loads(default), "unit": unit_of(field), "accepts": accepts, "meaning": meaning}
 
 
 def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str, str]]:

@@ -26,9 +26,14 @@ def quoted(text: str | bytes) -> str:
     return repr(text) if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]!r}…"
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, length: int = MAX_TEXT) -> str:
     """A name as it stands in logs: whole, unless it is longer than any that is read."""
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def worth_logging(count: int) -> bool:
+    """Whether to log what has happened so often: the 1st, 2nd, 4th, 8th, … time, so that it never fills a disk."""
+    return count & (count - 1) == 0
 
 
 def reason_string(text: str) -> Properties:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trunkline.hooks.chain import is_crash
+from trunkline.mqtt.explanations import worth_logging
 
 if TYPE_CHECKING:
     import logging
@@ -48,9 +49,9 @@ class PluginFigures:
         self.errors = 0
 
     def failed(self) -> bool:
-        """Count a call that raised. Whether it is to be logged: the 1st, 2nd, 4th, 8th, …"""
+        """Count a call that raised. Returns whether to log it."""
         self.errors += 1
-        return self.errors & (self.errors - 1) == 0
+        return worth_logging(self.errors)
 
     def read(self, logger: logging.Logger) -> dict[str, int]:
         """All that can be read, and are numbers."""

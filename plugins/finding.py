@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from trunkline.config.key_path import nearest
 from trunkline.plugins.declaring import settings_of
 from trunkline.plugins.errors import PluginError
 
@@ -72,11 +73,8 @@ def find(name: str) -> EntryPoint:
     points = list(entry_points(group=GROUP, name=name))
     if not points:
         known = installed()
-        from difflib import get_close_matches  # only needed to explain a mistake
-
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"installed are {', '.join(known) or 'none'}"
-        raise PluginError([f"no plugin {name!r} is installed; {hint}"])
+        hint = nearest(name, known) or f"; installed are {', '.join(known) or 'none'}"
+        raise PluginError([f"no plugin {name!r} is installed{hint}"])
     if len({point.value for point in points}) > 1:
         offers = " and ".join(f"{point.dist.name if point.dist else '?'} ({point.value})" for point in points)
         raise PluginError([f"{name!r} is offered twice: by {offers}"])
@@ -113,7 +111,9 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
         hint = f"; is its extra installed? {point.extras}" if point.extras else ""
         if isinstance(error, ModuleNotFoundError) and error.name == point.module.partition(".")[0]:
             hint = "; if it was installed with --editable while this process ran, start the process again"
-        raise PluginError([f"{point.name}: {point.value} cannot be imported: {_words(error)}{hint}"]) from error
+        raise PluginError(
+            [f"{point.name}: {point.value} cannot be imported: {type(error).__name__}: {error}{hint}"]
+        ) from error
     if not callable(factory):
         raise PluginError([f"{point.name}: {point.value} is {factory!r:.80}, which cannot be called"])
     return cast("Factory", factory)
@@ -122,10 +122,6 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
 def _is_in(name: str, module: str) -> bool:
     """Is it the module, or within the package that the module is?"""
     return name == module or name.startswith(f"{module}.")
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def settings_model(name: str) -> type[Settings]:

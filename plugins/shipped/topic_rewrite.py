@@ -15,6 +15,7 @@ from trunkline.config.units import Flag, Text, TopicFilter, Whole
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.hooks.priorities import REWRITE
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.explanations import worth_logging
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -143,7 +144,7 @@ class TopicRewrite:
                 raise ProtocolError("$SYS is the broker's own")
         except ProtocolError as error:
             self._refused.add()
-            if self._refused.value & (self._refused.value - 1) == 0:  # the 1st, 2nd, 4th, 8th, …
+            if worth_logging(self._refused.value):
                 self._context.logger.warning(
                     "rule for %s: %.200r of the client %r is refused: %.200s (%d so far)",
                     rule.source, topic, client.client_id, error, self._refused.value,
