@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from trunkline.mqtt.packets import Packet
     from trunkline.mqtt.reasons import Reason
-    from trunkline.testing.fault_layer import PacketQueue
+    from trunkline.testing.packet_queue import PacketQueue
     from trunkline.testing.packets import Direction, RawPacket
     from trunkline.testing.running import RunningBroker
 

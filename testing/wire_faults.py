@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trunkline.hooks.chain import Hooks
-    from trunkline.testing.fault_layer import FaultLayer, Network, PacketQueue
+    from trunkline.testing.fault_layer import FaultLayer, Network
+    from trunkline.testing.packet_queue import PacketQueue
     from trunkline.testing.packets import Direction, RawPacket
     from trunkline.testing.selection import Selection
 

@@ -46,6 +46,7 @@ TESTED_IN: dict[str, str] = {
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",
     "testing/fault_layer.py": "testing/test_faults.py",
+    "testing/packet_queue.py": "testing/test_faults.py",
     "testing/published.py": "testing/test_messages.py",
     "testing/refusals.py": "testing/test_faults.py",
     "testing/wire_faults.py": "testing/test_faults.py",

@@ -9,12 +9,10 @@ import aiomqtt
 import pytest
 import trio
 from paho.mqtt import client as mqtt
-from paho.mqtt import publish
 
 from trunkline import testing
 from trunkline.hooks import ClientInfo
 from trunkline.plugins import Context, Settings, setting
-from trunkline.plugins.errors import PluginError
 from trunkline.testing.threads import BrokerThread
 
 
@@ -114,17 +112,17 @@ def test_a_condition_may_wait_for_the_broker() -> None:
 
 
 def test_the_timeout_of_a_condition_is_kept() -> None:
-    asked: list[bool] = []
+    calls: list[bool] = []
     with testing.broker() as b:
 
         def never() -> bool:
-            asked.append(True)
+            calls.append(True)
             b.clock.advance(6)  # it takes longer than it is waited for
             return False
 
         with pytest.raises(TimeoutError, match="within 5 s"):
             b.wait_until(never)
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 class Word(Settings):
@@ -133,20 +131,6 @@ class Word(Settings):
 
 def shouter(context: Context[Word]) -> None:
     context.command("shout", lambda times: context.settings.word * int(times))
-
-
-def test_plugins() -> None:
-    with testing.broker() as b:
-        b.plugins.enable("shouter", Word(word="hi"), shouter)
-        assert b.plugins.call("shouter", "shout", times=2) == "hihi"
-        b.plugins.reload("shouter", Word(word="ho"))
-        assert b.plugins.call("shouter", "shout", times=2) == "hoho"
-        assert "running" in [row.status for row in b.plugins.rows() if row.name == "shouter"]
-        b.plugins.disable("shouter")
-        with pytest.raises(PluginError, match="does not run"):
-            b.plugins.call("shouter", "shout", times=2)
-        with pytest.raises(PluginError, match="no plugin 'missing' is installed"):
-            b.plugins.enable("missing")
 
 
 def test_several_threads_may_use_it_at_once() -> None:
@@ -180,7 +164,7 @@ def test_afterwards_it_says_that_it_has_been_stopped() -> None:
             use()
 
 
-def test_who_still_waits_when_it_stops_is_told() -> None:
+def test_what_still_waits_when_it_stops_gets_an_error() -> None:
     errors: list[BaseException] = []
     waiting = threading.Event()
 
@@ -307,10 +291,3 @@ def test_a_broker_in_a_thread_can_be_awaited_from_trio() -> None:
 
     with testing.broker() as b:
         trio.run(test)
-
-
-def test_brokers_side_by_side_know_nothing_of_each_other() -> None:
-    with testing.broker() as one, testing.broker() as two:
-        publish.single("kept", "here", retain=True, hostname=one.host, port=one.port)
-        one.wait_until(lambda: one.retained)
-        assert two.retained == []
