@@ -198,18 +198,18 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def damaged() -> list[Row]:
     """A long record of two nodes from which rows were taken, and in which some are twice; n1 was killed in between."""
     random = Random(7)
-    rows = made(20_000).to_pylist()
+    rows = made(6_000).to_pylist()
     for one in rows:
-        if one["node"] == "n1" and one["seq"] > 5000:
-            one["seq"] -= 5001
+        if one["node"] == "n1" and one["seq"] > 1500:
+            one["seq"] -= 1501
             one["incarnation"] += 1000
     lost = {
-        (random.choice(["n1", "n2"]), random.randrange(7000) + n)
+        (random.choice(["n1", "n2"]), random.randrange(2000) + n)
         for _ in range(40)
         for n in range(random.randrange(1, 4))
     }
     rows = [one for one in rows if (one["node"], one["seq"]) not in lost]
-    return rows + random.sample(rows, 200)
+    return rows + random.sample(rows, 60)
 
 
 def plainly(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
