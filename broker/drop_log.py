@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.reasons import name_of
 
 if TYPE_CHECKING:
     from trunkline.broker.log_throttle import Occurrences
@@ -50,7 +50,7 @@ def say_dropped(reason: DropReason, times: Occurrences) -> None:
 
 def say_refused(reason: int, times: Occurrences) -> None:
     """Write a record about the subscriptions that were refused for a reason."""
-    word = Reason(reason).name.lower()
+    word = name_of(reason)
     client_id, filter = times.last
     _subscribing.warning(
         "%s of %s: %s (%sclient %.200s, filter %.200s)",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from trunkline.events.schema import Flag
 from trunkline.hooks.priorities import RECORD, RECORD_RESULT
 from trunkline.mqtt.packets import Connack
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.reasons import Reason, name_of
 from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _give(name: str, value: Any, given: dict[str, Any], texts: bool) -> int:
     if name == "reason":
         if isinstance(value, Reason):
             given["reason_code"] = int(value)
-            given.setdefault("reason", value.name.lower())
+            given.setdefault("reason", name_of(value))
         else:
             given["reason"] = value
     elif name == "text":
@@ -189,7 +189,7 @@ def _give(name: str, value: Any, given: dict[str, Any], texts: bool) -> int:
     elif name == "packet":
         if isinstance(value, Connack):
             given["reason_code"] = int(value.reason)
-            given["reason"] = Reason(value.reason).name.lower()
+            given["reason"] = name_of(value.reason)
     elif name in ("action", "topic", "qos", "filter"):
         given[name] = value
     elif name == "retain":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.reasons import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,19 +75,12 @@ class ConnectionLog:
         row = ConnectionRow(client.client_id, client.address, self._wall())
         self._rows.append(row)
         if packet.reason:
-            row.refused = _word(packet.reason)
+            row.refused = name_of(packet.reason)
         else:
             self._open[client] = row
 
     def _gone(self, client: ClientInfo, reason: int, text: str) -> None:
         row = self._open.pop(client, None)
         if row is not None:
-            word = _word(reason) if reason else "normal_disconnection"
+            word = name_of(reason) if reason else "normal_disconnection"
             row.ended = f"{word}: {text}" if text else word
-
-
-def _word(reason: int) -> str:
-    try:
-        return Reason(reason).name.lower()
-    except ValueError:
-        return f"0x{reason:02X}"

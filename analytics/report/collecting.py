@@ -30,7 +30,7 @@ from trunkline.analytics.report.results import (
     Traffic,
 )
 from trunkline.events.reader import EventLog
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.reasons import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -260,16 +260,8 @@ def _churn(timeline: Sequence[Row]) -> list[Churn]:
 
 
 def _denial(row: Row) -> Denial:
-    target = row["topic"] if row["reason_code"] is None else reason(row["reason_code"])
+    target = row["topic"] if row["reason_code"] is None else in_words(row["reason_code"])
     return Denial(row["client_id"] or "", row["peer"] or "", row["action"], target or "", row["times"])
-
-
-def reason(code: int) -> str:
-    """A reason code in words."""
-    try:
-        return Reason(code).name.lower().replace("_", " ")
-    except ValueError:
-        return f"0x{code:02X}"
 
 
 def _alerts(rows: Sequence[Row]) -> list[Alert]:

@@ -27,7 +27,7 @@ from trunkline.mqtt.aliases import ReceivedAliases, SentAliases
 from trunkline.mqtt.encoder import encode, encode_within
 from trunkline.mqtt.explanations import fitting, quoted, reason_string, shortened
 from trunkline.mqtt.packets import TYPE_OF, Auth, Connack, Connect, Disconnect, PacketType
-from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.reasons import Reason, name_of
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class Handshake:
 
     def _close(self, farewell: bytes, text: str, reason: int) -> None:
         self._client.peer = self._connection.peer
-        client, name = self._client, Reason(reason).name.lower()
+        client, name = self._client, name_of(reason)
         why = f"{text} ({name})" if text else name
         fields = client.log_fields | {"reason": name, "client": shortened(client.client_id) or None}
         _logger.info("refused the connection from %s by %s: %s", client.address, client.listener, why, extra=fields)

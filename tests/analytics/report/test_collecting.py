@@ -7,7 +7,7 @@ import pytest
 from tests.analytics.events_made import INCARNATION, START, at, row, table
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
-from trunkline.analytics.report.collecting import NothingRecorded, period, reason, window
+from trunkline.analytics.report.collecting import NothingRecorded, period, window
 from trunkline.analytics.report.results import Alert, Churn, Denial, Growth, Health, Queue, Silence, Traffic
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
@@ -64,11 +64,6 @@ def test_windows_are_as_many_as_points(length: timedelta, seconds: float) -> Non
 
 def test_centuries_have_a_window_too() -> None:
     assert window(START, START + timedelta(days=80_000)) > 0
-
-
-def test_reason_codes_are_words() -> None:
-    assert reason(0x86) == "bad user name or password"
-    assert reason(5) == "0x05"
 
 
 def sums(sort: str, second: float, events: int, bytes: int = 0, why: str | None = None) -> dict[str, Any]:
