@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.analytics.events_made import Row as Event
-from tests.analytics.events_made import frame, row, table
+from tests.analytics.events_made import at, frame, row, table
 from tests.analytics.jobs import plain
 
 pytest.importorskip("pyspark")
@@ -283,19 +283,19 @@ def test_recorded_events_pass_every_job(spark: "SparkSession") -> None:
 
 def test_a_stream_goes_on_from_its_checkpoint_where_it_was(spark: "SparkSession", tmp_path: "Path") -> None:
     """Between two runs some machines have events that they have not seen yet, and some wait for time."""
-    events = table(moving())
-    later = table([row("node.tick", 4000.0)])
+    first = table(one for one in moving() if one["time"] < at(60))
+    second = table([*(one for one in moving() if one["time"] >= at(60)), row("node.tick", 4000.0)])
     found: list[Event] = []
 
     def collect(frame: DataFrame, number: int) -> None:
         found.extend(one.asDict() for one in frame.collect())
 
-    for number, part in enumerate((events.slice(0, 30), pa.concat_tables([events.slice(30), later]))):
+    for number, part in enumerate((first, second)):
         folder = tmp_path / "events"
         folder.mkdir(exist_ok=True)
         parquet.write_table(part, folder / f"{number}.parquet")
         results = in_one(spark.readStream.schema(spark_schema()).parquet(str(folder)), *STREAMED)
         writer = results.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination()
-        assert found
+        assert [one["job"] for one in found] == ["unheard", "silent", "unheard"][: 1 + 2 * number]
     assert short(found) == {name: FOUND[name] for name in STREAMED}
