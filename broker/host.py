@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
@@ -74,20 +73,7 @@ class NodeHost:
             ProtocolError: this is no topic name.
         """
         validate_name(topic)
-        now = self.now
-        wall = now + self._services.epoch
-        interval = properties.get("message_expiry_interval")
-        return Message(
-            topic,
-            payload,
-            qos,
-            retain,
-            properties,
-            publisher=publisher,
-            guid=self._services.guids.next(wall),
-            timestamp=wall,
-            expires_at=inf if interval is None else now + interval,
-        )
+        return self._services.stamp(Message(topic, payload, qos, retain, properties, publisher=publisher), self.now)
 
     def publish(self, message: Message) -> int:
         """
@@ -102,8 +88,6 @@ class NodeHost:
 
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold:
         services, now = self._services, self.now
-        wall = now + services.epoch
-        interval = message.properties.get("message_expiry_interval")
         fresh = Message(
             message.topic,
             message.payload,
@@ -112,11 +96,8 @@ class NodeHost:
             message.properties,
             publisher=client.client_id,
             username=client.username,
-            guid=services.guids.next(wall),
-            timestamp=wall,
-            expires_at=inf if interval is None else now + interval,
         )
-        check_writable(fresh)
+        check_writable(services.stamp(fresh, now))
         changed = services.publishing(client, fresh, now)
         if isinstance(changed, Deny | Withhold):
             if changed is not TAKEN:

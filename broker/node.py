@@ -339,15 +339,8 @@ class Node:
         if limit is None:
             limit = WATCHDOG if self.read is not None else 0
         if limit:
-            watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self._plugin_of)
+            watchdog = Watchdog(limit, self.scheduler, self.alarms, self.metrics, self.plugins.plugin_of)
             await self.start_background("watchdog", watchdog.run)
-
-    def _plugin_of(self, callback: object) -> str:
-        """The plugin that registered what a hook calls; empty if none did."""
-        for entry in self.hooks.listing() if callback is not None else ():
-            if entry.call == callback:
-                return self.plugins.owner_of(entry.callback)
-        return ""
 
     async def _open_control(self) -> None:
         settings = self.config.control

@@ -301,6 +301,13 @@ class Plugins:
         """Those that run or still end, and the names of their tasks."""
         return ((each.name, each.current.tasks) for each in self._plugins.values() if each.current is not None)
 
+    def plugin_of(self, call: object) -> str:
+        """The plugin that registered what the chain calls; empty if none did."""
+        for entry in self._hooks.listing() if call is not None else ():
+            if entry.call == call:
+                return self.owner_of(entry.callback)
+        return ""
+
     def owner_of(self, callback: object) -> str:
         """The plugin that registered a callback; empty when none did."""
         return next((plugin.name for plugin in self._plugins.values() if plugin.owns(callback)), "")

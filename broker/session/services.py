@@ -63,6 +63,14 @@ class Services:
             return client
         return ClientInfo(message.publisher, message.username)
 
+    def stamp(self, message: Message, now: float) -> Message:
+        """Give a new message its id and its times."""
+        wall = now + self.epoch
+        interval = message.properties.get("message_expiry_interval")
+        message.guid, message.timestamp = self.guids.next(wall), wall
+        message.expires_at = inf if interval is None else now + interval
+        return message
+
     def publishing(self, client: ClientInfo, message: Publication, now: float) -> Publication | Deny | Withhold:
         """The publication as the hooks at `message.publish` leave it."""
         changed = self.hooks.transform(MESSAGE_PUBLISH, client, message)

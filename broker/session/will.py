@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 import trio
@@ -43,8 +42,6 @@ async def _ask_first(will: Will, client: ClientInfo, services: Services) -> None
 def _route(will: Will, client: ClientInfo, services: Services, now: float, *, allowed: bool) -> None:
     properties: Properties = {**will.properties}
     properties.pop("will_delay_interval", None)
-    interval = properties.get("message_expiry_interval")
-    wall = now + services.epoch
     message = Message(
         will.topic,
         will.payload,
@@ -53,10 +50,8 @@ def _route(will: Will, client: ClientInfo, services: Services, now: float, *, al
         properties or NO_PROPERTIES,
         publisher=client.client_id,
         username=client.username,
-        guid=services.guids.next(wall),
-        timestamp=wall,
-        expires_at=inf if interval is None else now + interval,
     )
+    services.stamp(message, now)
     if not allowed:
         services.dropped(client, message, DropReason.NOT_AUTHORIZED)
         return
