@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.channel import Channel
     from trunkline.hooks.client import ClientInfo
 
     #: Opens the control socket of a node; the flag says whether the node cannot do without.
@@ -149,9 +148,9 @@ class Node:
             ),
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),
-            open_session=self._open_session,
-            hold_publisher=self._hold_publisher,
-            release_publisher=self._release_publisher,
+            open_session=lambda channel: self.sessions.open(channel),
+            hold_publisher=lambda *publisher: self.sessions.hold_publisher(*publisher),
+            release_publisher=lambda *publisher: self.sessions.release_publisher(*publisher),
             start_task=self._start_task,
             client_of=self._client_of,
         )
@@ -184,15 +183,6 @@ class Node:
         session = self.sessions.get(client_id)
         return None if session is None else session.client
 
-    def _hold_publisher(self, client_id: str, holder: object, trusted: bool) -> bool:
-        return self.sessions.hold_publisher(client_id, holder, trusted)
-
-    def _release_publisher(self, client_id: str, holder: object, in_vain: float) -> None:
-        self.sessions.release_publisher(client_id, holder, in_vain)
-
-    def _open_session(self, channel: Channel) -> None:
-        self.sessions.open(channel)
-
     def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Acceptor:
         mqtt = MqttListener(name, allow_anonymous, versions, self._services, self.sessions)
         acceptor = Acceptor(
@@ -213,13 +203,9 @@ class Node:
 
     # What it does for others in this process
 
-    def connect(self) -> trio.abc.Stream:
-        """A connection without a socket: the client's end of a pair of trio streams."""
-        from trio.testing import memory_stream_pair  # brings pytest with it where that is installed
-
-        ours, theirs = memory_stream_pair()
-        self._inside.accept_stream(ours)
-        return theirs
+    def serve(self, stream: trio.abc.Stream) -> None:
+        """Take a connection without a socket: its client holds the other end of the stream."""
+        self._inside.accept_stream(stream)
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
         """Publish in the broker's own name. Returns the number of sessions that it went to.

@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import Self
 
 import trio
+from trio.testing import memory_stream_pair
 
 from tests.conformance import raw
+from trunkline.broker.node import Node
 
 #: Seconds that a packet may take. A limit for broken brokers, not a wait.
 PATIENCE = float(os.environ.get("CONFORMANCE_PATIENCE", "5"))
@@ -226,3 +228,10 @@ class Wire:
             return None
         packet, self._buffer = self._buffer[: reader.position], self._buffer[reader.position :]
         return packet
+
+
+def connect(node: Node) -> trio.abc.Stream:
+    """The client's end of a new connection, without a socket."""
+    ours, theirs = memory_stream_pair()
+    node.serve(ours)
+    return theirs

@@ -14,7 +14,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from tests.conformance import raw
-from tests.wire import Wire
+from tests.wire import Wire, connect
 from trunkline.broker.connection.connection import Connection
 from trunkline.broker.connection.transport import SocketTransport, StreamTransport
 from trunkline.broker.node import Node, open_node
@@ -93,7 +93,7 @@ async def test_nothing_is_left(mock_clock: MockClock, script: Any, inside: bool)
 
 
 async def once(node: Node, clock: MockClock, script: Any, inside: bool) -> None:
-    wire = Wire(node.connect()) if inside else await Wire.open(*node.listeners[0].address)
+    wire = Wire(connect(node)) if inside else await Wire.open(*node.listeners[0].address)
     await script(wire)
     await wire.abort()
     await settle()

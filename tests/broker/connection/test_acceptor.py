@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from tests.broker.room import room
-from tests.wire import Wire
+from tests.wire import Wire, connect
 from trunkline.broker.connection.acceptor import Acceptor, ProtocolActor
 from trunkline.broker.connection.transport import Event, Layer, Transport
 from trunkline.broker.metrics import Metrics
@@ -84,7 +84,7 @@ async def test_the_address_of_a_client_may_come_after_the_accept() -> None:
     async with open_node(layers=[Proxied]) as node:
         seen: list[str] = []
         node.hooks.add("client.connect", lambda client, packet: seen.append(client.address))
-        wire = Wire(node.connect())
+        wire = Wire(connect(node))
         await wire.connect("a")
         await wire.abort()
     assert seen == ["192.0.2.7:4321"]
