@@ -1,6 +1,4 @@
 import logging
-import re
-from pathlib import Path
 
 import pytest
 from trio.testing import MockClock
@@ -67,13 +65,6 @@ async def test_what_a_broker_drops_is_in_its_log(autojump_clock: MockClock, capl
     assert too_large == "1 message dropped for 1 client: too large (client small, topic t: 1009 bytes, 100 are taken)"
     assert full == "1 message dropped for 1 client: queue full (client away, topic t)"
     assert more.startswith("49 more messages dropped in the last minute for 1 client: queue full")
-
-
-def test_each_reason_is_on_the_page_for_operators() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
-    table = page.partition("### What is dropped")[2].partition("###")[0]
-    listed = {word for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for word in row.split(", ")}
-    assert {reason.word.replace("_", " ") for reason in DropReason} <= listed
 
 
 async def test_a_refused_subscription_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
