@@ -65,13 +65,11 @@ class Metrics:
     bytes_sent: int = counted("bytes.sent", "Bytes sent on all connections.")
     connections_accepted: int = counted("connections.accepted", "Network connections accepted.")
     connections_refused: int = counted(
-        "connections.refused", "Network connections closed at once: a limit was reached, or the address isn't allowed."
+        "connections.refused", "Network connections closed at once: a limit was reached, or the address is not allowed."
     )
-    connections_failed: int = counted(
-        "connections.failed", "Network connections that an error ended as they were accepted."
-    )
+    connections_failed: int = counted("connections.failed", "Network connections that failed while they were accepted.")
     loop_blocked: int = counted(
-        "loop.blocked", "Times that something held up everybody for longer than `node.watchdog`."
+        "loop.blocked", "Times that something blocked the broker for longer than `node.watchdog`."
     )
     callbacks_crashed: int = counted(
         "callbacks.crashed",
@@ -114,7 +112,7 @@ class Metrics:
         "messages.dropped.await_rel_timeout", "QoS 2 messages whose PUBREL had not come in time."
     )
     messages_dropped_payload_too_large: int = counted(
-        "messages.dropped.payload_too_large", "Messages with a payload larger than is taken."
+        "messages.dropped.payload_too_large", "Messages with a payload above `mqtt.max_payload_size`."
     )
     delivery_dropped: int = counted(
         "delivery.dropped", "Deliveries dropped on the way to one subscriber, for any reason."
@@ -123,25 +121,25 @@ class Metrics:
         "delivery.dropped.not_authorized", "Deliveries that the access rules denied."
     )
     delivery_dropped_too_large: int = counted(
-        "delivery.dropped.too_large", "Deliveries larger than their client takes."
+        "delivery.dropped.too_large", "Deliveries above their client's maximum packet size."
     )
     delivery_dropped_unwritable: int = counted(
-        "delivery.dropped.unwritable", "Deliveries that could not be put into a packet, by a fault of their message."
+        "delivery.dropped.unwritable", "Deliveries that could not be encoded for their client."
     )
     delivery_dropped_qos0_msg: int = counted(
-        "delivery.dropped.qos0_msg", "QoS 0 deliveries that would have had to wait where they are not stored."
+        "delivery.dropped.qos0_msg", "QoS 0 deliveries that would have to wait, with `session.store_qos0` off."
     )
     delivery_dropped_queue_full: int = counted(
-        "delivery.dropped.queue_full", "Deliveries that a full queue lost while its client was away."
+        "delivery.dropped.queue_full", "Deliveries that a full queue dropped while its client was away."
     )
     delivery_dropped_slow_consumer: int = counted(
-        "delivery.dropped.slow_consumer", "Deliveries that a full queue lost although its client was connected."
+        "delivery.dropped.slow_consumer", "Deliveries that a full queue dropped while its client was connected."
     )
     delivery_dropped_no_local: int = counted(
-        "delivery.dropped.no_local", "A client's own messages that its subscription does not want."
+        "delivery.dropped.no_local", "A client's own messages that its subscription excludes by no local."
     )
     delivery_dropped_session_ended: int = counted(
-        "delivery.dropped.session_ended", "Deliveries that waited, or were not acknowledged, when their session ended."
+        "delivery.dropped.session_ended", "Deliveries that waited or were unacknowledged when their session ended."
     )
     delivery_dropped_expired: int = counted(
         "delivery.dropped.expired", "Deliveries that waited longer than their message expiry interval."
@@ -154,7 +152,7 @@ class Metrics:
         "delivery.redispatched", "Deliveries that went to another member of a shared group when a session ended."
     )
     client_connected: int = counted("client.connected", "Clients connected.")
-    client_disconnected: int = counted("client.disconnected", "Clients disconnected, in whatever way.")
+    client_disconnected: int = counted("client.disconnected", "Clients disconnected, for any reason.")
     client_subscribe: int = counted("client.subscribe", "Filters subscribed to.")
     client_unsubscribe: int = counted("client.unsubscribe", "Filters unsubscribed from.")
     session_created: int = counted("session.created", "Sessions created.")
@@ -166,15 +164,15 @@ class Metrics:
         "session.discarded", "Sessions discarded because their client asked for a clean start."
     )
     session_expired: int = counted("session.expired", "Sessions that ended because their client stayed away too long.")
-    session_crashed: int = counted("session.crashed", "Sessions ended by an error in the broker or in what it runs.")
+    session_crashed: int = counted("session.crashed", "Sessions ended by an error in the broker, a hook or a plugin.")
     session_terminated: int = counted("session.terminated", "Sessions ended, for any reason.")
-    authentication_success: int = counted("authentication.success", "Clients that proved who they are.")
+    authentication_success: int = counted("authentication.success", "Clients that logged in.")
     authentication_success_anonymous: int = counted(
-        "authentication.success.anonymous", "Clients that were let in without credentials."
+        "authentication.success.anonymous", "Clients that connected without credentials."
     )
     authentication_failure: int = counted("authentication.failure", "Clients refused for their credentials.")
     authorization_allow: int = counted(
-        "authorization.allow", "Access decisions that allowed. What a connection remembers is not asked for again."
+        "authorization.allow", "Access decisions that allowed. Decisions that a connection remembers do not count."
     )
     authorization_deny: int = counted("authorization.deny", "Access decisions that denied.")
 
@@ -213,15 +211,15 @@ class Gauges:
     topics_count: int = counted("topics.count", "Different topic filters subscribed to.")
     retained_count: int = counted("retained.count", "Retained messages.")
     retained_bytes: int = counted(
-        "retained.bytes", "Bytes that the retained messages take, roughly, those of `$SYS` left out."
+        "retained.bytes", "Bytes that the retained messages take, roughly, without those of `$SYS`."
     )
     queue_count: int = counted("queue.count", "Messages that wait in the queues of sessions.")
     queue_bytes: int = counted("queue.bytes", "Bytes of the messages that wait in the queues of sessions.")
     inflight_count: int = counted("inflight.count", "Messages sent and not yet acknowledged.")
     awaiting_rel_count: int = counted("awaiting_rel.count", "QoS 2 messages received whose PUBREL is still to come.")
-    output_bytes: int = counted("output.bytes", "Bytes for clients that do not take them yet.")
+    output_bytes: int = counted("output.bytes", "Bytes that wait for a socket.")
     process_memory: int = counted(
-        "process.memory", "Bytes of memory that the process takes; 0 where the system does not say."
+        "process.memory", "Bytes of memory that the process takes; 0 if the system does not tell."
     )
     process_memory_max: int = counted("process.memory.max", "The most bytes of memory that the process ever took.")
 
