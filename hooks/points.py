@@ -89,7 +89,7 @@ def _message(old: Publication, new: object) -> Publication:
     if not isinstance(new, Message):
         raise TypeError(f"returned {new!r:.80}, which is neither a Message nor a Deny")
     if not isinstance(old, Message):
-        raise TypeError("returned a Message, but a callback that takes publications only looks")
+        raise TypeError("returned a Message, but a callback that takes publications only watches")
     if new.topic != old.topic:
         validate_name(new.topic)
     check_writable(new)
@@ -147,7 +147,7 @@ def _filter(old: str, new: object) -> str:
 CLIENT_CONNECT: Final[Notify[ClientInfo, Connect]] = Notify(
     "client.connect",
     "client packet",
-    "A CONNECT was read, before anything is decided about it. The client id may still be empty.",
+    "A CONNECT has been read, and nothing is decided yet. The client id may still be empty.",
 )
 CLIENT_AUTHENTICATE: Final[Decide[Allow | Deny, ClientInfo, bytes | None]] = Decide(
     "client.authenticate",
@@ -167,41 +167,41 @@ CLIENT_ENHANCED_AUTHENTICATE: Final[Decide[Continue | Success | Deny, ClientInfo
 CLIENT_AUTHENTICATED: Final[Notify[ClientInfo, Reason, str]] = Notify(
     "client.authenticated",
     "client reason text",
-    "It is decided who the client is: `reason` is SUCCESS, or says why it may not connect.",
+    "The login is decided: `reason` is SUCCESS, or says why the client may not connect.",
 )
 CLIENT_CONNACK: Final[Notify[ClientInfo, Connack]] = Notify(
-    "client.connack", "client packet", "The CONNACK is about to be sent, whatever it says."
+    "client.connack", "client packet", "The CONNACK is about to be sent, whether it accepts or refuses."
 )
 CLIENT_CONNECTED: Final[Notify[ClientInfo]] = Notify(
-    "client.connected", "client", "The client is accepted and its session is there."
+    "client.connected", "client", "The client is accepted and has its session."
 )
 CLIENT_DISCONNECTED: Final[Notify[ClientInfo, Reason, str]] = Notify(
     "client.disconnected",
     "client reason text",
-    "A client that was connected is gone: by its own DISCONNECT, by ours, or because the connection was lost.",
+    "A connected client is gone: by its own DISCONNECT, by the broker's, or because the connection was lost.",
 )
 CLIENT_CHECK_ACL: Final[Decide[Allow | Deny, ClientInfo, Action, str, int, bool]] = Decide(
     "client.check_acl",
     "client action topic qos retain",
-    "May this client publish to the topic, or subscribe to the filter? The answer is kept for the connection. "
-    "Superusers are not asked about. When all pass, the access rules decide. An async callback is not asked about "
-    "`receive`, nor about each topic of retained messages: deliveries cannot wait.",
+    "May this client publish to the topic, or subscribe to the filter? The answer is kept for the connection. Not "
+    "called for superusers. When all pass, the access rules decide. An async callback is not called for "
+    "`receive`, nor for each topic of retained messages: deliveries cannot wait.",
     answers=(Allow, Deny),
     waits=True,
 )
 CLIENT_ACL_DECIDED: Final[Notify[ClientInfo, Action, str, int, bool, bool]] = Notify(
     "client.acl_decided",
     "client action topic qos retain allowed",
-    "It is decided whether this client may publish to the topic, subscribe to the filter or receive from the topic. "
-    "Decisions are kept for the connection, so this is not called for each message; of each message that is refused, "
-    "`message.dropped` is.",
+    "A decision was made whether this client may publish to the topic, subscribe to the filter or receive from "
+    "the topic. Decisions are kept for the connection, so this is not called for each message; `message.dropped` "
+    "is called for each refused message.",
 )
 CLIENT_READ_FILTER: Final[Transform[str]] = Transform(
     "client.read_filter",
     "client filter",
-    "A SUBSCRIBE or UNSUBSCRIBE names a text that is no valid topic filter. A callback that knows the form returns the part "
-    "that is a filter, and takes the rest off at `client.subscribe` and `client.unsubscribe`, which get the whole text. When "
-    "no callback does, the connection ends.",
+    "A SUBSCRIBE or UNSUBSCRIBE has a text that is no valid topic filter. A callback that knows the form returns "
+    "the part that is a filter, and removes the rest at `client.subscribe` and `client.unsubscribe`, which get "
+    "the whole text. When no callback knows it, the connection ends.",
     replace=_part,
 )
 CLIENT_SUBSCRIBE: Final[Transform[SubscriptionRequest, Properties]] = Transform(
@@ -220,9 +220,7 @@ CLIENT_UNSUBSCRIBE: Final[Transform[str, Properties]] = Transform(
     waits=True,
 )
 SESSION_CREATED: Final[Notify[ClientInfo]] = Notify("session.created", "client", "A new session begins.")
-SESSION_RESUMED: Final[Notify[ClientInfo]] = Notify(
-    "session.resumed", "client", "A client came back to the session it had."
-)
+SESSION_RESUMED: Final[Notify[ClientInfo]] = Notify("session.resumed", "client", "A client came back to its session.")
 SESSION_DISCARDED: Final[Notify[ClientInfo]] = Notify(
     "session.discarded", "client", "A session ends because its client asked for a clean start."
 )
@@ -242,35 +240,35 @@ SESSION_SUBSCRIBED: Final[Notify[ClientInfo, SubscriptionRequest]] = Notify(
 SESSION_UNSUBSCRIBED: Final[Notify[ClientInfo, str]] = Notify(
     "session.unsubscribed",
     "client filter",
-    "A subscription was ended: by its client, on behalf of it, or because it is no longer allowed.",
+    "A subscription was ended: by its client, on its behalf, or because it is no longer allowed.",
 )
 MESSAGE_PUBLISH: Final[Transform[Publication]] = Transform(
     "message.publish",
     "client message",
     "A message is about to be routed. Replace it, or refuse it with Deny (its reason goes into the PUBACK or "
-    "PUBREC), DROP (the publisher is not told) or TAKEN. Access was checked before, for the topic that the client "
-    "named.",
+    "PUBREC), DROP (the publisher does not learn it) or TAKEN. Access was checked before, for the topic that the "
+    "client named.",
     replace=_message,
     publications=True,
 )
 MESSAGE_ROUTED: Final[Notify[Publication, tuple[str, ...]]] = Notify(
     "message.routed",
     "message receivers",
-    "A message is routed; `receivers` are the client ids of the sessions that it goes to. What a callback publishes "
-    "here overtakes it.",
+    "A message is routed; `receivers` has the client ids of the sessions that get it. Messages that a callback "
+    "publishes here overtake it.",
     publications=True,
 )
 MESSAGE_DELIVER: Final[Transform[Publication]] = Transform(
     "message.deliver",
     "client message",
-    "A message is about to be given to one subscriber. Replace it for this one, or DROP it. The message is shared "
-    "with all other subscribers: return a copy, never change it.",
+    "A message is about to be delivered to one subscriber. Replace it for this one, or DROP it. The message is "
+    "shared with all other subscribers: return a copy, never change it.",
     replace=_message,
 )
 MESSAGE_QUEUED: Final[Notify[ClientInfo, Message]] = Notify(
     "message.queued",
     "client message",
-    "A message waits for this subscriber: it is away, its window is full, or its connection takes no more.",
+    "A message waits for this subscriber, which is away, or whose window or socket is full.",
 )
 MESSAGE_DELIVERED: Final[Notify[ClientInfo, Publication]] = Notify(
     "message.delivered",
@@ -281,21 +279,23 @@ MESSAGE_DELIVERED: Final[Notify[ClientInfo, Publication]] = Notify(
 MESSAGE_ACKED: Final[Notify[ClientInfo, Publication]] = Notify(
     "message.acked",
     "client message",
-    "The subscriber took over a message: PUBACK for QoS 1, PUBREC for QoS 2.",
+    "The subscriber acknowledged a message: PUBACK for QoS 1, PUBREC for QoS 2.",
     publications=True,
 )
 MESSAGE_DROPPED: Final[Notify[ClientInfo, Publication, str]] = Notify(
     "message.dropped",
     "client message reason",
-    "A message reached nobody (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
-    "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`), or not this subscriber "
-    "(`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, `unwritable`, `qos0_msg`, `queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
+    "A message reached no session (`client` is the publisher: `no_subscribers`, `not_authorized`, `hook`, "
+    "`receive_maximum`, `session_ended`, `await_rel_timeout`, `payload_too_large`), or did not reach this "
+    "subscriber (`no_local`, `not_authorized`, `hook`, `expired`, `too_large`, `unwritable`, `qos0_msg`, "
+    "`queue_full`, `slow_consumer`, `refused`, `session_ended`, `redispatched`).",
     publications=True,
 )
 DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication]] = Notify(
     "delivery.completed",
     "client message",
-    "Nothing is left to do for this subscriber: QoS 0 is on its way, QoS 1 got its PUBACK, QoS 2 its PUBCOMP.",
+    "Nothing is left to do for this subscriber: the QoS 0 message is written, the QoS 1 message has its PUBACK, "
+    "the QoS 2 message its PUBCOMP.",
     publications=True,
 )
 ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(

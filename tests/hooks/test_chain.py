@@ -697,7 +697,7 @@ def test_a_publication_cannot_be_replaced(caplog: pytest.LogCaptureFixture) -> N
     hooks = Hooks()
     hooks.add("message.publish", lambda client, publication: Message("t", b""), publications=True)
     assert hooks.transform(MESSAGE_PUBLISH, CLIENT, BATCH) is BATCH
-    assert "takes publications only looks" in caplog.text
+    assert "takes publications only watches" in caplog.text
 
 
 @pytest.mark.parametrize(
