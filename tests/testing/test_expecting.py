@@ -75,7 +75,7 @@ def test_long_payloads_are_cut() -> None:
     assert len(payload_difference(b"x" * 10_000, b"y" * 10_000)) < 300
 
 
-def test_all_that_differs_is_told() -> None:
+def test_all_differences_are_named() -> None:
     message = published("t/x", b"1", qos=1, retain=True)
     assert Expected("t/+", payload=1, qos=1, retain=True, publisher="p").met_by(message)
     assert Expected("u", payload=2, qos=0, retain=False, publisher="q", to="a").differences(message) == [

@@ -233,7 +233,7 @@ async def test_what_was_expected_is_there() -> None:
         b.assert_not_published("u")
 
 
-async def test_the_number_of_times_is_told_with_what_there_was() -> None:
+async def test_a_wrong_number_of_times_is_reported_with_what_there_was() -> None:
     async with watched() as here:
         for _ in range(2):
             here.broker.publish("t", "x")
@@ -291,7 +291,7 @@ async def test_nothing_after_a_mark_is_not_nothing_at_all() -> None:
             here.broker.assert_published("t", after=here.broker.mark())
 
 
-async def test_who_has_not_subscribed_is_told_so() -> None:
+async def test_a_client_that_has_not_subscribed_is_named() -> None:
     async with watched() as here:
         await here.client("a")
         with pytest.raises(
@@ -425,7 +425,7 @@ def test_failures_show_the_test_and_not_the_kit() -> None:
             assert [entry.path.name for entry in shown] == ["test_messages.py"] * 2
 
 
-async def test_what_a_fault_loses_is_told(autojump_clock: MockClock) -> None:
+async def test_what_a_fault_loses_is_known(autojump_clock: MockClock) -> None:
     async with watched() as here:
         a = await here.client("a")
         await a.subscribe(("t", 1))

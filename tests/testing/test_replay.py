@@ -262,7 +262,7 @@ async def test_takeovers_and_refusals_are_the_same_again(tmp_path: Path) -> None
     assert comparison.skipped == ["#4: its CONNECT could not be decoded, and may hold secrets"]
 
 
-async def test_a_connection_that_should_have_ended_is_told(tmp_path: Path) -> None:
+async def test_a_connection_that_should_have_ended_is_reported(tmp_path: Path) -> None:
     async with room(record=tmp_path / "j", mqtt={"max_packet_size": 200}) as here:
         client = await here.client("a")
         await client.send(raw.publish("t", b"x" * 300))
@@ -273,7 +273,7 @@ async def test_a_connection_that_should_have_ended_is_told(tmp_path: Path) -> No
     assert comparison.differences[-1].got == "an open connection"
 
 
-async def test_a_connection_that_should_not_have_ended_is_told(tmp_path: Path) -> None:
+async def test_a_connection_that_should_not_have_ended_is_reported(tmp_path: Path) -> None:
     async with room(record=tmp_path / "j") as here:
         client = await here.client("a", 4)
         await client.ping()

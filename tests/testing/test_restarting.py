@@ -122,7 +122,7 @@ async def test_a_will_waits_on_for_its_delay(autojump_clock: MockClock) -> None:
         assert trio.current_time() - began == pytest.approx(50)
 
 
-async def test_a_will_without_delay_is_published_by_who_comes_back() -> None:
+async def test_a_will_without_delay_is_published_by_the_broker_that_comes_back() -> None:
     async with room() as here:
         watcher = await here.stay("watcher")
         await watcher.subscribe(("last", 1))
@@ -212,7 +212,7 @@ async def test_configured_plugins_are_there_again() -> None:
             assert [row for row in here.broker.plugins.rows() if row.status == "running"] == before
 
 
-async def test_messages_are_told_across_a_restart() -> None:
+async def test_messages_are_known_across_a_restart() -> None:
     async with testing.broker() as b:
         b.publish("before", b"x")
         await b.restart()

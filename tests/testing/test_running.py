@@ -37,7 +37,7 @@ async def test_waiting_ends_as_soon_as_it_comes_true(autojump_clock: MockClock) 
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
 
 
-async def test_what_did_not_come_true_is_told_with_what_there_was_instead(autojump_clock: MockClock) -> None:
+async def test_what_did_not_come_true_is_reported_with_what_there_was_instead(autojump_clock: MockClock) -> None:
     async with testing.broker() as b, Wire(b.connect()) as wire:
         await wire.connect("a")
         await wire.subscribe(("x", 0))
