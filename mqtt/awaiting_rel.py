@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
+from trunkline.mqtt.tracked import TrackedDict
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -98,10 +100,22 @@ class AwaitingRel:
 
     def export(self) -> list[Exported]:
         """The ids in order, with the weight of what they hold and itself, for a store or another node."""
-        return [
-            (packet_id, held.weight // held.number, None if held.publication is None else held.publication.messages[n])
-            for packet_id, (held, n) in self._open.items()
-        ]
+        return [self._exported(packet_id, *entry) for packet_id, entry in self._open.items()]
+
+    def exported(self, packet_id: int) -> Exported | None:
+        """What is held for this id, if it is open, as `export` gives it."""
+        entry = self._open.get(packet_id)
+        return None if entry is None else self._exported(packet_id, *entry)
+
+    @staticmethod
+    def _exported(packet_id: int, held: _Held, number: int) -> Exported:
+        message = None if held.publication is None else held.publication.messages[number]
+        return packet_id, held.weight // held.number, message
+
+    def track(self) -> TrackedDict[int, tuple[_Held, int]]:
+        """Note from now on which ids are opened and released."""
+        self._open = tracked = TrackedDict(self._open)
+        return tracked
 
     def restore(self, entries: Iterable[Exported], now: float = 0.0) -> None:
         """Take up what `export` gave, as if it came now."""

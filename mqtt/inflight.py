@@ -15,6 +15,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.tracked import TrackedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -264,10 +265,28 @@ class Inflight(Generic[T]):
         waiting = self.unsent
         self.unsent = dict.fromkeys(packet_id for packet_id in overdue if packet_id not in waiting) | waiting
 
+    @property
+    def last_id(self) -> int:
+        """The packet id that was given last."""
+        return self._last_id
+
     def export(self) -> tuple[int, list[Exported[T]]]:
-        """The last packet id given, and all messages in order, for a store or another node."""
-        entries = self._entries.items()
-        return self._last_id, [(number, int(e.state), e.message(number), e.target) for number, e in entries]
+        """The packet id given last, and all messages in order, for a store or another node."""
+        return self._last_id, [self._exported(packet_id, entry) for packet_id, entry in self._entries.items()]
+
+    def exported(self, packet_id: int) -> Exported[T] | None:
+        """The message with this packet id, if there is one, as `export` gives it."""
+        entry = self._entries.get(packet_id)
+        return None if entry is None else self._exported(packet_id, entry)
+
+    @staticmethod
+    def _exported(packet_id: int, entry: Entry[T]) -> Exported[T]:
+        return packet_id, int(entry.state), entry.message(packet_id), entry.target
+
+    def track(self) -> TrackedDict[int, Entry[T]]:
+        """Note from now on which packet ids are opened, advanced and ended."""
+        self._entries = tracked = TrackedDict(self._entries)
+        return tracked
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         """Fill an empty window with what `export` gave."""

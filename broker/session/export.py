@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.state import Session
+    from trunkline.mqtt.message import Message
 
 #: Of what is exported. A later one will know how to read this.
 FORMAT: Final = 1
@@ -46,29 +47,47 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "exported_at": wall,
+        **head_to_plain(session, now),
+        "subscriptions": sorted([filter, asdict(options)] for filter, options in session.subscriptions.items()),
+        "unasked": sorted(session.unasked),
+        "last_packet_id": last_id,
+        # by packet id, by priority and number, by packet id
+        "inflight": [[entry[0], inflight_to_plain(*entry, now)] for entry in inflight],
+        "queue": [
+            [list(position), queued_to_plain(message, target, qos, now)]
+            for message, target, qos, position in session.queue.export()
+        ],
+        "awaiting_rel": [[entry[0], awaiting_to_plain(*entry, now)] for entry in session.awaiting_rel.export()],
+    }
+
+
+def head_to_plain(session: Session, now: float) -> dict[str, Any]:
+    """All but subscriptions and messages."""
+    return {
         "client": _client_to_plain(session.client),
         "will": None if session.will is None else _will_to_plain(session.will),
-        #: Seconds until now, 0 or less, in which the client was away; None if it is connected.
+        # seconds until now, 0 or less, in which the client was away; None if it is connected
         "left_at": seconds_left(session.left_at, now),
         "created_at": session.created_at,
         "expiry_interval": None if session.expiry_interval == inf else session.expiry_interval,
-        "subscriptions": [[filter, asdict(options)] for filter, options in session.subscriptions.items()],
-        "unasked": sorted(session.unasked),
         "revoked": sorted(session.revoked or ()),
-        "last_packet_id": last_id,
-        "inflight": [
-            [packet_id, state, message_to_plain(message, now), _target_to_plain(target)]
-            for packet_id, state, message, target in inflight
-        ],
-        "queue": [
-            [message_to_plain(message, now), _target_to_plain(target), qos]
-            for message, target, qos in session.queue.export()
-        ],
-        "awaiting_rel": [
-            [packet_id, size, None if message is None else message_to_plain(message, now)]
-            for packet_id, size, message in session.awaiting_rel.export()
-        ],
     }
+
+
+def inflight_to_plain(
+    packet_id: int, state: int, message: Message, target: Target[Subscriber], now: float
+) -> list[Any]:
+    del packet_id
+    return [message_to_plain(message, now), _target_to_plain(target), state]
+
+
+def queued_to_plain(message: Message, target: Target[Subscriber], qos: int, now: float) -> list[Any]:
+    return [message_to_plain(message, now), _target_to_plain(target), qos]
+
+
+def awaiting_to_plain(packet_id: int, size: int, message: Message | None, now: float) -> list[Any]:
+    del packet_id
+    return [None if message is None else message_to_plain(message, now), size]
 
 
 def restore_session(
@@ -112,17 +131,17 @@ def restore_session(
         plain["last_packet_id"],
         [
             (packet_id, state, message_from_plain(message, then), target(value))
-            for packet_id, state, message, value in plain["inflight"]
+            for packet_id, (message, value, state) in plain["inflight"]
         ],
         now,
     )
     session.queue.restore(
-        [(message_from_plain(message, then), target(value), qos) for message, value, qos in plain["queue"]]
+        [(message_from_plain(message, then), target(value), qos) for _, (message, value, qos) in plain["queue"]]
     )
     session.awaiting_rel.restore(
         [
             (packet_id, size, None if message is None else message_from_plain(message, then))
-            for packet_id, size, message in plain["awaiting_rel"]
+            for packet_id, (message, size) in plain["awaiting_rel"]
         ],
         now,
     )
@@ -135,9 +154,10 @@ def _client_to_plain(client: ClientInfo) -> dict[str, Any]:
 
 def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:
     """The client that `export_session` described, without attributes that are no plain values."""
-    version, attributes = Version(plain["version"]), dict(plain["attributes"])
-    peer = None if plain["peer"] is None else tuple(plain["peer"])
-    return ClientInfo(**{**plain, "version": version, "peer": peer, "attributes": attributes})
+    values: dict[str, Any] = {**plain, "version": Version(plain["version"]), "attributes": dict(plain["attributes"])}
+    if values["peer"] is not None:
+        values["peer"] = tuple(values["peer"])
+    return ClientInfo(**values)
 
 
 def _will_to_plain(will: Will) -> dict[str, Any]:
@@ -145,7 +165,8 @@ def _will_to_plain(will: Will) -> dict[str, Any]:
 
 
 def _will_from_plain(plain: Mapping[str, Any]) -> Will:
-    return Will(**{**plain, "properties": properties_from_plain(plain["properties"])})
+    values: dict[str, Any] = {**plain, "properties": properties_from_plain(plain["properties"])}
+    return Will(**values)
 
 
 def _target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:

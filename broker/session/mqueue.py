@@ -57,6 +57,29 @@ class Dropped(NamedTuple, Generic[T]):
     reason: DropReason
 
 
+class _TrackedLane(deque[Queued[T]]):
+    """Notes what comes and what goes."""
+
+    def __init__(self, priority: int, changed: dict[Position, Queued[T] | None], entries: Iterable[Queued[T]]) -> None:
+        super().__init__(entries)
+        self._priority = priority
+        self._changed = changed
+
+    def append(self, entry: Queued[T], /) -> None:
+        super().append(entry)
+        self._changed[self._priority, entry[3]] = entry
+
+    def pop(self) -> Queued[T]:  # type: ignore[override]
+        return self._gone(super().pop())
+
+    def popleft(self) -> Queued[T]:
+        return self._gone(super().popleft())
+
+    def _gone(self, entry: Queued[T]) -> Queued[T]:
+        self._changed[self._priority, entry[3]] = None
+        return entry
+
+
 class _Class(Generic[T]):
     """The messages of one priority."""
 
@@ -67,6 +90,10 @@ class _Class(Generic[T]):
         self.qos0: deque[Queued[T]] = deque()
         self.rest: deque[Queued[T]] = deque()
 
+    def track(self, changed: dict[Position, Queued[T] | None]) -> None:
+        self.qos0 = _TrackedLane(self.priority, changed, self.qos0)
+        self.rest = _TrackedLane(self.priority, changed, self.rest)
+
     def __iter__(self) -> Iterator[Queued[T]]:
         return merge(self.qos0, self.rest, key=_number)
 
@@ -75,6 +102,7 @@ class MessageQueue(Generic[T]):
     """The queue of one session. `length` and `byte_size` are gauges for reading."""
 
     __slots__ = (
+        "_changed",
         "_classes",
         "_cursor",
         "_default_priority",
@@ -115,6 +143,8 @@ class MessageQueue(Generic[T]):
         self._number = 0
         #: No message here expires before it.
         self._earliest = inf
+        #: What has come and gone since the last `take_changes`; None while they are not tracked.
+        self._changed: dict[Position, Queued[T] | None] | None = None
         #: Where `expire` stopped: negative priority, lane, number.
         self._cursor: tuple[int, int, int] | None = None
         self.length = 0
@@ -224,12 +254,25 @@ class MessageQueue(Generic[T]):
                 position = (at.priority, entry[3])
         return entries, None
 
-    def export(self) -> list[tuple[Message, T, int]]:
-        """All messages, targets and QoS in the order of leaving, for a store or another node."""
-        return [(message, target, qos) for message, target, qos, _ in self]
+    def export(self) -> list[tuple[Message, T, int, Position]]:
+        """All messages, targets, QoS and positions in the order of leaving, for a store or another node."""
+        return [(message, to, qos, (at.priority, n)) for at in self._each_class() for message, to, qos, n in at]
+
+    def track(self) -> None:
+        """Note from now on what comes and what goes."""
+        self._changed = {}
+        for at in self._each_class():
+            at.track(self._changed)
+
+    def take_changes(self) -> dict[Position, Queued[T] | None]:
+        """What came, and None for what went, since the last call."""
+        assert self._changed is not None
+        changes = dict(self._changed)
+        self._changed.clear()
+        return changes
 
     def restore(self, entries: Iterable[tuple[Message, T, int]]) -> list[Dropped[T]]:
-        """Queue what `export` gave. Where this queue is smaller, the overflow policy decides."""
+        """Queue what `export` gave, without the positions. Where this queue is smaller, the overflow policy decides."""
         dropped: list[Dropped[T]] = []
         for message, target, qos in entries:
             dropped.extend(self.push(message, target, qos))
@@ -247,6 +290,8 @@ class MessageQueue(Generic[T]):
         found = self._classes.get(-priority)
         if found is None:
             found = self._classes[-priority] = _Class(priority)
+            if self._changed is not None:
+                found.track(self._changed)
             if len(self._classes) == 1 or priority > self._top.priority:
                 self._top = found
         return found

@@ -51,13 +51,13 @@ def describe(session: Session) -> dict[str, Any]:
 
     last_id, inflight = session.inflight.export()
     return {
-        "subscriptions": list(session.subscriptions.items()),
+        "subscriptions": session.subscriptions,
         "expiry": session.expiry_interval,
         "client": asdict(session.client),
         "will": session.will,
         "last_id": last_id,
         "inflight": [(packet_id, state, message(m), target(t)) for packet_id, state, m, t in inflight],
-        "queue": [(message(m), target(t), qos) for m, t, qos in session.queue.export()],
+        "queue": [(message(m), target(t), qos) for m, t, qos, _ in session.queue.export()],
         "awaiting": [(packet_id, size, message(m)) for packet_id, size, m in session.awaiting_rel.export()],
     }
 
@@ -147,7 +147,7 @@ def test_the_time_between_export_and_restoring_counts() -> None:
     plain = export_session(session, 100.0, 5000.0)
     copy = empty()
     restore_session(plain, copy, SUBSCRIBER, nobody, 1.0, 5004.0)
-    ((message, _, _),) = copy.queue.export()
+    ((message, *_),) = copy.queue.export()
     assert message.expires_at == pytest.approx(7.0)
 
 

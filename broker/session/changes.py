@@ -1,0 +1,104 @@
+"""What changes in a session, as plain values: a store writes these and not the whole session again.
+
+They are noted only after `Changes` was made for the session. A session without it has containers that note nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trunkline.broker.session.export import awaiting_to_plain, head_to_plain, inflight_to_plain, queued_to_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trunkline.broker.session.state import Session
+
+
+class Changes:
+    """Of one session, since the last `take`."""
+
+    __slots__ = ("_awaiting_rel", "_head", "_inflight", "_session", "subscriptions")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        #: The filters that were subscribed to, or unsubscribed from.
+        self.subscriptions: dict[str, None] = {}
+        self._inflight = session.inflight.track()
+        self._awaiting_rel = session.awaiting_rel.track()
+        session.queue.track()
+        session.changes = self
+        self._head = self._compared()
+
+    def _compared(self) -> tuple[object, ...]:
+        session = self._session
+        client = asdict(session.client)
+        return client, session.will, session.left_at, session.expiry_interval, session.revoked
+
+    def take(self, now: float, wall: float) -> dict[str, Any]:
+        """For `apply_changes`. A value of None says that what has this key is no more."""
+        session, head = self._session, self._compared()
+        subscriptions, self.subscriptions = self.subscriptions, {}
+        changes: dict[str, Any] = {
+            "exported_at": wall,
+            "head": None if head == self._head else head_to_plain(session, now),
+            "last_packet_id": session.inflight.last_id,
+            "subscriptions": [
+                [filter, options and asdict(options), filter in session.unasked]
+                for filter in subscriptions
+                for options in (session.subscriptions.get(filter),)
+            ],
+            "inflight": [
+                [packet_id, entry and inflight_to_plain(*entry, now)]
+                for packet_id in self._inflight.take()
+                for entry in (session.inflight.exported(packet_id),)
+            ],
+            "queue": [
+                [list(position), entry and queued_to_plain(*entry[:3], now)]
+                for position, entry in session.queue.take_changes().items()
+            ],
+            "awaiting_rel": [
+                [packet_id, entry and awaiting_to_plain(*entry, now)]
+                for packet_id in self._awaiting_rel.take()
+                for entry in (session.awaiting_rel.exported(packet_id),)
+            ],
+        }
+        self._head = head
+        return changes
+
+
+def apply_changes(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The session that `export_session` gave, as it is after these changes."""
+    elapsed: float = changes["exported_at"] - plain["exported_at"]
+    after: dict[str, Any] = {**plain}
+    if plain["left_at"] is not None:
+        after["left_at"] -= elapsed
+    after |= changes["head"] or {}
+    after["exported_at"], after["last_packet_id"] = changes["exported_at"], changes["last_packet_id"]
+    subscriptions, unasked = dict(plain["subscriptions"]), set(plain["unasked"])
+    for filter, options, is_unasked in changes["subscriptions"]:
+        subscriptions[filter] = options
+        (unasked.add if is_unasked else unasked.discard)(filter)
+    after["subscriptions"] = sorted([filter, options] for filter, options in subscriptions.items() if options)
+    after["unasked"] = sorted(unasked)
+    after["inflight"] = _replayed(plain["inflight"], changes["inflight"], elapsed)
+    after["awaiting_rel"] = _replayed(plain["awaiting_rel"], changes["awaiting_rel"], elapsed)
+    queued = _replayed(plain["queue"], changes["queue"], elapsed)
+    after["queue"] = sorted(queued, key=lambda each: (-each[0][0], each[0][1]))  # by priority, then by number
+    return after
+
+
+def _replayed(entries: list[list[Any]], changes: list[list[Any]], elapsed: float) -> list[list[Any]]:
+    """Each entry is a key, and what has this key. What is new or has advanced comes last."""
+    gone = [key for key, _ in changes]
+    kept = [[key, _aged(entry, elapsed)] for key, entry in entries if key not in gone]
+    return kept + [[key, entry] for key, entry in changes if entry is not None]
+
+
+def _aged(entry: list[Any], elapsed: float) -> list[Any]:
+    """The message, which comes first, has that much less time before it expires."""
+    message, *rest = entry
+    if message is not None and message["expires_in"] is not None:
+        message = {**message, "expires_in": message["expires_in"] - elapsed}
+    return [message, *rest]
