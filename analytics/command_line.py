@@ -1,4 +1,4 @@
-"""What commands that start Spark share: their options, and how they begin."""
+"""The options and the start of commands that use Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: What of `trunkline[spark]` has to be there.
+#: The packages of `trunkline[spark]` that the commands import.
 LIBRARIES: Final = ("pyspark", "pyarrow", "pandas", "jinja2")
 
 java_option = click.option(
@@ -34,14 +34,14 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
-    """A file goes where there is a folder: one that is made by a slip in its name is not looked into."""
+    """A file needs a folder that exists: one that a typing error creates would not be looked into."""
     if not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {path.parent}", ctx, param)
     return path
 
 
-def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """A time, or how long before now."""
+def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """A time, or a duration before now."""
     if value is None:
         return None
     try:
@@ -57,16 +57,16 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> dat
 
 
 def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Of which time the events are."""
+    """The period of the events."""
     since = click.option(
-        "--since", callback=moment, metavar="TIME", help="Begin there: a time (UTC), or a duration before now."
+        "--since", callback=parse_time, metavar="TIME", help="Begin there: a time (UTC), or a duration before now."
     )
-    until = click.option("--until", callback=moment, metavar="TIME", help="End there.")
+    until = click.option("--until", callback=parse_time, metavar="TIME", help="End there.")
     return since(until(command))
 
 
 def need_spark() -> None:
-    """End with a line that says what to install, if anything is missing."""
+    """End with a line that says what to install, if a package is missing."""
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing:
         fail([f"{', '.join(missing)}: not installed; pip install 'trunkline[spark]'"], FAILED)
@@ -75,7 +75,7 @@ def need_spark() -> None:
 def start_spark(
     name: str, master: str | None, java: str | None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session that does not write to the terminal; or the end, with a line that says why there is none."""
+    """A session that does not write to the terminal. Without one, the command ends with a line that says why."""
     from trunkline.analytics.spark import JavaError, SparkError, session
 
     remote = master if master is not None and master.startswith("sc://") else None

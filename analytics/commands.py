@@ -38,7 +38,7 @@ _set_option = click.option(
 @analytics.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
 def list_jobs(as_json: bool) -> None:
-    """Say which jobs there are."""
+    """List the jobs."""
     for name, entry in CATALOGUE.items():
         if as_json:
             click.echo(json.dumps({"name": name, "title": entry.title, "summary": entry.summary}))
@@ -48,11 +48,11 @@ def list_jobs(as_json: bool) -> None:
 
 @analytics.command()
 @click.argument("name")
-@click.option("--plan", is_flag=True, help="How Spark would do it, too: starts Spark.")
+@click.option("--plan", is_flag=True, help="Print Spark's plan, too: starts Spark.")
 @_set_option
 @spark_options
 def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, java: str | None) -> None:
-    """Say what job NAME reads, what can be chosen, and what it tells."""
+    """Describe what job NAME reads, its options and its results."""
     job = _job(name)
     options = _options(job, settings)
     from trunkline.analytics.explaining import explained
@@ -93,12 +93,12 @@ def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, 
 @click.option(
     "--read", "reading", multiple=True, metavar="OPTION=VALUE", help="An option of the source, such as onCorrupt=skip."
 )
-@click.option("--stream", is_flag=True, help="Go on with events that come, until Ctrl-C.")
-@click.option("--once", is_flag=True, help="End a stream when it has read what is there.")
+@click.option("--stream", is_flag=True, help="Go on with new events, until Ctrl-C.")
+@click.option("--once", is_flag=True, help="End a stream when it has read all events.")
 @click.option(
     "--every", metavar="TIME", default="5s", show_default=True, help="From one batch of a stream to the next."
 )
-@click.option("--checkpoint", metavar="DIR", help="Where a stream keeps what it knows, to go on from there.")
+@click.option("--checkpoint", metavar="DIR", help="The folder of a stream's position and state.")
 @spark_options
 @click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark. May be repeated.")
 def run(
@@ -107,7 +107,7 @@ def run(
     reading: Sequence[str], stream: bool, once: bool, every: str, checkpoint: str | None, master: str | None,
     java: str | None, conf: Sequence[str],
 ) -> None:  # fmt: skip
-    """Run job NAME over events, and print or keep what it tells."""
+    """Run job NAME over events, and print or store its results."""
     job = _job(name)
     options = _options(job, settings)
     # imported here: they take a second
@@ -116,8 +116,8 @@ def run(
 
     from trunkline.analytics.inputs import Input, InputError
     from trunkline.analytics.jobs.job import OptionError
-    from trunkline.analytics.outputs import OutputError, understood
-    from trunkline.analytics.running import Run, RunError, in_words
+    from trunkline.analytics.outputs import OutputError, parse_output
+    from trunkline.analytics.running import Run, RunError, summary
     from trunkline.config.units import parse_duration
 
     try:
@@ -129,7 +129,7 @@ def run(
             job,
             options,
             Input(source, since, until, tuple(nodes), _pairs("--read", reading)),
-            replace(understood(output, form, name), overwrite=overwrite, rows=rows, columns=_words(columns)),
+            replace(parse_output(output, form, name), overwrite=overwrite, rows=rows, columns=_words(columns)),
             stream=stream,
             checkpoint=checkpoint,
             every=seconds,
@@ -144,7 +144,7 @@ def run(
     except OptionError as error:
         fail(error.problems, BAD_USAGE)
     except (PySparkException, Py4JError, OSError, ValueError) as error:
-        fail([f"{name}: {in_words(error)}"], FAILED)
+        fail([f"{name}: {summary(error)}"], FAILED)
     finally:
         spark.stop()
 

@@ -1,4 +1,4 @@
-"""A job in words: what it reads, what can be chosen, what it tells."""
+"""Describes a job: its events, its options, its results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from trunkline.analytics.jobs.job import Job, Options
 
 _WIDTH: Final = 100
-#: How limits are written, by the names that pydantic gives them.
+#: The words for limits, by pydantic's names for them.
 _LIMITS: Final = {"gt": "more than {}", "ge": "at least {}", "lt": "less than {}", "le": "at most {}"}
 
 
 def explained(job: Job[Any], options: Options) -> Iterator[str]:
-    """Line by line."""
+    """The lines of its description."""
     yield f"{job.name}: {job.title}"
     yield ""
     for paragraph in job.description.split("\n\n"):
@@ -43,7 +43,7 @@ def explained(job: Job[Any], options: Options) -> Iterator[str]:
 
 
 def planned(spark: SparkSession, job: Job[Any], options: Options) -> str:
-    """What Spark would do with recorded events."""
+    """Spark's plan for recorded events."""
     from trunkline.events.schema import spark_schema
 
     frame = job(spark.createDataFrame([], spark_schema()), options)

@@ -1,4 +1,4 @@
-"""What jobs read: an event log, or a copy of it as Parquet files or as a Delta table."""
+"""The inputs of jobs: an event log, or a copy of it as Parquet files or as a Delta table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Form = Literal["log", "parquet", "delta"]
-#: Rows of one batch of a stream, unless the options say otherwise: jobs hold back what no later batch has confirmed yet,
-#: and the first one would else be all of a long log.
+#: Rows of one batch of a stream, unless the options say otherwise: jobs hold rows until a later batch confirms them, and the
+#: first batch would else hold a whole log.
 ROWS_PER_TRIGGER: Final = 250_000
 
 
 class InputError(ValueError):
-    """There is nothing to be read, or not in this way."""
+    """There are no events, or they cannot be read in this way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Input:
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def check(self, *, stream: bool) -> Form:
-        """Look at what is there, without Spark.
+        """Find out without Spark which form the events have.
 
         Raises:
-            InputError: there are no events, or no such ones that can be a stream.
+            InputError: there are no events, or they cannot be read as a stream.
         """
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InputError("--since must be before --until")
@@ -56,10 +56,10 @@ class Input:
                 return "parquet"
         elif self.place.rstrip("/").endswith(".parquet"):
             return "parquet"
-        self._look(stream)
+        self._check_log(stream)
         return "log"
 
-    def _look(self, stream: bool) -> None:
+    def _check_log(self, stream: bool) -> None:
         from pyarrow import ArrowException
 
         from trunkline.analytics.options import OptionError
@@ -82,7 +82,7 @@ class Input:
             raise InputError(f"{self.place}: has no node {unknown[0]}, only {', '.join(sorted(names))}")
 
     def read(self, spark: "SparkSession", form: Form, kinds: tuple[str, ...], *, stream: bool) -> "DataFrame":
-        """Events, of which a log gives these kinds alone; `form` is what `check` found."""
+        """The events, from a log those of these kinds alone; `form` is the result of `check`."""
         from pyspark.sql import functions as F
 
         from trunkline.events.schema import spark_schema

@@ -1,7 +1,8 @@
-"""Where results go: the terminal, files, a table, or topics of a broker."""
+"""The outputs of a job: the terminal, files, a table, or topics of a broker."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
-from trunkline.analytics.printing import ENDLESS, Row, as_json, print_table
+from trunkline.analytics.printing import UNLIMITED_WIDTH, Row, as_json, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,7 +23,7 @@ Format = Literal["table", "json", "parquet", "delta", "mqtt"]
 FORMATS: Final = ("table", "json", "parquet", "delta", "mqtt")
 _JSON: Final = (".json", ".jsonl", ".ndjson")
 _SCHEMES: Final = ("mqtt", "mqtts")
-#: What the sink calls what a URL has outside of its query.
+#: Options of the sink that a URL has outside of its query.
 _IN_URL: Final = ("host", "port", "tls", "username", "password", "topic")
 
 
@@ -33,25 +34,25 @@ class OutputError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Output:
     form: Format
-    #: A path or URI of files or of a table; empty for the terminal and for topics.
+    #: The path or URI of files or of a table; empty for the terminal and for topics.
     place: str = ""
     #: Of the MQTT sink.
     options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     overwrite: bool = False
     #: Rows of a table on the terminal, at most.
     rows: int = 100
-    #: All, if there are none.
+    #: Empty: all of them.
     columns: tuple[str, ...] = ()
 
     @property
     def lasting(self) -> bool:
-        """Whether results stay, so that none may be there twice."""
+        """Whether results stay, so that none may be written twice."""
         return bool(self.place) or self.form == "mqtt"
 
     def check(self, job: "Job[Any]", *, stream: bool) -> None:
         """
         Raises:
-            OutputError: what the job tells cannot go there.
+            OutputError: the job's results cannot be written there.
         """
         names = [column.name for column in job.columns]
         if unknown := [name for name in self.columns if name not in names]:
@@ -76,7 +77,7 @@ class Output:
             raise OutputError("--overwrite: a Delta table is added to")
 
     def write(self, results: "DataFrame", job: "Job[Any]") -> None:
-        """All of the results, of recorded events."""
+        """Write all results of recorded events."""
         match self.form:
             case "table":
                 self._print(self._chosen(results, job), job.title)
@@ -93,7 +94,7 @@ class Output:
                 results.write.format("trunkline").mode("append").options(**self.options).save()
 
     def stream(self, results: "DataFrame", job: "Job[Any]") -> "DataStreamWriter":
-        """A query that is not started yet."""
+        """A query that is not yet started."""
         writer = results.writeStream.outputMode("append")
         match self.form:
             case "table":
@@ -117,7 +118,7 @@ class Output:
             return
         console = Console()
         if not console.is_terminal:  # a file is as wide as it has to be
-            console = Console(width=ENDLESS)
+            console = Console(width=UNLIMITED_WIDTH)
         print_table(console, frame.columns, rows[: self.rows], title, more=len(rows) > self.rows)
 
     def _print_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
@@ -139,34 +140,15 @@ class Output:
         ordered = results.orderBy(*dict.fromkeys((*job.times[:1], *job.key)))
         return ordered.select(*self.columns) if self.columns else ordered
 
-    def _lines(self, mode: str) -> "_Lines":
-        return _Lines(self.place, mode)
-
-
-class _Lines:
-    """A file, or standard output, which stays open."""
-
-    def __init__(self, place: str, mode: str) -> None:
-        self._place = place
-        self._mode = mode
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> IO[str]:
-        if not self._place:
-            return sys.stdout
-        self._file = open(self._place, self._mode, encoding="utf-8")
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is None:
-            sys.stdout.flush()
-        else:
-            self._file.close()
+    def _lines(self, mode: str) -> AbstractContextManager[IO[str]]:
+        """The file, or standard output, which stays open."""
+        return open(self.place, mode, encoding="utf-8") if self.place else nullcontext(sys.stdout)
 
 
 def _write_json(rows: Iterable[Row], file: IO[str]) -> None:
     for row in rows:
         file.write(as_json(row) + "\n")
+    file.flush()
 
 
 def _rows(frame: "DataFrame") -> Iterator[Row]:
@@ -175,11 +157,11 @@ def _rows(frame: "DataFrame") -> Iterator[Row]:
         yield row.asDict(recursive=True)
 
 
-def understood(place: str | None, form: str | None, job: str) -> Output:
-    """What the command line means by an output and a format, of which each follows from the other.
+def parse_output(place: str | None, form: str | None, job: str) -> Output:
+    """The output of these options of the command line: without a format, it follows from the place.
 
     Raises:
-        OutputError: they do not go together, or the address is none.
+        OutputError: they do not go together, or the address is invalid.
     """
     if place is None:
         if form in (None, "table"):
@@ -216,7 +198,7 @@ def _of_url(text: str, job: str) -> dict[str, str]:
     options = dict(parse_qsl(url.query, keep_blank_values=True))
     doubled = [name for name in options if name.lower() in _IN_URL[:3] or name == "topic"]
     if doubled:
-        raise OutputError(f"--output: {doubled[0]} is told by the address itself, and not behind the ?")
+        raise OutputError(f"--output: {doubled[0]} belongs into the address itself, not behind the ?")
     options["host"] = url.hostname
     if url.scheme == "mqtts":
         options["tls"] = "true"

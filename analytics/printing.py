@@ -1,4 +1,4 @@
-"""Rows of results for people and for programs: a table, or JSON lines."""
+"""Prints rows of results: as a table, or as JSON lines."""
 
 import json
 from base64 import b64encode
@@ -16,8 +16,8 @@ from trunkline.management.logs import printable
 
 Row = Mapping[str, Any]
 
-#: As wide as any table.
-ENDLESS: Final = 100_000
+#: Wider than any table.
+UNLIMITED_WIDTH: Final = 100_000
 
 
 def as_json(row: Row) -> str:
@@ -42,19 +42,19 @@ def _plain(value: Any) -> Any:
 
 
 def utc(time: datetime) -> datetime:
-    """Spark gives times of this machine's zone that do not say so."""
+    """Spark gives naive times in this machine's zone."""
     return time.astimezone(UTC)
 
 
 def print_table(
     console: Console, columns: Sequence[str], rows: Sequence[Row], title: str = "", *, more: bool = False
 ) -> None:
-    """A table as wide as the terminal. Columns that are empty in all rows are left out, and so are the last ones where there
-    is no room for them, which is said below it; `more` says that rows were.
+    """A table as wide as the terminal. Columns that are empty in all rows are left out, and so are the last columns if there
+    is no room for them; a line below names those. `more`: there are more rows than these.
     """
     shown = [name for name in columns if any(row[name] is not None for row in rows)] or list(columns)
     narrow: list[str] = []
-    endless = console.options.update(max_width=ENDLESS)
+    endless = console.options.update(max_width=UNLIMITED_WIDTH)
     while len(shown) > 1 and Measurement.get(console, endless, _table(shown, rows)).maximum > console.width:
         narrow.insert(0, shown.pop())
     console.print(Text(title, style="bold"))
@@ -71,7 +71,7 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
         numbers = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
-        # what clients chose is text, whatever it looks like
+        # not as markup: clients choose the names
         table.add_row(*[Text(_cell(row[name])) for name in columns])
     return table
 

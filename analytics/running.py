@@ -1,4 +1,4 @@
-"""Runs a job: recorded events once, or a stream until it is stopped."""
+"""Runs a job: once over recorded events, or as a stream until it is stopped."""
 
 import json
 import re
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.jobs.job import Job, Options
 
-#: In a checkpoint: whose it is.
+#: The file of a checkpoint that names its job and options.
 _OWNER: Final = "trunkline-job.json"
 
 
 class RunError(ValueError):
-    """A job cannot run like this, or did not end."""
+    """A job cannot run with these options, or was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +36,24 @@ class Run:
     input: Input
     output: Output
     stream: bool = False
-    #: Where a stream notes how far it is: a folder, or a URI that Spark can write to.
+    #: Where a stream keeps its position and state: a folder, or a URI that Spark can write to.
     checkpoint: str | None = None
-    #: Seconds from one batch to the next, at least.
+    #: Minimum seconds from one batch to the next.
     every: float = 5.0
-    #: A stream ends when it has read what is there.
+    #: A stream ends when it has read all events.
     once: bool = False
 
     def check(self) -> Form:
-        """Find what is wrong while it can be told in a word, before Spark starts.
+        """Find mistakes before Spark starts.
 
         Raises:
-            InputError, OutputError, RunError: something is.
+            InputError, OutputError, RunError: there is one.
         """
         form = self.input.check(stream=self.stream)
         self.output.check(self.job, stream=self.stream)
         if self.stream:
             if self.checkpoint is None and self.output.lasting:
-                raise RunError("--output of a stream needs --checkpoint, so that nothing is there twice or not at all")
+                raise RunError("--output of a stream needs --checkpoint, so that no result is missing or written twice")
             if self.checkpoint is not None:
                 self._check_owner(self.checkpoint)
         elif self.checkpoint is not None or self.once:
@@ -61,16 +61,16 @@ class Run:
         return form
 
     def start(self, spark: "SparkSession", form: Form, *, say: Callable[[str], None]) -> None:
-        """Run it to its end. `say` is told what a stream does.
+        """Run it to its end. `say` is called when a stream has started.
 
         Raises:
-            RunError: it was stopped before it was done; streams are never done.
-            PySparkException, Py4JError: Spark, or what it reads and writes, has failed.
+            RunError: it was stopped before its end; streams have none.
+            PySparkException, Py4JError: Spark, its source or its sink has failed.
         """
         events = self.input.read(spark, form, self.job.kinds(self.options), stream=self.stream)
         results = self.job(events, self.options)
         if self.stream:
-            self._go_on(results, say)
+            self._run_stream(results, say)
         else:
             with stopped_by_signals(partial(_cancel, spark)) as asked:
                 try:
@@ -78,9 +78,9 @@ class Run:
                 except Exception as error:
                     if not asked.is_set():
                         raise
-                    raise RunError("stopped before it was done") from error
+                    raise RunError("stopped before its end") from error
 
-    def _go_on(self, results: "DataFrame", say: Callable[[str], None]) -> None:
+    def _run_stream(self, results: "DataFrame", say: Callable[[str], None]) -> None:
         writer = self.output.stream(results, self.job).queryName(f"trunkline-{self.job.name}")
         writer = (
             writer.trigger(availableNow=True) if self.once else writer.trigger(processingTime=f"{self.every} seconds")
@@ -134,8 +134,8 @@ class Run:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]:
-    """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the one that was interrupted is in the middle of a word with
-    Java. The second signal ends the process. The event that is given says whether there was one."""
+    """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the interrupted one is in the middle of a call of Java. The
+    second signal ends the process. The yielded event is set by the first."""
     asked, over = Event(), Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -147,7 +147,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]
     def wait() -> None:
         over.wait()
         if asked.is_set():
-            # what has ended meanwhile need not be stopped
+            # it may have ended meanwhile
             with suppress(Exception):
                 stop()
 
@@ -164,15 +164,15 @@ def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]
 
 
 def _cancel(spark: "SparkSession") -> None:
-    """All that it does."""
+    """Cancel all jobs of the session."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         spark.interruptAll()
     else:
         spark.sparkContext.cancelAllJobs()
 
 
-def in_words(error: BaseException) -> str:
-    """What a failure of Spark is about, in a line: Java's and Python's traces are for nobody who runs a job."""
+def summary(error: BaseException) -> str:
+    """A failure of Spark in a line, without the traces of Java and Python."""
     text = str(error)
     _, python, rest = text.rpartition("Traceback (most recent call last):\n")
     if python:

@@ -1,1 +1,1 @@
-"""A page for operators, made from the results of jobs: one file, nothing fetched from anywhere."""
+"""A page for operators, from the results of jobs: one file that loads nothing."""

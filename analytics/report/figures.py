@@ -1,4 +1,4 @@
-"""What a report shows beside the results of jobs: plain sums over recorded events."""
+"""The figures of a report that no job computes: plain sums over recorded events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trunkline.events.schema import Flag
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Kinds that the sums are made of, with their names.
+#: The kinds of events that are summed, with the names of their sums.
 TIMELINE: Final = {
     "message.publish": "published",
     "message.delivered": "delivered",
@@ -32,8 +32,7 @@ DELAY_COLUMNS: Final = "time timestamp, kind string, weight int, latency_us bigi
 
 
 def timeline(events: DataFrame, seconds: float) -> DataFrame:
-    """How many events there were in each window, of what sort (the values of `TIMELINE`), with how many bytes; those that
-    were dropped by `reason`."""
+    """Events and bytes of each window by sort (the values of `TIMELINE`), of dropped messages also by reason."""
     kind = F.col("kind")
     wanted = kind.isin(*TIMELINE) & ((kind != "client.connack") | (F.col("reason_code") != 0))
     names = F.create_map(*[F.lit(word) for pair in TIMELINE.items() for word in pair])
@@ -50,8 +49,8 @@ def timeline(events: DataFrame, seconds: float) -> DataFrame:
 
 
 def refusals(events: DataFrame) -> DataFrame:
-    """Who was refused what, and how often: connections by their reason code, subscriptions, and messages. Of a message that
-    was refused the drop counts, since decisions are remembered and told of once."""
+    """Refused connections by reason code, subscriptions and messages, with their number. Of a refused message the drop
+    counts, since decisions are cached and recorded once."""
     kind, connection = F.col("kind"), F.col("kind") == "client.connack"
     subscription = (
         (kind == "client.acl_decided")
@@ -79,8 +78,8 @@ def _action(connection: Column, subscription: Column) -> Column:
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:
-    """Percentiles of the latency of all deliveries of a window together, in microseconds: which a sum over the results of
-    the latency job, one for each topic prefix, cannot give."""
+    """Percentiles of the latency of all deliveries of a window, in microseconds. The results of the latency job, one for each
+    topic prefix, cannot be summed up to them."""
     shares = [0.5, 0.95, 0.99]
     return (
         events.where("kind = 'message.delivered' and latency_us is not null")

@@ -61,7 +61,7 @@ def table(
     """Each column has a heading, a form, and the attribute of a row that it shows, or a function that gets the value."""
     made: list[list[Cell]] = []
     for _, form, get in columns:
-        values = [getattr(row, get) if isinstance(get, str) else get(row) for row in rows]
+        values: list[Any] = [getattr(row, get) if isinstance(get, str) else get(row) for row in rows]
         top = max(values, default=0) if form.bar else 0
         made.append(
             [

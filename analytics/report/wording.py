@@ -1,24 +1,24 @@
-"""Figures and names as people read them. Names come from clients, so anything may be in them."""
+"""Figures and names as text. Clients choose the names, so these can hold any characters."""
 
 import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
 #: Characters of a name that are shown.
-LONGEST_NAME: Final = 80
+MAX_NAME: Final = 80
 
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _THOUSANDS: Final = ("", "k", "M", "G", "T")
-#: Seconds up to which (not including) a duration is told in this unit, and the unit's own length.
+#: Durations below the first figure (seconds) are written in this unit, whose length is the second.
 _DURATIONS: Final = ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"))
 _LONGER: Final = ((172_800.0, 3600.0, "h"), (float("inf"), 86_400.0, "d"))
 
 
 def name(text: str) -> str:
-    """With what cannot be seen, or what turns the reading direction, spelled out; and not too long."""
-    cut = text[:LONGEST_NAME]
+    """With invisible characters, and those that turn the reading direction, spelled out; and not too long."""
+    cut = text[:MAX_NAME]
     seen = "".join([_spelled(character) for character in cut])
-    if len(text) > LONGEST_NAME:
+    if len(text) > MAX_NAME:
         seen += f"… ({len(text)} characters)"
     return seen or "(empty)"
 
@@ -57,7 +57,7 @@ def _digits(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit in which it has few digits: 1.2 ms, 3 min."""
+    """In a unit that needs few digits: 1.2 ms, 3 min."""
     for limit, length, unit in _DURATIONS + _LONGER:
         if abs(seconds) < limit:
             return f"{_digits(seconds / length)}\N{NO-BREAK SPACE}{unit}"

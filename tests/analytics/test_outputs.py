@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from tests.analytics.events_made import at, frame, guid, row
 from trunkline.analytics.jobs.catalogue import find
-from trunkline.analytics.outputs import Output, OutputError, understood
+from trunkline.analytics.outputs import Output, OutputError, parse_output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     ],
 )
 def test_the_format_follows_from_the_place(place: str | None, form: str | None, found: Output) -> None:
-    assert understood(place, form, "latency") == found
+    assert parse_output(place, form, "latency") == found
     assert found.lasting == (place is not None)
 
 
 def test_a_delta_table_that_is_there_is_known(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
-    assert understood(str(tmp_path), None, "latency").form == "delta"
+    assert parse_output(str(tmp_path), None, "latency").form == "delta"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_delta_table_that_is_there_is_known(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_of_a_broker_is_understood(address: str, options: dict[str, str]) -> None:
-    output = understood(address, None, "latency")
+    output = parse_output(address, None, "latency")
     assert output.form == "mqtt"
     assert output.options == {"escape": "true"} | options
     assert output.lasting
@@ -69,13 +69,13 @@ def test_an_address_of_a_broker_is_understood(address: str, options: dict[str, s
         ("mqtt:///topic", None, "the broker's address is missing"),
         ("mqtt://broker:none/a", None, "--output mqtt://broker:none/a: Port could not be"),
         ("mqtt://me:secret@broker:none/a", None, "--output broker:none/a: "),
-        ("mqtt://broker/a?topic=b", None, "topic is told by the address itself"),
+        ("mqtt://broker/a?topic=b", None, "topic belongs into the address itself"),
         ("mqtt://broker/a/#", None, "# is no part of a topic"),
     ],
 )
 def test_what_does_not_go_together_is_refused(place: str | None, form: str | None, problem: str) -> None:
     with pytest.raises(OutputError) as caught:
-        understood(place, form, "latency")
+        parse_output(place, form, "latency")
     assert problem in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -138,7 +138,7 @@ def test_results_of_recorded_events_are_written(
 
     for form in ("parquet", "delta"):
         place = str(tmp_path / form)
-        understood(place, form, job.name).write(results, job)
+        parse_output(place, form, job.name).write(results, job)
         read = (
             pyarrow.parquet.read_table(place) if form == "parquet" else deltalake.DeltaTable(place).to_pyarrow_table()
         )

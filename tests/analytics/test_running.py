@@ -17,8 +17,8 @@ from tests.analytics.events_made import Row, assert_rows, at, guid, made, row, t
 from tests.analytics.source.logs import Log, write
 from trunkline.analytics.inputs import Input
 from trunkline.analytics.jobs.catalogue import find
-from trunkline.analytics.outputs import Output, understood
-from trunkline.analytics.running import Run, RunError, in_words, stopped_by_signals
+from trunkline.analytics.outputs import Output, parse_output
+from trunkline.analytics.running import Run, RunError, stopped_by_signals, summary
 from trunkline.testing import ThreadBroker
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_stream_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path) ->
     """Twice over a log that grows, with the results of the whole log read at once."""
     root, place = tmp_path / "log", tmp_path / "results.jsonl"
     events = made(2_000, duration=60.0)
-    options = {"output": understood(str(place), None, "traffic"), "stream": True, "once": True}
+    options = {"output": parse_output(str(place), None, "traffic"), "stream": True, "once": True}
     checkpoint = str(tmp_path / "made" / "checkpoint")
     counts: list[int] = []
     with Log(root) as growing:
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_what_is_not_done(spark: "SparkSession", log: Path, monkeypa
         spark.range(1 << 62, numPartitions=1 << 12).selectExpr("sum(id)").collect()
 
     monkeypatch.setattr(Output, "write", write)
-    with pytest.raises(RunError, match="stopped before it was done"):
+    with pytest.raises(RunError, match="stopped before its end"):
         run(log, Output("json")).start(spark, "log", say=silently)
 
 
@@ -121,7 +121,7 @@ def test_results_go_to_topics(spark: "SparkSession", tmp_path: Path, mqtt_broker
         for second, topic in ((1, "a+b/c"), (2, "a+b/d"), (3, "e"))
     ]
     write(tmp_path / "log", table(rows))
-    output = understood(f"mqtt://{mqtt_broker.host}:{mqtt_broker.port}/$analytics/top/{{name}}", None, "traffic")
+    output = parse_output(f"mqtt://{mqtt_broker.host}:{mqtt_broker.port}/$analytics/top/{{name}}", None, "traffic")
     wanted = run(tmp_path / "log", output)
     wanted.start(spark, wanted.check(), say=silently)
     found = {message.topic: json.loads(message.payload) for message in mqtt_broker.messages}
@@ -191,4 +191,4 @@ def test_a_checkpoint_of_another_kind_is_refused(log: Path, tmp_path: Path) -> N
     ],
 )
 def test_failures_of_spark_are_a_line(text: str, words: str) -> None:
-    assert in_words(ValueError(text)) == words
+    assert summary(ValueError(text)) == words
