@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 #: Sessions that are notified before others get their turn.
-SESSIONS_AT_ONCE: Final = 100
+NOTIFIED_AT_ONCE: Final = 100
 
 
 class NodeHost:
@@ -191,7 +191,7 @@ class NodeHost:
         if client_id is None:
             walking = bool(self._to_notify)
             self._to_notify = list(self._sessions)
-            for session in islice(self._taken_to_notify(), SESSIONS_AT_ONCE):
+            for session in islice(self._taken_to_notify(), NOTIFIED_AT_ONCE):
                 session.ref.cast(mail.RulesChanged())
             if self._to_notify and not walking:
                 self._services.start_task(self._notify_the_rest)
@@ -200,7 +200,7 @@ class NodeHost:
 
     async def _notify_the_rest(self) -> None:
         await trio.lowlevel.checkpoint()  # the first ones look at all their subscriptions
-        async for actor in Paced(self._taken_to_notify(), SESSIONS_AT_ONCE):
+        async for actor in Paced(self._taken_to_notify(), NOTIFIED_AT_ONCE):
             actor.ref.cast(mail.RulesChanged())
 
     def _taken_to_notify(self) -> Iterator[SessionActor]:

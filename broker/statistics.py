@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
 
 #: Sessions that are looked at without giving others their turn.
-SESSIONS_AT_ONCE: Final = 500
+COUNTED_AT_ONCE: Final = 500
 
 
 class Statistics:
@@ -62,7 +62,7 @@ class Statistics:
             gauges.queue_bytes += state.queue.byte_size
             gauges.inflight_count += len(state.inflight)
             gauges.awaiting_rel_count += len(state.awaiting_rel)
-            if number % SESSIONS_AT_ONCE == 0:
+            if number % COUNTED_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         gauges.output_bytes = sum(connection.pending for connection in self._connections())
         gauges.process_memory, gauges.process_memory_max = memory()

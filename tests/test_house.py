@@ -32,6 +32,7 @@ TESTED_IN: dict[str, str] = {
     "hooks/decisions.py": "hooks/test_chain.py",
     "hooks/reference.py": "hooks/test_points.py",
     "hooks/registration.py": "hooks/test_chain.py",
+    "plugins/figures.py": "plugins/test_manager.py",
     "plugins/running.py": "plugins/test_manager.py",
     "management/journal_commands.py": "management/test_journal_view.py",
     "plugins/errors.py": "plugins/test_finding.py",

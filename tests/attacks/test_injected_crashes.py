@@ -297,7 +297,7 @@ def check_tables(node: Node) -> None:
 async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) -> AsyncGenerator[Scene]:
     """With two bystanders who have nothing to do with what happens, and for whom nothing may change; unless it `cuts`
     them off, and then they can come again."""
-    patch.setattr(host, "SESSIONS_AT_ONCE", 1)
+    patch.setattr(host, "NOTIFIED_AT_ONCE", 1)
     settings: dict[str, Any] = {
         "sys": {"interval": 10},
         "control": {"path": str(folder / "broker.sock")},

@@ -201,49 +201,6 @@ def test_a_reader_that_has_enough(broker: Broker, ctl: Run, runtime: Path) -> No
     process.wait(120)
 
 
-def test_plugins_bans_and_the_rest(broker: Broker, ctl: Run) -> None:
-    assert any(line.startswith("bans  ") for line in lines(ctl("plugins", "list")))
-    done = ctl("plugins", "enable", "bans", "max_bans=none", code=2)
-    assert b'argument: plugins.bans.max_bans: "none": accepted is a whole number, 1 or more' in done.stderr
-    done = ctl("bans", "list", code=1)
-    assert b"the plugin bans keeps the bans, and it does not run" in done.stderr
-    assert lines(ctl("plugins", "enable", "bans", "max_bans=3")) == ["enabled  bans"]
-    ctl("bans", "add", "username", "bob", "--seconds", "60", "--reason", "rude")
-    assert lines(ctl("bans", "list"))[1].split()[:2] == ["username", "bob"]
-    assert lines(ctl("plugins", "call", "bans", "show", "kind=username", "who=bob"))[1].split()[:2] == [
-        "username",
-        "bob",
-    ]
-    assert b"no ban of username ann" in ctl("bans", "remove", "username", "ann", code=1).stderr
-    ctl("bans", "remove", "username", "bob")
-    assert any(" bans" in line for line in lines(ctl("hooks", "list")))
-    ctl("plugins", "reload", "bans")
-    ctl("plugins", "disable", "bans")
-    assert "max_qos = 2" in lines(ctl("config", "show"))
-    assert json.loads(ctl("config", "show", "--json").stdout)["mqtt"]["max_qos"] == 2
-    assert lines(ctl("log", "level", "debug")) == ["level  debug"]
-    assert lines(ctl("reload")) == ["reloaded            yes", "restart_needed_for  -", "plugins_to_tell     -"]
-    assert lines(ctl("log", "level")) == ["level  info"]
-    assert lines(ctl("metrics", "--prefix", "packets.connect.received"))[0].split() == ["name", "value"]
-    assert json.loads(ctl("status", "--json").stdout)["pid"] == broker.process.pid
-
-
-def test_a_trace(broker: Broker, ctl: Run, client: mqtt.Client) -> None:
-    assert lines(ctl("trace", "start", "--client", "sensor-1", "--topic", "u/#"))[:2] == [
-        "on        yes",
-        "clients   sensor-1",
-    ]
-    ctl("publish", "t/1", "hello", "--qos", "1")
-    ctl("publish", "other", "hello")
-    (row,) = [json.loads(line) for line in lines(ctl("trace", "list", "--json"))]
-    assert row["topic"] == "t/1"
-    while "completed" not in (outcome := lines(ctl("trace", "outcomes", row["guid"]))[1]):
-        pass
-    assert outcome.split()[0] == "sensor-1"
-    assert "routed, delivered, acked, completed" in outcome
-    assert lines(ctl("trace", "stop"))[0] == "on        no"
-
-
 # What goes wrong
 
 

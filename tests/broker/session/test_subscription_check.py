@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.broker.host import SESSIONS_AT_ONCE
+from trunkline.broker.host import NOTIFIED_AT_ONCE
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
@@ -512,7 +512,7 @@ async def test_a_session_with_many_subscriptions_takes_many_turns(judge: Judge) 
 
 
 async def test_many_sessions_are_told_one_after_the_other(judge: Judge) -> None:
-    count = 5 * SESSIONS_AT_ONCE
+    count = 5 * NOTIFIED_AT_ONCE
     async with room(hooks=judge.hooks) as here:
         for number in range(count):
             actor = here.node.sessions.add(ClientInfo(f"c{number}"))
@@ -526,7 +526,7 @@ async def test_many_sessions_are_told_one_after_the_other(judge: Judge) -> None:
             if len(judge.asked) != asked[-1]:
                 asked.append(len(judge.asked))
         assert {client_id for client_id, _ in judge.asked} == {f"c{number}" for number in range(count)}
-        assert max(after - before for before, after in pairwise(asked)) <= 3 * SESSIONS_AT_ONCE
+        assert max(after - before for before, after in pairwise(asked)) <= 3 * NOTIFIED_AT_ONCE
 
 
 async def test_what_was_taken_away_stays_away_in_a_session_that_is_restored(judge: Judge) -> None:
