@@ -12,7 +12,7 @@ from trunkline.testing.clock import Clock
 from trunkline.testing.expecting import call_plain
 from trunkline.testing.faults import Faults
 from trunkline.testing.messages import Messages
-from trunkline.testing.portal import AsyncPortal, LocalPortal, Portal, Proxy, in_broker, maybe_async
+from trunkline.testing.portal import AsyncPortal, LocalPortal, Portal, Proxy, in_broker, maybe_async, waiting_in_broker
 from trunkline.testing.running import Activity, Address
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ class BrokerProxy(Messages[P]):
         """The conditions that last, in the order in which they began."""
         return self._running.node.alarms.active
 
-    @maybe_async
+    @waiting_in_broker
     async def metrics(self) -> dict[str, int]:
         """All counters and gauges, by the names of docs/metrics.md."""
-        return await self._portal.run(lambda: self._running.node.figures())
+        return await self._running.node.figures()
 
     # What can be done with it
 
@@ -174,7 +174,7 @@ class BrokerProxy(Messages[P]):
         """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
         return self._running.node.kick(client_id)
 
-    @maybe_async
+    @waiting_in_broker
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
         """End as a process that is killed (or, if `graceful`, one that is told to stop) and come back on the same port.
         Hooks, faults and recordings stay.
@@ -182,13 +182,9 @@ class BrokerProxy(Messages[P]):
         Raises:
             ListenError: another process has taken the port.
         """
-        await self._portal.run(
-            lambda: self._running.lives.restart(
-                keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful
-            )
-        )
+        await self._running.lives.restart(keep_sessions=keep_sessions, keep_retained=keep_retained, graceful=graceful)
 
-    @maybe_async
+    @waiting_in_broker
     async def reset(self) -> None:
         """Begin anew, for the next test of a broker that several share: `restart` without anything that is kept. Faults are
         removed; messages, connections and errors of hooks forgotten. Hooks and recordings stay.
@@ -197,7 +193,7 @@ class BrokerProxy(Messages[P]):
             ListenError: another process has taken the port.
         """
         self.faults.clear()
-        await self._portal.run(self._running.reset)
+        await self._running.reset()
 
     @maybe_async
     async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
@@ -301,7 +297,7 @@ class Plugins(Proxy[P]):
         super().__init__(portal)
         self._running = running
 
-    @maybe_async
+    @waiting_in_broker
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
     ) -> None:
@@ -311,25 +307,25 @@ class Plugins(Proxy[P]):
         Raises:
             PluginError: it runs already, is not installed, or cannot start.
         """
-        await self._portal.run(lambda: self._running.node.plugins.enable(name, settings, factory))
+        await self._running.node.plugins.enable(name, settings, factory)
 
-    @maybe_async
+    @waiting_in_broker
     async def disable(self, name: str) -> None:
         """Stop a plugin.
 
         Raises:
             PluginError: none of this name was started.
         """
-        await self._portal.run(lambda: self._running.node.plugins.disable(name))
+        await self._running.node.plugins.disable(name)
 
-    @maybe_async
+    @waiting_in_broker
     async def reload(self, name: str, settings: Settings | None = None) -> None:
         """Stop a plugin, import its module anew and start it.
 
         Raises:
             PluginError: none of this name was started, or it cannot start again.
         """
-        await self._portal.run(lambda: self._running.node.plugins.reload(name, settings))
+        await self._running.node.plugins.reload(name, settings)
 
     @in_broker
     def call(self, name: str, command: str, /, **arguments: object) -> object:

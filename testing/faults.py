@@ -16,7 +16,7 @@ from trunkline.testing.fault_layer import FaultLayer
 from trunkline.testing.packets import FROM, TO
 from trunkline.testing.portal import Portal, Proxy
 from trunkline.testing.refusals import RefuseConnect, RefusePublish, RefuseSubscribe, refusing
-from trunkline.testing.selection import Selection, Which, directions
+from trunkline.testing.selection import Cases, Selection, Which, directions
 from trunkline.testing.wire_faults import (
     CutAfterBytes,
     Hold,
@@ -193,39 +193,23 @@ class Faults(Proxy[P]):
 
     # What clients ask for
 
-    def refuse_connect(
-        self, reason: Reason | int | str, *, client: str | None = None, times: int | None = None, after: int = 0
-    ) -> Fault[P]:
+    def refuse_connect(self, reason: Reason | int | str, **cases: Unpack[Cases]) -> Fault[P]:
         """Clients are not let in. 3.x clients get the return code that stands for the reason."""
-        why = refusing(reason, PacketType.CONNACK)
-        return self._add(RefuseConnect(self, "refuse connects", why, client, None, times, after))
+        return self._add(RefuseConnect(self, "refuse connects", refusing(reason, PacketType.CONNACK), **cases))
 
     def refuse_subscribe(
-        self,
-        reason: Reason | int | str,
-        *,
-        filter: str | None = None,
-        client: str | None = None,
-        times: int | None = None,
-        after: int = 0,
+        self, reason: Reason | int | str, *, filter: str | None = None, **cases: Unpack[Cases]
     ) -> Fault[P]:
         """Subscriptions are not granted: to `filter`, and to what it takes if it has wildcards; without one, to
         anything."""
         why = refusing(reason, PacketType.SUBACK)
-        return self._add(RefuseSubscribe(self, "refuse subscribes", why, client, filter, times, after))
+        return self._add(RefuseSubscribe(self, "refuse subscribes", why, filter, **cases))
 
     def refuse_publish(
-        self,
-        reason: Reason | int | str,
-        *,
-        topic: str | None = None,
-        client: str | None = None,
-        times: int | None = None,
-        after: int = 0,
+        self, reason: Reason | int | str, *, topic: str | None = None, **cases: Unpack[Cases]
     ) -> Fault[P]:
-        """Messages go nowhere, and their publisher is told why: by a 5.0 PUBACK or PUBREC. `topic` may have wildcards."""
-        why = refusing(reason, PacketType.PUBACK)
-        return self._add(RefusePublish(self, "refuse publishes", why, client, topic, times, after))
+        """Messages are dropped, and a 5.0 publisher gets the reason in PUBACK or PUBREC. `topic` may have wildcards."""
+        return self._add(RefusePublish(self, "refuse publishes", refusing(reason, PacketType.PUBACK), topic, **cases))
 
     def _packets(self, text: str, selection: Selection, act: Callable[[RawPacket, PacketQueue], None]) -> Fault[P]:
         return self._add(PacketFault(self, text, selection, act))

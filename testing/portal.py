@@ -82,6 +82,18 @@ def in_broker(method: Callable[Concatenate[X, A], T]) -> Callable[Concatenate[X,
     return call
 
 
+def waiting_in_broker(method: Callable[Concatenate[X, A], Coroutine[Any, Any, T]]) -> maybe_async[A, T]:
+    """As `maybe_async`, for a method all of which runs where the broker lives."""
+
+    @wraps(method)
+    async def run(self: X, /, *args: A.args, **kwargs: A.kwargs) -> T:
+        __tracebackhide__ = True
+        portal: Portal = self._portal  # pyright: ignore[reportPrivateUsage]
+        return await portal.run(lambda: method(self, *args, **kwargs))
+
+    return maybe_async(run)
+
+
 class maybe_async(Generic[A, T]):
     """An async method: awaited by code that awaits, and plain for code that does not."""
 

@@ -32,8 +32,8 @@ class Refusal(Fault[P]):
         owner: Owner[P],
         text: str,
         reason: Reason,
-        client: str | None,
         filter: str | None = None,
+        client: str | None = None,
         times: int | None = None,
         after: int = 0,
     ) -> None:

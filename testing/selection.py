@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from trunkline.mqtt.errors import ProtocolError
@@ -17,55 +18,58 @@ if TYPE_CHECKING:
 ANY: Final = "*"
 
 
-class Which(TypedDict, total=False):
-    """Which packets a fault is for; what is left out does not matter."""
+class Cases(TypedDict, total=False):
+    """When a fault happens; what is left out does not matter."""
 
     #: The client id.
     client: str
+    #: Hits after which the fault is over.
+    times: int
+    #: Cases that are let pass at first.
+    after: int
+
+
+class Which(Cases, total=False):
+    """Which packets a fault is for."""
+
     #: `from` the client, or `to` it.
     direction: Direction
     #: A topic filter: only PUBLISH packets whose topic it takes.
     topic: str
     #: Called with the packet as `trunkline.mqtt` decodes it: only packets for which it returns something true.
     where: Callable[[Any], object]
-    #: Hits after which the fault is over.
-    times: int
-    #: Packets that are let pass at first.
-    after: int
 
 
+@dataclass(slots=True)
 class Selection:
-    """Which packets a fault is for."""
+    """Which packets a fault is for.
 
-    def __init__(
-        self,
-        packet: str | PacketType,
-        client: str | None = None,
-        direction: Direction | None = None,
-        topic: str | None = None,
-        where: Callable[[Any], object] | None = None,
-        times: int | None = None,
-        after: int = 0,
-    ) -> None:
-        """
-        Raises:
-            ValueError: there are no such packets. The message names those that there are.
-        """
-        self.type = None if packet == ANY else packet_type(packet)
-        self.client = client
-        self.directions = directions(direction)
-        self.times = times
-        self.after = after
-        self._topic = topic
-        self._where = where
+    Making one raises:
+        ValueError: there are no such packets. The message names those that there are.
+    """
+
+    packet: str | PacketType
+    client: str | None = None
+    direction: Direction | None = None
+    topic: str | None = None
+    where: Callable[[Any], object] | None = None
+    times: int | None = None
+    after: int = 0
+    #: None for all.
+    type: PacketType | None = field(init=False)
+    directions: tuple[Direction, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.type = None if self.packet == ANY else packet_type(self.packet)
+        self.directions = directions(self.direction)
         if self.type is not None and not any(self.type in PACKETS[each] for each in self.directions):
-            side = "client" if direction == FROM else "broker"
+            side = "client" if self.direction == FROM else "broker"
             known = ", ".join(kind.name for kind in sorted(PACKETS[self.directions[0]]))
-            raise ValueError(f"a {side} sends no {self.type.name}; {direction!r} a client go {known}")
-        if topic is not None:
+            raise ValueError(f"a {side} sends no {self.type.name}; {self.direction!r} a client go {known}")
+        if self.topic is not None:
             if self.type is not PacketType.PUBLISH:
-                raise ValueError(f"topic={topic!r} selects PUBLISH packets; {packet} has no topic")
-            check_filter(topic)
+                raise ValueError(f"topic={self.topic!r} selects PUBLISH packets; {self.packet} has no topic")
+            check_filter(self.topic)
 
     def __str__(self) -> str:
         words = [ANY if self.type is None else self.type.name]
@@ -73,18 +77,18 @@ class Selection:
             words.append(self.directions[0])
         if self.client is not None:
             words.append(f"{'client' if len(self.directions) > 1 else ''} {self.client!r}".strip())
-        if self._topic is not None:
-            words.append(f"on {self._topic}")
+        if self.topic is not None:
+            words.append(f"on {self.topic}")
         return " ".join(words)
 
     def takes(self, packet: RawPacket) -> bool:
         if packet.direction not in self.directions or (self.type is not None and packet.type is not self.type):
             return False
-        if self._topic is not None:
+        if self.topic is not None:
             publish = packet.decoded
-            if not isinstance(publish, Publish) or not publish.topic or not matches(self._topic, publish.topic):
+            if not isinstance(publish, Publish) or not publish.topic or not matches(self.topic, publish.topic):
                 return False
-        return self._where is None or (packet.decoded is not None and bool(call_plain(self._where, packet.decoded)))
+        return self.where is None or (packet.decoded is not None and bool(call_plain(self.where, packet.decoded)))
 
 
 def packet_type(name: str | PacketType) -> PacketType:
