@@ -88,6 +88,9 @@ class Metrics:
     )
     messages_acked: int = counted("messages.acked", "Deliveries acknowledged by their client.")
     messages_retained: int = counted("messages.retained", "Messages stored as retained.")
+    messages_retained_cut: int = counted(
+        "messages.retained.cut", "Subscriptions whose retained messages were not all sent when the connection ended."
+    )
     messages_retained_refused: int = counted(
         "messages.retained.refused", "Retained messages that were not stored: a limit was reached."
     )

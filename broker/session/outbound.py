@@ -283,7 +283,9 @@ class Outbound:
     def detach(self) -> None:
         self.channel = None
         self.direct = self._writable = self.held = False
-        self._replays = None
+        if self._replays is not None:  # how many messages these are is not known, and a walk to count them takes long
+            self._services.metrics.messages_retained_cut += len(self._replays)
+            self._replays = None
         self._pressure.leave(self.now)
         self.pieces = []
 

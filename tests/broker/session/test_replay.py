@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -316,3 +317,19 @@ async def test_a_hundred_thousand_topics_hold_up_nobody() -> None:
         while len(topics) < 100_000:
             topics.add((await greedy.expect_type(raw.PUBLISH)).topic)
         await greedy.ping()
+
+
+async def test_what_is_not_sent_when_the_connection_ends_is_counted() -> None:
+    async with room(retained={"replay_batch": 1}) as here:
+        for number in range(50):
+            here.broker.publish(f"t/{number}", b"x", qos=1, retain=True)
+        reader = await here.stay("reader")
+        await reader.subscribe(("t/1", 1))
+        await reader.take_publish("t/1", b"x", qos=1)
+        metrics = here.node.metrics
+        slow = await here.client("slow", properties=raw.receive_maximum(1))
+        await slow.subscribe(("#", 1), ("t/#", 1))
+        await slow.abort()
+        await reader.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        assert metrics.messages_retained_cut == 2
