@@ -39,8 +39,8 @@ class Later:
         self._scheduler = scheduler
 
     def after(self, delay: float, action: Callable[[], object]) -> Callable[[], None]:
-        """Call `action` in the actor's turn, `delay` seconds from now. Returns what stops the timer, but not a message that is
-        in the mailbox already."""
+        """Call `action` in the actor's turn, `delay` seconds from now. Returns what stops the timer, but not a message
+        that is in the mailbox already."""
         deadline = trio.current_time() + delay
         return self._scheduler.call_at(deadline, self._ref.cast, Due(action), owner=self._ref).discard
 

@@ -144,8 +144,8 @@ class Ref(Generic[M_contra]):
         messages.append(message)
 
     def hand(self, message: M_contra) -> None:
-        """As `cast`, but handled at once when nothing waits before it: for a poller in its turn, which is no handler, so
-        that an actor fed by it costs no place in the run queue."""
+        """As `cast`, but handled at once when nothing waits before it: for a poller in its turn, which is no handler,
+        so that an actor fed by it costs no place in the run queue."""
         scheduler = self._scheduler
         if self._messages or scheduler._stepping or scheduler._advanced:
             self.cast(message)
@@ -182,8 +182,8 @@ class Ref(Generic[M_contra]):
             timer.cancel()
 
     def ask(self, request: object, answered: Callable[[Outcome[Any]], None]) -> None:
-        """`call` for handlers, which cannot wait: `answered` is called once, with the reply or with `Down`. The actor's turn
-        comes before that of all others that are ready."""
+        """`call` for handlers, which cannot wait: `answered` is called once, with the reply or with `Down`. The actor's
+        turn comes before that of all others that are ready."""
         reply = Reply(self, request, answered)
         if self._messages is VOID:
             reply.down(self._reason)
@@ -197,8 +197,8 @@ class Ref(Generic[M_contra]):
             self._put(Stop(reason))
 
     def crash(self, error: Exception) -> None:
-        """What was done for the actor outside of its handlers has failed: a timer, the end of a turn, its socket. It ends
-        as if a handler had raised that, at its next turn."""
+        """What was done for the actor outside of its handlers has failed: a timer, the end of a turn, its socket. It
+        ends as if a handler had raised that, at its next turn."""
         self._quit(error)
 
     async def join(self) -> Reason:

@@ -32,8 +32,8 @@ logger = logging.getLogger("trunkline.actors")
 
 #: Seconds for which `drained` waits: actors that keep each other busy for ever must not keep the poller from reading.
 LONGEST_WAIT: Final = 1.0
-#: Seconds after which a timer that belongs to no actor fires again when its callback has raised: it may be the only thing
-#: that opens a listener again, say.
+#: Seconds after which a timer that belongs to no actor fires again when its callback has raised: it may be the only
+#: thing that opens a listener again, say.
 SECOND_TRY: Final = 1.0
 
 
@@ -132,7 +132,8 @@ class Scheduler:
 
     async def drained(self) -> None:
         """Wait until no actor is ready: all that was cast so far, and what came of it, is dealt with, or a second has
-        passed. The poller waits for that before it reads more, so that mailboxes stay short however fast clients send."""
+        passed. The poller waits for that before it reads more, so that mailboxes stay short however fast clients
+        send."""
         over = perf_counter() + LONGEST_WAIT  # a test's clock stands still meanwhile
         while self._ready and perf_counter() < over:
             await checkpoint()
@@ -149,7 +150,8 @@ class Scheduler:
 
     def later(self, ref: Ref[Any], message: object) -> None:
         """Cast in a later step: an actor that has much to do on its own account leaves the rest of it, and keeps nobody
-        waiting who waits for `drained`. However many do so, each step takes up one at least, and more while it has time."""
+        waiting who waits for `drained`. However many do so, each step takes up one at least, and more while it has
+        time."""
         self._later.append((ref, message))
 
     def at_end(self, task: EndOfTurn) -> None:
@@ -167,8 +169,9 @@ class Scheduler:
     def call_at(
         self, deadline: float, callback: Callable[..., object], *args: object, owner: Ref[Any] | None = None
     ) -> Timer:
-        """Call back, in a turn, when node time has reached `deadline`. The callback must be short. If it raises, its owner
-        crashes; a timer without an owner, which should have one where there is one, fires again a second later."""
+        """Call back, in a turn, when node time has reached `deadline`. The callback must be short. If it raises, its
+        owner crashes; a timer without an owner, which should have one where there is one, fires again a second
+        later."""
         timer = Timer(self._deadlines, callback, args, owner)
         if deadline < inf:
             timer.restart_at(deadline)
@@ -307,8 +310,8 @@ class Scheduler:
                     timer.restart_at(now + SECOND_TRY)
 
     def blame(self, owner: Ref[Any] | None, callback: object, error: Exception) -> None:
-        """What all actors share has called back, and that raised: it ends the actor on whose behalf it was. What belongs
-        to no actor is counted, and the 1st, 2nd, 4th, 8th … time logged."""
+        """What all actors share has called back, and that raised: it ends the actor on whose behalf it was. What
+        belongs to no actor is counted, and the 1st, 2nd, 4th, 8th … time logged."""
         if owner is not None and owner.alive:
             owner.crash(error)
             return

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Form = Literal["log", "parquet", "delta"]
-#: Rows of one batch of a stream, unless the options say otherwise: jobs hold rows until a later batch confirms them, and the
-#: first batch would else hold a whole log.
+#: Rows of one batch of a stream, unless the options say otherwise: jobs hold rows until a later batch confirms them,
+#: and the first batch would else hold a whole log.
 ROWS_PER_TRIGGER: Final = 250_000
 
 

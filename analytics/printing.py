@@ -49,8 +49,8 @@ def utc(time: datetime) -> datetime:
 def print_table(
     console: Console, columns: Sequence[str], rows: Sequence[Row], title: str = "", *, more: bool = False
 ) -> None:
-    """A table as wide as the terminal. Columns that are empty in all rows are left out, and so are the last columns if there
-    is no room for them; a line below names those. `more`: there are more rows than these.
+    """A table as wide as the terminal. Columns that are empty in all rows are left out, and so are the last columns if
+    there is no room for them; a line below names those. `more`: there are more rows than these.
     """
     shown = [name for name in columns if any(row[name] is not None for row in rows)] or list(columns)
     narrow: list[str] = []

@@ -134,8 +134,8 @@ class Run:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[Event, None, None]:
-    """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the interrupted one is in the middle of a call of Java. The
-    second signal ends the process. The yielded event is set by the first."""
+    """Ctrl-C and SIGTERM call `stop`, in a thread of its own: the interrupted one is in the middle of a call of Java.
+    The second signal ends the process. The yielded event is set by the first."""
     asked, over = Event(), Event()
 
     def ask(number: int, frame: FrameType | None) -> None:

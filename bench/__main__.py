@@ -1,4 +1,5 @@
-"""Brokers side by side: every round starts each peer afresh, one after the other, so that the machine's moods hit all."""
+"""Brokers side by side: every round starts each peer afresh, one after the other, so that the machine's moods hit
+all."""
 
 import argparse
 import pstats

@@ -1,5 +1,5 @@
-"""What hostile and careless clients do to a broker, over blocking sockets: each attack prepares itself, then strikes again
-and again. All that it sends goes to the broker under test, and ends with the run."""
+"""What hostile and careless clients do to a broker, over blocking sockets: each attack prepares itself, then strikes
+again and again. All that it sends goes to the broker under test, and ends with the run."""
 
 import contextlib
 import signal

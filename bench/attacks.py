@@ -1,7 +1,8 @@
 """What a quiet client feels while another attacks the broker: `python -m bench.attacks --help`.
 
 The canary is a pair of clients that exchange 200 messages a second; its round trip is measured from the time at which a
-message was due. BackgroundTask it one attack after the other runs against a broker of its own, with the broker's defaults.
+message was due. BackgroundTask it one attack after the other runs against a broker of its own, with the broker's
+defaults.
 """
 
 import os
@@ -129,7 +130,10 @@ def configured(peer: Peer, attack: type[Attack], folder: Path) -> Peer | None:
     return replace(peer, config=attack.config.replace("{users}", str(users)))
 
 
-HEADER: Final = f"{'peer':<12}{'attack':<16}{'p50':>8}{'p99':>9}{'p99.9':>11}{'max':>11}{'gen.':>8}{'memory':>11}  p99.9 < {BAR:g} ms"
+HEADER: Final = (
+    f"{'peer':<12}{'attack':<16}{'p50':>8}{'p99':>9}{'p99.9':>11}{'max':>11}{'gen.':>8}{'memory':>11}"
+    f"  p99.9 < {BAR:g} ms"
+)
 
 
 def line(peer: str, rounds: list[Attacked]) -> str:

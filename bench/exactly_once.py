@@ -1,8 +1,8 @@
 """Whether each event arrives exactly once although everything is killed: `python -m bench.exactly_once --help`.
 
-A broker with the event log, a publisher that never gives up, and a Spark query that appends the log to a Delta table run
-beside each other. Broker and query are killed with SIGKILL at random moments and started again where they were. In the end
-the table is compared with the log: the same rows, each once, and the numbers of each incarnation without gaps.
+A broker with the event log, a publisher that never gives up, and a Spark query that appends the log to a Delta table
+run beside each other. Broker and query are killed with SIGKILL at random moments and started again where they were. In
+the end the table is compared with the log: the same rows, each once, and the numbers of each incarnation without gaps.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Result:
     seconds: float
     broker_kills: int
     query_kills: int
-    #: What the publisher had acknowledged, and how many `message.publish` are in the log: what waited for its batch when
-    #: the broker was killed is not.
+    #: What the publisher had acknowledged, and how many `message.publish` are in the log: what waited for its batch
+    #: when the broker was killed is not.
     acknowledged: int = 0
     published: int = 0
     incarnations: int = 0
@@ -258,7 +258,8 @@ def _logged(root: Path) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
 def describe(result: Result) -> str:
     verdict = "exactly once" if result.exact else "NOT EXACT"
     return (
-        f"{verdict}: {result.log_rows:,} rows of {result.incarnations} incarnations in the log, {result.table_rows:,} in the "
+        f"{verdict}: {result.log_rows:,} rows of {result.incarnations} incarnations in the log, {result.table_rows:,} "
+        "in the "
         f"table; missing {result.missing:,}, repeated {result.repeated:,}, different {result.different:,}, with gaps "
         f"{len(result.with_gaps)}\n{result.broker_kills} kills of the broker, {result.query_kills} of the query in "
         f"{result.seconds:.0f} s; {result.acknowledged:,} messages acknowledged, {result.published:,} recorded"

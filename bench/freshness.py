@@ -1,7 +1,7 @@
 """How old events are when Spark has dealt with them: `python -m bench.freshness --help`.
 
-A broker records so many events a second; a stream in Spark counts them by kind in each batch. When a batch is done, the age
-of its newest and of its oldest event is taken, by the same clock that the broker has.
+A broker records so many events a second; a stream in Spark counts them by kind in each batch. When a batch is done, the
+age of its newest and of its oldest event is taken, by the same clock that the broker has.
 """
 
 from __future__ import annotations

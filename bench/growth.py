@@ -1,4 +1,5 @@
-"""What a publish costs beside sessions and subscriptions that it has nothing to do with: `python -m bench.growth --help`.
+"""What a publish costs beside sessions and subscriptions that it has nothing to do with: `python -m bench.growth
+--help`.
 
 The cost is the broker's processor time a message: of one pair that streams, and of one message that goes to its own
 sender and is sent again when it is there. Idle sessions and filters that almost match are added step by step. The pair
@@ -227,7 +228,8 @@ def main() -> int:
         print("Trunkline's router alone, a match in ns:")
     for match in matches:
         print(
-            f"{f'{match.count:,} {match.kind}':>32}{match.first:>10,.0f} of a new topic{match.known:>8,.0f} of a known one"
+            f"{f'{match.count:,} {match.kind}':>32}{match.first:>10,.0f} of a new topic{match.known:>8,.0f} of a "
+            "known one"
         )
     print(*failures, sep="\n")
     results = {

@@ -74,7 +74,8 @@ class Spread:
 @dataclass(slots=True)
 class Account:
     """What clients of one kind sent and had, by phase: a message belongs to the phase in which it was due, an arrival
-    to the one in which it came; the last of each is what is after the end. A message counts once for each subscriber."""
+    to the one in which it came; the last of each is what is after the end. A message counts once for each
+    subscriber."""
 
     edges: list[int]
     sent: list[int] = field(default_factory=list)

@@ -37,7 +37,8 @@ DEFAULT: Final = "default"
 FORMS: Final = {
     DEFAULT: Form("every workload with 64 bytes, Mosquitto and Trunkline"),
     "short": Form(
-        "minutes: every workload and size, each scaled down to a second or less: whether it runs and loses nothing; no figures",
+        "minutes: every workload and size, each scaled down to a second or less: whether it runs and loses nothing; "
+        "no figures",
         versions=("3.1.1", "5"),
         payloads=SIZES,
         rounds=1,

@@ -1,4 +1,5 @@
-"""A chart of the ratios: a group of bars a workload, one colour a peer. It needs matplotlib, which nothing else does."""
+"""A chart of the ratios: a group of bars a workload, one colour a peer. It needs matplotlib, which nothing else
+does."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -1,8 +1,8 @@
 """How fast Spark reads events, from the log and from files of its own formats: `python -m bench.spark_read --help`.
 
 The same events are written as an event log, in batches as the exporter makes them, as the Parquet files that compaction
-would leave, and by Spark as Parquet and as JSON lines. Each is then read in two ways: all columns into a sink that drops
-them, and three columns into a small aggregate.
+would leave, and by Spark as Parquet and as JSON lines. Each is then read in two ways: all columns into a sink that
+drops them, and three columns into a small aggregate.
 """
 
 from __future__ import annotations

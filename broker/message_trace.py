@@ -188,8 +188,8 @@ class MessageTrace:
         return self._found(guid).outcome(client_id)
 
     def outcomes(self, guid: str, *, after: str = "", limit: int = 100) -> tuple[list[Outcome], str | None]:
-        """What became of a message for the next subscribers behind the client id `after`, in order of client id, and the
-        cursor of the next page; None at the end.
+        """What became of a message for the next subscribers behind the client id `after`, in order of client id, and
+        the cursor of the next page; None at the end.
 
         Raises:
             ValueError: this is no message id.
@@ -216,7 +216,8 @@ class MessageTrace:
         return record
 
     def lose(self, guid: int, client_id: str) -> None:
-        """Note that a fault of a test has lost a message, on its way to a client or, without one, before all of them."""
+        """Note that a fault of a test has lost a message, on its way to a client or, without one, before all of
+        them."""
         if (record := self._records.get(guid)) is not None:
             self._add(record, client_id, DROPPED, FAULT)
 

@@ -1,7 +1,7 @@
 """What the broker counts: plain integers, so that the hot path does `metrics.messages_received += n` and no more.
 
-Counters only grow, from the start of the node. Gauges are written into a `Gauges` when somebody asks, from what the parts
-of the node know. Names are EMQX's where it counts the same thing. docs/metrics.md lists them all.
+Counters only grow, from the start of the node. Gauges are written into a `Gauges` when somebody asks, from what the
+parts of the node know. Names are EMQX's where it counts the same thing. docs/metrics.md lists them all.
 """
 
 from collections.abc import Iterable, Mapping

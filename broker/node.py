@@ -301,7 +301,8 @@ class Node:
         *args: object,
         task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Run a part that everything else rests on. No error of a single client gets here; one that does ends the node."""
+        """Run a part that everything else rests on. No error of a single client gets here; one that does ends the
+        node."""
         try:
             await run(*args, task_status=task_status)
         except Exception as error:
@@ -381,7 +382,8 @@ class Node:
         self._services.refusals.flush()
 
     async def quiet(self) -> None:
-        """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no longer."""
+        """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no
+        longer."""
         over = time.perf_counter() + LONGEST_BUSY  # of the processor: a test's clock stands still meanwhile
         while self.scheduler.step() and time.perf_counter() < over:
             await trio.lowlevel.checkpoint()
@@ -394,8 +396,8 @@ class Node:
 
 
 class NodeFailed(Exception):
-    """Something that everything else rests on has failed: the run queue, the poller, or an actor that there is one of and
-    that crashed too often."""
+    """Something that everything else rests on has failed: the run queue, the poller, or an actor that there is one of
+    and that crashed too often."""
 
 
 class ListenError(Exception):
@@ -413,9 +415,9 @@ async def open_node(
     open_control: OpenControl | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are
-    put on the transport of each connection, the first one at the bottom. `prepare` is called when everything works, and nobody can
-    connect yet. `read` reads the configuration anew, for a broker that has a process of its own. `open_control` opens
-    the control socket, where the configuration asks for one.
+    put on the transport of each connection, the first one at the bottom. `prepare` is called when everything works, and
+    nobody can connect yet. `read` reads the configuration anew, for a broker that has a process of its own.
+    `open_control` opens the control socket, where the configuration asks for one.
 
     Raises:
         ControlSocketError: there can be no control socket, and one is asked for.

@@ -30,7 +30,8 @@ REPORTED_EVERY: Final = 60.0
 
 
 class GuessReport:
-    """Tells operators that somebody guesses: an alarm for as long as it lasts, and a line with the number each minute."""
+    """Tells operators that somebody guesses: an alarm for as long as it lasts, and a line with the number each
+    minute."""
 
     def __init__(self, alarms: Alarms, call_at: Callable[[float, Callable[[], None]], object]) -> None:
         self._alarms = alarms

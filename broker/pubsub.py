@@ -2,9 +2,9 @@
 
 Reads are direct and writes are messages. A publish looks up the routes in its publisher's own turn; subscribing and
 unsubscribing are requests to the one actor that writes the routes, whose turn comes next: the routes are there before
-anything that was read from the network after the SUBSCRIBE. A request that a writer had when it crashed is repeated once.
-Retained messages are written in the publisher's turn, together with the look-up: a subscription made before gets the
-message live, one made after finds it in the store.
+anything that was read from the network after the SUBSCRIBE. A request that a writer had when it crashed is repeated
+once. Retained messages are written in the publisher's turn, together with the look-up: a subscription made before gets
+the message live, one made after finds it in the store.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class PubSub:
         """Route a publication; the number of sessions that it went to.
 
         `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox,
-        so that the client has it before the acknowledgement of what it published. `route` is the way of all messages of the
-        publication, where it is known.
+        so that the client has it before the acknowledgement of what it published. `route` is the way of all messages of
+        the publication, where it is known.
         """
         if publication.retain:
             self._retain(publication, now)

@@ -1,8 +1,8 @@
 """The one writer of the routes.
 
 Subscribing and unsubscribing are requests to it. A request for many filters is worked off in slices, and between them
-come the requests of others, each in its turn; those of one subscriber keep their order. An error about one filter costs that
-filter alone. What a writer that crashes has left undone is asked of the next one, see `PubSub`.
+come the requests of others, each in its turn; those of one subscriber keep their order. An error about one filter costs
+that filter alone. What a writer that crashes has left undone is asked of the next one, see `PubSub`.
 """
 
 from __future__ import annotations

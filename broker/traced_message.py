@@ -1,4 +1,5 @@
-"""What is known of one traced message: what became of it for every subscriber, step by step, and the rows to list it by."""
+"""What is known of one traced message: what became of it for every subscriber, step by step, and the rows to list it
+by."""
 
 from __future__ import annotations
 
@@ -74,8 +75,8 @@ class MessageRow:
     size: int
     #: Seconds since the epoch.
     published_at: float
-    #: "routed", "dropped", or "held" (by a hook that took it, or until its PUBREL); empty if it was published before the
-    #: trace began, or has been forgotten since.
+    #: "routed", "dropped", or "held" (by a hook that took it, or until its PUBREL); empty if it was published before
+    #: the trace began, or has been forgotten since.
     state: str
     #: Why, if it was dropped before it was routed to anybody.
     reason: str

@@ -1,5 +1,5 @@
-"""What there is, as rows: for the control socket, for plugins and for tests. Everything comes in pages, in order, and the
-cursor of the next page is the key of the last row."""
+"""What there is, as rows: for the control socket, for plugins and for tests. Everything comes in pages, in order, and
+the cursor of the next page is the key of the last row."""
 
 from __future__ import annotations
 

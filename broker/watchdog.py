@@ -1,8 +1,8 @@
 """Names what blocks the broker.
 
-Everything runs in one thread, so that a handler, a hook's callback or a task that does not return holds up everybody. Another
-thread notices: it asks the loop to answer, again and again, and when no answer comes it looks where the loop stands. Nothing
-is counted or written on a message's way for that.
+Everything runs in one thread, so that a handler, a hook's callback or a task that does not return holds up everybody.
+Another thread notices: it asks the loop to answer, again and again, and when no answer comes it looks where the loop
+stands. Nothing is counted or written on a message's way for that.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.watchdog")
 
-#: How often the thread looks within the time after which the loop counts as blocked. It counts looks rather than seconds: a
-#: process that was suspended as a whole was not blocked.
+#: How often the thread looks within the time after which the loop counts as blocked. It counts looks rather than
+#: seconds: a process that was suspended as a whole was not blocked.
 LOOKS: Final = 4
 #: Seconds between two records of the same culprit, and without a block until the alarm is over.
 QUIET: Final = 60.0
@@ -55,7 +55,8 @@ class Watchdog:
         metrics: Metrics,
         plugin_of: Callable[[object], str],
     ) -> None:
-        """`limit` is in seconds. `plugin_of` gives the plugin that registered a callback at a hook, or an empty text."""
+        """`limit` is in seconds. `plugin_of` gives the plugin that registered a callback at a hook, or an empty
+        text."""
         self._pause = limit / LOOKS
         self._scheduler = scheduler
         self._alarms = alarms

@@ -117,7 +117,8 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
         if not (listener.loopback or config.authenticates(listener) or config.allows_anonymous(listener)):
             text = (
                 f"other machines reach {listener.url}, and nobody has to log in there: set auth.password_file, "
-                "auth.client_id_file or auth.scram_file, or the same of this listener alone, or a plugin that authenticates, or "
+                "auth.client_id_file or auth.scram_file, or the same of this listener alone, or a plugin that "
+                "authenticates, or "
                 "let everybody in with allow_anonymous = true in [auth] or for this listener"
             )
             yield ("listeners", index), text
@@ -129,7 +130,8 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
 
 
 def collide(hosts: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether no two sockets can listen on these with one port. A name that means an address is another thing than it."""
+    """Whether no two sockets can listen on these with one port. A name that means an address is another thing than
+    it."""
     return any(_overlap(one, other) for one in _meant(hosts) for other in _meant(others))
 
 
@@ -164,7 +166,8 @@ def no_plugins(name: str) -> type[PluginSettings]:
 
 
 class ConfigReader:
-    """Takes the values of the sources; a later one wins. Those of a plugin are read by the model that the plugin brings."""
+    """Takes the values of the sources; a later one wins. Those of a plugin are read by the model that the plugin
+    brings."""
 
     def __init__(self, find_plugin: FindPlugin = no_plugins, sections: Collection[str] | None = None) -> None:
         """`sections`, when they are given, are all that is read."""
@@ -430,8 +433,8 @@ def _own_words(detail: ErrorDetails) -> str:
 
 
 def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
-    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere. In TOML, what
-    stands below a section's head belongs to that section."""
+    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere. In TOML,
+    what stands below a section's head belongs to that section."""
     if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
     if hint := nearest(key, model.model_fields):

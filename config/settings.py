@@ -153,7 +153,8 @@ class MqttSettings(Section):
     )
     receive_maximum: Whole = key(
         65_535,
-        "QoS 1 and 2 messages that a 5.0 client may send before the broker has acknowledged them; one that sends more is "
+        "QoS 1 and 2 messages that a 5.0 client may send before the broker has acknowledged them; one that sends more "
+        "is "
         "disconnected. Clients are told this number, or `session.max_awaiting_rel` when that is less.",
         "messages",
         ge=1,
@@ -350,7 +351,8 @@ class SharedSettings(Section):
     strategy: StrategyName = key(
         "round_robin",
         "Which member of a group gets a message: each in turn, any, always the same, by the publisher's client id, "
-        "or by the topic. `round_robin_per_group` and `hash_clientid` are EMQX's names of the first and the fourth; `local` is "
+        "or by the topic. `round_robin_per_group` and `hash_clientid` are EMQX's names of the first and the fourth; "
+        "`local` is "
         "the first as well, on one node.",
     )
     strategies: Mapping[Text, StrategyName] = key({}, "Names of groups to their own strategies.")
@@ -488,7 +490,8 @@ class ControlSettings(Section):
 class PluginSettings(Section):
     """Every plugin has these keys besides its own. A section with its name, even an empty one, enables a plugin."""
 
-    #: Hook points that deny everything while the plugin should run and does not: what it was to decide, nobody else does.
+    #: Hook points that deny everything while the plugin should run and does not: what it was to decide, nobody else
+    #: does.
     guards: ClassVar[tuple[str, ...]] = ()
 
     enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")

@@ -52,8 +52,8 @@ class Checked(NamedTuple):
 
 
 def check(log: EventLog) -> Iterator[Checked]:
-    """Reads all of the log, a file at a time: its checksums, its numbers of rows, its times. Files that vanish meanwhile,
-    because others compact or clear up, are passed over.
+    """Reads all of the log, a file at a time: its checksums, its numbers of rows, its times. Files that vanish
+    meanwhile, because others compact or clear up, are passed over.
 
     Raises OSError if the files cannot be reached.
     """
@@ -140,8 +140,8 @@ def _invalid(rows: Rows) -> str | None:
 
 
 def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterator[Finding]:
-    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere: what
-    was before has been deleted."""
+    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere:
+    what was before has been deleted."""
     if same is not None and found.first < same:
         text = f"rows {found.first} to {same - 1} are in the file before too"
         yield Finding(Problem.OVERLAP, found.path, found.node, found.first, same, text)

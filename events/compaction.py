@@ -3,7 +3,8 @@
 Rows are written in the order of their numbers, and the target itself tells which are there. So it makes no difference
 when compaction is killed: the next run goes on behind the last row that the target has, and no row is there twice.
 
-It is meant for a process of its own: reading and writing Parquet takes the processor for longer than a broker can spare.
+It is meant for a process of its own: reading and writing Parquet takes the processor for longer than a broker can
+spare.
 """
 
 import contextlib

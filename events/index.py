@@ -23,7 +23,8 @@ class Batch(NamedTuple):
 class Index:
     """All whole records of one index.
 
-    Damaged ones are those of a crash if nothing follows them: the segment ends before. If something does, rows are missing.
+    Damaged ones are those of a crash if nothing follows them: the segment ends before. If something does, rows are
+    missing.
     """
 
     def __init__(self, first: int) -> None:

@@ -73,8 +73,8 @@ def newest(log: EventLog, choice: Selection, count: int) -> tuple[list[Row], dic
 
 
 def following(log: EventLog, choice: Selection, ends: dict[str, int]) -> list[Row]:
-    """What has come since, by time; `ends` goes on to where each node ends now. What was deleted before it could be shown
-    is an event `log.lost`.
+    """What has come since, by time; `ends` goes on to where each node ends now. What was deleted before it could be
+    shown is an event `log.lost`.
 
     Raises:
         LogError, OSError: as the log's reader.

@@ -19,7 +19,8 @@ def list_segments(filesystem: FileSystem, root: str) -> dict[NodeKey, dict[str, 
 
 
 def _list(filesystem: FileSystem, root: str) -> Iterator[tuple[NodeKey, str, list[str]]]:
-    """Directories, and the names of files in them. Object stores answer best when they are asked for everything at once."""
+    """Directories, and the names of files in them. Object stores answer best when they are asked for everything at
+    once."""
     keys: dict[str, NodeKey | None] = {}
     for entry in filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=True)):
         place, *rest = entry.path.removeprefix(root).lstrip("/").split("/")

@@ -137,7 +137,8 @@ def _microseconds(time: datetime.datetime) -> int:
 
 
 def _read_raw(file: pa.NativeFile, footer: pq.FileMetaData, group: int, names: Sequence[str]) -> None:
-    """Raises OSError if the bytes themselves cannot be had: then it is the way to them that fails, and no row is damaged."""
+    """Raises OSError if the bytes themselves cannot be had: then it is the way to them that fails, and no row is
+    damaged."""
     for number in range(footer.num_columns):
         column = footer.row_group(group).column(number)
         if column.path_in_schema.split(".")[0] in names:

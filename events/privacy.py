@@ -1,4 +1,5 @@
-"""Personal data in events: left out, or replaced by a keyed hash, so that rows of one client can still be brought together."""
+"""Personal data in events: left out, or replaced by a keyed hash, so that rows of one client can still be brought
+together."""
 
 from __future__ import annotations
 

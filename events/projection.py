@@ -38,7 +38,8 @@ class Fit(NamedTuple):
 
 
 class Projection:
-    """The columns that a reader wants, in its order; None is all of `SCHEMA`. Raises LogError if there is none of a name."""
+    """The columns that a reader wants, in its order; None is all of `SCHEMA`. Raises LogError if there is none of a
+    name."""
 
     def __init__(self, columns: Sequence[str] | None) -> None:
         names = SCHEMA.names if columns is None else list(columns)

@@ -128,8 +128,8 @@ class _Node:
 class EventLog:
     """The log below a directory, or below a URI that pyarrow knows (`s3://…`, `gs://…`, `file://…`).
 
-    With `filesystem`, `root` is a path in that one. A directory that is not there is a log without nodes: it may come yet.
-    One object belongs to one thread at a time.
+    With `filesystem`, `root` is a path in that one. A directory that is not there is a log without nodes: it may come
+    yet. One object belongs to one thread at a time.
 
     All methods raise LogError for what no reader can understand, and OSError if the files cannot be reached.
     """
@@ -192,8 +192,8 @@ class EventLog:
         return extents
 
     def spans(self, node: str, first: int, end: int | None = None) -> Iterator[Span]:
-        """What [first, end) is made of, in order, cut to it; without `end`, all from `first` on. Rows that are not there
-        have no span; rows that are damaged have."""
+        """What [first, end) is made of, in order, cut to it; without `end`, all from `first` on. Rows that are not
+        there have no span; rows that are damaged have."""
         NodeKey.parse(node)
         return self._spans(node, first, end)
 
@@ -210,12 +210,12 @@ class EventLog:
     ) -> Iterator[pa.RecordBatch]:
         """Exactly rows [first, end) of a node in order, with the columns that are asked for, or all of `SCHEMA`.
 
-        With "skip", a row of kind `log.corrupt` or `log.lost` stands for each run of rows that cannot be read: its `seq` is
-        the first one's, its `value` how many there are, its time that of a neighbour. Without `verify`, checksums are not
-        looked at.
+        With "skip", a row of kind `log.corrupt` or `log.lost` stands for each run of rows that cannot be read: its
+        `seq` is the first one's, its `value` how many there are, its time that of a neighbour. Without `verify`,
+        checksums are not looked at.
 
-        Raises CorruptBatch and LostRows, after all rows before have come; both are LogErrors, as is a column that cannot be
-        had.
+        Raises CorruptBatch and LostRows, after all rows before have come; both are LogErrors, as is a column that
+        cannot be had.
         """
         key = NodeKey.parse(node)
         if not 0 <= first <= end:

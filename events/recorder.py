@@ -3,8 +3,8 @@
 A batch is converted and written in the turn of whoever completed it, in half a millisecond: a worker thread would take
 longer and stop the loop for longer, by its switches. Only waiting for the disk happens in a thread.
 
-A batch that cannot be written is lost and counted; the first batch that can be written again begins with a row that says
-so. Nothing here raises into the broker.
+A batch that cannot be written is lost and counted; the first batch that can be written again begins with a row that
+says so. Nothing here raises into the broker.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Recorder:
         given: dict[str, Any] | None = None,
         at: float | None = None,
     ) -> None:
-        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the epoch: now, if not given."""
+        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the
+        epoch: now, if not given."""
         told = self._told
         told.append((kind, self.clock() if at is None else at, client, publication, given))
         if publication is not None:

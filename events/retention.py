@@ -61,8 +61,8 @@ def enforce(
     delete_read: bool = False,
     margin: int = MARGIN,
 ) -> Deleted:
-    """Delete the oldest segments of a node: those above `max_bytes` in all, those that were not written to for `max_age`
-    seconds, and with `delete_read` those that all consumers have read, but for `margin` rows.
+    """Delete the oldest segments of a node: those above `max_bytes` in all, those that were not written to for
+    `max_age` seconds, and with `delete_read` those that all consumers have read, but for `margin` rows.
 
     `now` is in microseconds since the epoch. One call deletes a bounded number; the next goes on.
 

@@ -79,8 +79,8 @@ class Converter:
     def convert(self, told: Sequence[Told]) -> pa.RecordBatch:
         """All of it, in order: a row for each message, or for what has none.
 
-        What is the same for all messages of a publication becomes a column with one value a publication first, and then one with a
-        value a row.
+        What is the same for all messages of a publication becomes a column with one value a publication first, and then
+        one with a value a row.
 
         Raises:
             Exception: something in it is not what the columns hold.

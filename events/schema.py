@@ -35,7 +35,8 @@ class Column(NamedTuple):
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _PAIRS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
 
-#: In the order in which readers give them. The first three are not in the files: they follow from a file's place and name.
+#: In the order in which readers give them. The first three are not in the files: they follow from a file's place and
+#: name.
 COLUMNS: Final = (
     Column("node", pa.string(), "string", "Name of the node that wrote the event."),
     Column(

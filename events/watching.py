@@ -176,7 +176,8 @@ class Watching:
 
 
 def _give(name: str, value: Any, given: dict[str, Any], texts: bool) -> int:
-    """Add the columns of one argument of a hook; returns the flags that it sets. Passwords and properties are no columns."""
+    """Add the columns of one argument of a hook; returns the flags that it sets. Passwords and properties are no
+    columns."""
     if name == "reason":
         if isinstance(value, Reason):
             given["reason_code"] = int(value)

@@ -1,8 +1,8 @@
 """Appends batches of rows to the log, so that a reader never sees half of one.
 
-A batch goes to the data file first and gets its index record when it is whole there. What could not be written is cut off
-again, and its rows have no numbers: the next append takes them. A writer begins a directory of its own and never goes on
-with a file that another has left behind.
+A batch goes to the data file first and gets its index record when it is whole there. What could not be written is cut
+off again, and its rows have no numbers: the next append takes them. A writer begins a directory of its own and never
+goes on with a file that another has left behind.
 """
 
 import contextlib
@@ -94,8 +94,8 @@ class LogWriter:
 
         The times are those of its oldest and newest row, in microseconds since the epoch.
 
-        Raises OSError if there is no room or the disk fails: none of the batch is in the log then, and the same batch may
-        be tried again. ValueError if the writer is closed or the batch has other columns than the writer.
+        Raises OSError if there is no room or the disk fails: none of the batch is in the log then, and the same batch
+        may be tried again. ValueError if the writer is closed or the batch has other columns than the writer.
         """
         if self._closed:
             raise ValueError(f"the log of {self.key} is closed")

@@ -6,7 +6,8 @@ the action, the topic, and the QoS and the retain flag if it has conditions on t
 How a rule's topic filter is compared:
 
 * with the topic of a message, as MQTT compares them; `#` and `+` do not reach topics that begin with `$`;
-* with a filter that is subscribed to, the rule must *cover* it: match every topic that the filter can match. `a/#` covers
+* with a filter that is subscribed to, the rule must *cover* it: match every topic that the filter can match. `a/#`
+covers
   `a/+`, and `a/+` does not cover `a/#`. A shared subscription is judged by the filter behind `$share/group/`;
 * a literal (`{eq = "#"}`) is compared as text.
 

@@ -6,9 +6,9 @@ registered costs one truth test:
     if hooks.message_publish:
         result = hooks.transform(MESSAGE_PUBLISH, client, message)
 
-Messages that came together go through as one publication (`trunkline.mqtt.publication`). A callback sees single messages,
-unless it is registered as one that takes publications: then it is called once for all of them. As long as all callbacks of
-a point take publications nothing is unfolded; else all of them see the messages one by one.
+Messages that came together go through as one publication (`trunkline.mqtt.publication`). A callback sees single
+messages, unless it is registered as one that takes publications: then it is called once for all of them. As long as all
+callbacks of a point take publications nothing is unfolded; else all of them see the messages one by one.
 
 Registering builds a new tuple; a chain that is running goes on with the one it began with.
 
@@ -103,9 +103,9 @@ class Hooks:
         """Register a callback; False when it is registered at this point already.
 
         Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
-        arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `publications` is for
-        callbacks that only look: it is called once when messages came together, with the publication that they are in
-        place of the message.
+        arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `publications`
+        is for callbacks that only look: it is called once when messages came together, with the publication that they
+        are in place of the message.
 
         Raises:
             LookupError: no such point.
@@ -221,8 +221,8 @@ class Hooks:
         return value
 
     def decide(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
-        """The first decision, or None when every callback passes. Nothing waits here, so reaching an async callback is a
-        no."""
+        """The first decision, or None when every callback passes. Nothing waits here, so reaching an async callback is
+        a no."""
         if point in self._async:
             registered = self._registered[point]
             return self._decide([_deny if entry.is_async else entry.call for entry in registered], point, *args)
@@ -310,8 +310,8 @@ class Hooks:
 
 
 def is_crash(error: BaseException) -> bool:
-    """Whether a callback raised it, or a group of nothing else. `sys.exit()` must not end the broker; Ctrl-C may, and what
-    the event loop ends a task with is not the callback's (hooks know no event loop: it is known by its name)."""
+    """Whether a callback raised it, or a group of nothing else. `sys.exit()` must not end the broker; Ctrl-C may, and
+    what the event loop ends a task with is not the callback's (hooks know no event loop: it is known by its name)."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_crash, error.exceptions))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     return not isinstance(error, KeyboardInterrupt | GeneratorExit) and type(error).__name__ != "Cancelled"

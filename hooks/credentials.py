@@ -1,7 +1,7 @@
 """Credential files: one `name:…` a line. Empty lines and lines that begin with `#` are kept and not read.
 
-A name may hold a colon, what follows it never does. These are functions from text to text: who reads and writes the file
-is the caller's business.
+A name may hold a colon, what follows it never does. These are functions from text to text: who reads and writes the
+file is the caller's business.
 """
 
 from collections.abc import Callable

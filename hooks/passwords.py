@@ -76,8 +76,8 @@ def needs_rehash(hash: str) -> bool:
 
 
 class PasswordAuthenticator:
-    """A callback for `client.authenticate`. Passes on clients that say nothing of who they are: those without a user name
-    whose id has no password, whatever password they bring.
+    """A callback for `client.authenticate`. Passes on clients that say nothing of who they are: those without a user
+    name whose id has no password, whatever password they bring.
 
     A client whose id has a password must give that one; a client with a user name must give the user's. A name or an
     id that is not in its file costs the same time as one that is, so that the time does not tell which exist.

@@ -95,8 +95,8 @@ def _message(old: Publication, new: object) -> Publication:
     check_writable(new)
     if not _shares_encoded(new, old) and _origin(new) == _origin(old):
         return new
-    # It is the same publication to all who look at it next. A copy, for a callback may return one object for many messages,
-    # or the old one (or a copy.copy of it) changed in place: what was encoded before the change is not true.
+    # It is the same publication to all who look at it next. A copy, for a callback may return one object for many
+    # messages, or the old one (or a copy.copy of it) changed in place: what was encoded before the change is not true.
     return Message(
         new.topic,
         new.payload,
@@ -232,7 +232,8 @@ SESSION_TAKEN_OVER: Final[Notify[ClientInfo]] = Notify(
 SESSION_TERMINATED: Final[Notify[ClientInfo, str]] = Notify(
     "session.terminated",
     "client reason",
-    "A session ends for any other reason: `expired`, `disconnected` (its expiry is 0), `kicked`, `shutdown`, `crashed`.",
+    "A session ends for any other reason: `expired`, `disconnected` (its expiry is 0), `kicked`, `shutdown`, "
+    "`crashed`.",
 )
 SESSION_SUBSCRIBED: Final[Notify[ClientInfo, SubscriptionRequest]] = Notify(
     "session.subscribed", "client request", "A subscription was made, or renewed; `request` says what was granted."

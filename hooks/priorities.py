@@ -1,4 +1,5 @@
-"""The order in which callbacks of the broker, of its plugins and of its testing kit run, where it matters: higher first.
+"""The order in which callbacks of the broker, of its plugins and of its testing kit run, where it matters: higher
+first.
 
 Who registers without a priority runs at 0, between them.
 """

@@ -1,4 +1,5 @@
-"""SASLprep (RFC 4013): one spelling for names and passwords that look the same, from the tables of the standard library."""
+"""SASLprep (RFC 4013): one spelling for names and passwords that look the same, from the tables of the standard
+library."""
 
 import stringprep
 import unicodedata

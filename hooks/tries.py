@@ -1,9 +1,9 @@
 """Failed logins, and the pause that follows too many of them. A hash is slow to verify on purpose, so during the pause
 logins are refused without verifying.
 
-A login is a user (or a client id that has a password) and a password. The same wrong login counts once: a device that was
-set up wrongly shuts out nobody. A login that was right before is always verified, so that others at the same address, and
-other devices of the same user, come in during an attack.
+A login is a user (or a client id that has a password) and a password. The same wrong login counts once: a device that
+was set up wrongly shuts out nobody. A login that was right before is always verified, so that others at the same
+address, and other devices of the same user, come in during an attack.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Run = Callable[[Callable[[], Config], str], int]
 
 
 class _Trunkline(LazyGroup):
-    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`. Nothing of an extra is imported before its command is
-    called, nor what serving does without."""
+    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`. Nothing of an extra is imported before its
+    command is called, nor what serving does without."""
 
     elsewhere: ClassVar = {
         "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),

@@ -66,20 +66,22 @@ def config_option(command: Callable[..., T]) -> Callable[..., T]:
         envvar=FILE_VARIABLE,
         callback=_found,
         metavar="FILE",
-        help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}; default: {FILE_NAME} here or in the system's folder]",
+        help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}; default: {FILE_NAME} here or in the system's "
+        "folder]",
     )(command)
 
 
 def fail(problems: Iterable[object], code: int) -> Never:
-    """Say what is wrong, a line each, and end with this exit code. Clients choose their names, and may be named here."""
+    """Say what is wrong, a line each, and end with this exit code. Clients choose their names, and may be named
+    here."""
     for problem in problems:
         click.echo(f"trunkline: {printable(str(problem))}", err=True)
     sys.exit(code)
 
 
 class LazyGroup(click.Group):
-    """A group of which some commands are imported only when they are called: what they need may take long, or be missing.
-    A subclass says in `elsewhere` which."""
+    """A group of which some commands are imported only when they are called: what they need may take long, or be
+    missing. A subclass says in `elsewhere` which."""
 
     #: By name: the module that has the command under this name, and what it does, for the group's help.
     elsewhere: ClassVar[Mapping[str, tuple[str, str]]] = {}

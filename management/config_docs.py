@@ -22,8 +22,8 @@ _HEAD = """\
 
 `trunkline` runs without any configuration. Settings come from three places; a later one overrides an earlier one:
 
-1. a TOML file: the one that `--config` or the variable `TRUNKLINE_CONFIG` names, or else `trunkline.toml` in the current
-   folder, or else `/etc/trunkline/trunkline.toml` (on Windows `trunkline\\trunkline.toml` in `%PROGRAMDATA%`);
+1. a TOML file: the one that `--config` or the variable `TRUNKLINE_CONFIG` names, or else `trunkline.toml` in the
+   current folder, or else `/etc/trunkline/trunkline.toml` (on Windows `trunkline\\trunkline.toml` in `%PROGRAMDATA%`);
    `--no-config` reads none,
 2. environment variables `TRUNKLINE_SECTION__KEY`, with two underscores between section and key,
 3. flags of the command.
@@ -42,19 +42,19 @@ max_queue_bytes = "4MiB"
 In a variable, a list is a TOML array or words with commas between (`TRUNKLINE_LISTENERS=tcp://127.0.0.1:1883`), a table
 is an inline TOML table, and a relative path starts at the working folder.
 
-`trunkline config check` reports every error in a configuration, with its origin. It also checks what the configuration names: files,
-host names, the control socket. It opens no listener and starts no plugin. `trunkline config show` prints the settings in force. Both,
-and the first line of the broker's log, name the file that was read.
+`trunkline config check` reports every error in a configuration, with its origin. It also checks what the configuration
+names: files, host names, the control socket. It opens no listener and starts no plugin. `trunkline config show` prints
+the settings in force. Both, and the first line of the broker's log, name the file that was read.
 An unknown key is an error.
 
-Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are bytes, or text with a unit: `KiB`, `MiB`,
-`GiB` (powers of 1024), `kB`, `MB`, `GB` (powers of 1000).
+Durations are seconds, or text with a unit: `ms`, `s`, `m`, `h`, `d`. Sizes are bytes, or text with a unit: `KiB`,
+`MiB`, `GiB` (powers of 1024), `kB`, `MB`, `GB` (powers of 1000).
 
 ## Safe by default
 
-By default the broker listens on this machine's loopback address only, and anybody may connect there. A listener that other machines
-can reach needs a way to log in (`password_file`, `client_id_file` or `scram_file` in `[auth]`), or an explicit
-`allow_anonymous = true`, in `[auth]` or for that listener. With neither, the broker does not start.
+By default the broker listens on this machine's loopback address only, and anybody may connect there. A listener that
+other machines can reach needs a way to log in (`password_file`, `client_id_file` or `scram_file` in `[auth]`), or an
+explicit `allow_anonymous = true`, in `[auth]` or for that listener. With neither, the broker does not start.
 """
 
 

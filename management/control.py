@@ -1,8 +1,8 @@
 """The control socket: operations on a running broker, for `trunkline ctl` and scripts.
 
 It runs beside the message flow and never in its way. A connection's requests are dealt with one after the other, and an
-answer is sent before the next request is read, so a client that asks much and reads nothing keeps a page in memory and no
-more. A listing comes in pages, each asked for by itself.
+answer is sent before the next request is read, so a client that asks much and reads nothing keeps a page in memory and
+no more. A listing comes in pages, each asked for by itself.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class Control:
             if greeting.get("protocol") != PROTOCOL:
                 raise _Bad(
                     UNWELCOME,
-                    f"it speaks protocol {greeting.get('protocol')!r:.20}; this broker, trunkline {__version__}, speaks "
+                    f"it speaks protocol {greeting.get('protocol')!r:.20}; this broker, trunkline {__version__}, "
+                    "speaks "
                     f"{PROTOCOL}",
                 )
             answer = {

@@ -36,8 +36,8 @@ def connected(config: Path | None, socket: Path | None = None, node: str | None 
 
 
 def choose(config: Path | None, socket: Path | None = None, node: str | None = None) -> Path:
-    """The control socket that is named, or else the node's, or what the configuration says of one of them, or else that of
-    the only broker that runs here.
+    """The control socket that is named, or else the node's, or what the configuration says of one of them, or else that
+    of the only broker that runs here.
 
     Raises:
         PlaceError: there is none.

@@ -1,10 +1,10 @@
 """What goes through the control socket: frames of four bytes of length and a map in MessagePack.
 
-The client begins with `{"protocol": 1}`, and the token where there is one. The broker answers with `{"protocol", "node",
-"version", "pid", "max_frame_size"}`. Then the client asks `{"id", "operation", "arguments"}`, one thing at a time, and is
-answered `{"id", "result"}` or `{"id", "error", "message"}`. The result of a listing is a page, `{"rows", "next"}`: `next`
-is the argument `after` of the page behind it, and nothing at the end. A frame that cannot be read ends the connection;
-its answer has no id.
+The client begins with `{"protocol": 1}`, and the token where there is one. The broker answers with `{"protocol",
+"node", "version", "pid", "max_frame_size"}`. Then the client asks `{"id", "operation", "arguments"}`, one thing at a
+time, and is answered `{"id", "result"}` or `{"id", "error", "message"}`. The result of a listing is a page, `{"rows",
+"next"}`: `next` is the argument `after` of the page behind it, and nothing at the end. A frame that cannot be read ends
+the connection; its answer has no id.
 """
 
 from collections.abc import Mapping

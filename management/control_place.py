@@ -1,7 +1,7 @@
 """Where control sockets are, and whether what is there can be trusted.
 
-A node's socket is `NODE.sock` in a folder that only its user can enter. Where there are no Unix sockets it is `NODE.port`,
-a file that only its user can read, with a loopback port and a token.
+A node's socket is `NODE.sock` in a folder that only its user can enter. Where there are no Unix sockets it is
+`NODE.port`, a file that only its user can read, with a loopback port and a token.
 """
 
 import json

@@ -49,7 +49,7 @@ def ctl(context: click.Context, path: Path | None, socket: Path | None, node: st
 
     Which one, --socket or --node say, or else the configuration; without either it is the only one that runs.
 
-    Lists are tables, or with --json an object a line. The exit code is 1 where something is not there or cannot be done,
-    2 where the command is wrong, and 3 where no broker runs.
+    Lists are tables, or with --json an object a line. The exit code is 1 where something is not there or cannot be
+    done, 2 where the command is wrong, and 3 where no broker runs.
     """
     context.obj = ChosenBroker(path, socket, node)

@@ -1,4 +1,5 @@
-"""The commands of `trunkline ctl`, made of the operations: one for each, with arguments and options as it takes them."""
+"""The commands of `trunkline ctl`, made of the operations: one for each, with arguments and options as it takes
+them."""
 
 import os
 import sys

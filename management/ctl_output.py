@@ -1,7 +1,7 @@
 """What `trunkline ctl` prints: tables for people, JSON for programs.
 
-Clients choose what they are called and what they publish, so nothing of it can steer a terminal: what is not printable is
-escaped, and payloads that are no text are shown as hex, in JSON as base64.
+Clients choose what they are called and what they publish, so nothing of it can steer a terminal: what is not printable
+is escaped, and payloads that are no text are shown as hex, in JSON as base64.
 """
 
 import json
@@ -86,7 +86,8 @@ def print_toml(config: dict[str, Any]) -> None:
 
 
 def print_columns(columns: list[str], cells: list[list[str]], widths: list[int], *, head: bool = True) -> None:
-    """Columns side by side, and nothing cut off. `widths` are those of the pages before, and grow with the widest cell."""
+    """Columns side by side, and nothing cut off. `widths` are those of the pages before, and grow with the widest
+    cell."""
     lines = [columns, *cells] if head else cells
     widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
     widths[:] = map(max, zip(widest, widths or widest, strict=True))

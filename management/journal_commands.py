@@ -34,8 +34,8 @@ def show(
     after: float,
     before: float,
 ) -> None:
-    """Print a line for each packet in FILE: seconds since the beginning, connection and client, direction (-> to the broker,
-    <- from it) and what is in it."""
+    """Print a line for each packet in FILE: seconds since the beginning, connection and client, direction (-> to the
+    broker, <- from it) and what is in it."""
     # imported here: no other command needs them
     from trunkline.management.journal_file import Journal, JournalError
     from trunkline.management.journal_view import Chosen, as_records, as_text

@@ -1,7 +1,8 @@
-"""Journals: all packets of a broker's connections with their times, in a file that can be read whatever became of its writer.
+"""Journals: all packets of a broker's connections with their times, in a file that can be read whatever became of its
+writer.
 
-A journal is a row of msgpack values, one after the other. The first is a map that says what it is; each of the others is one
-thing that happened:
+A journal is a row of msgpack values, one after the other. The first is a map that says what it is; each of the others
+is one thing that happened:
 
     [OPEN, seconds, connection, client id, version, address, port, from its beginning]
     [PACKET, seconds, connection, from the client, bytes, secrets left out]

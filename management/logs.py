@@ -1,8 +1,8 @@
 """The broker's log: standard `logging`, one line a record, as text or as JSON.
 
 What a record is about stands in its fields: `logger.info("...", extra=client.log_fields)`. JSON has all of them, text
-those that its messages do not name. Clients choose much of what is logged about them, so nothing of a record can end its
-line or steer a terminal: what is not printable is escaped.
+those that its messages do not name. Clients choose much of what is logged about them, so nothing of a record can end
+its line or steer a terminal: what is not printable is escaped.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class TextFormatter(_Formatter):
     starts with."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_moment(record)} {record.levelname} {record.name}: {printable(shortened(record.getMessage(), _MAX_TEXT))}"
+        text = printable(shortened(record.getMessage(), _MAX_TEXT))
+        line = f"{_moment(record)} {record.levelname} {record.name}: {text}"
         for name in _SHOWN:
             value = getattr(record, name, None)
             if value is not None:

@@ -1,4 +1,5 @@
-"""The command group `trunkline plugins`. What a command needs is imported when it runs: plugins may bring much along."""
+"""The command group `trunkline plugins`. What a command needs is imported when it runs: plugins may bring much
+along."""
 
 import json
 import shutil
@@ -55,8 +56,8 @@ def show(name: str, as_json: bool) -> None:
 def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, now: bool) -> None:
     """Have a broker with this configuration run the plugin NAME, with these settings.
 
-    A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as an
-    inline TOML table. Nothing is written unless all of it is right.
+    A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as
+    an inline TOML table. Nothing is written unless all of it is right.
     """
     from trunkline.management import plugin_enabling
 
@@ -96,8 +97,8 @@ def disable(name: str, path: Path | None, now: bool) -> None:
 @click.argument("name")
 @config_option
 def reload(name: str, path: Path | None) -> None:
-    """Have the running broker stop the plugin NAME, import its code anew and start it with the settings as they are now.
-    The configuration says where the broker is."""
+    """Have the running broker stop the plugin NAME, import its code anew and start it with the settings as they are
+    now. The configuration says where the broker is."""
     _change_broker(path, name, "reload")
 
 

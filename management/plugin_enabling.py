@@ -15,8 +15,8 @@ _SECTION: Final = "plugins"
 
 
 def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, create: bool = False) -> bool:
-    """Write that the plugin runs, and these keys of it. Their values are text, as in an environment variable. False: the
-    file says so already.
+    """Write that the plugin runs, and these keys of it. Their values are text, as in an environment variable. False:
+    the file says so already.
 
     Raises:
         PluginError: there is no such plugin, or it cannot be imported.

@@ -1,4 +1,5 @@
-"""What keeps a broker from starting with a configuration that is right by itself: files, addresses, the control socket."""
+"""What keeps a broker from starting with a configuration that is right by itself: files, addresses, the control
+socket."""
 
 import os
 import socket

@@ -18,10 +18,11 @@ Exported: TypeAlias = tuple[int, int, "Message | None"]
 
 
 class AwaitingRel:
-    """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL: the message
-    that it stands for is routed. None stands for one that was refused, which a 3.x client cannot be told.
+    """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL: the
+    message that it stands for is routed. None stands for one that was refused, which a 3.x client cannot be told.
 
-    No id is forgotten before that, however long it takes, unless `expire` is asked to: the message is not published yet.
+    No id is forgotten before that, however long it takes, unless `expire` is asked to: the message is not published
+    yet.
     """
 
     __slots__ = ("_open", "byte_size", "max_bytes", "maximum")
@@ -57,7 +58,8 @@ class AwaitingRel:
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
     ) -> None:
-        """QoS 2 PUBLISH packets with new ids came. The messages, of `weight` bytes, are routed only at their PUBRELs."""
+        """QoS 2 PUBLISH packets with new ids came. The messages, of `weight` bytes, are routed only at their
+        PUBRELs."""
         held = _Held(publication, weight, len(packet_ids), now)
         self._open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
         self.byte_size += held.weight

@@ -25,8 +25,8 @@ class Conversation:
         self._aliases: dict[bool, dict[int, str]] = {True: {}, False: {}}
 
     def read(self, data: bytes, from_client: bool) -> Packet | None:
-        """Decode one whole packet; None if it breaks the rules. A PUBLISH with an alias alone gets its topic, or none if the
-        packet that set the alias was not read."""
+        """Decode one whole packet; None if it breaks the rules. A PUBLISH with an alias alone gets its topic, or none
+        if the packet that set the alias was not read."""
         connects = from_client and data[0] >> 4 == PacketType.CONNECT
         if self.version is None and not connects:
             return None

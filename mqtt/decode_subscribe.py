@@ -1,7 +1,7 @@
 """SUBSCRIBE, UNSUBSCRIBE and their acknowledgements.
 
-Whether a topic filter is one is not judged here but by whoever acts on it, with `validate_filter`: a server may know forms
-of its own.
+Whether a topic filter is one is not judged here but by whoever acts on it, with `validate_filter`: a server may know
+forms of its own.
 """
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError

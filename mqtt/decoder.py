@@ -81,7 +81,8 @@ class Decoder:
         strict_utf8: bool = True,
         gathers: bool = False,
     ) -> None:
-        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are alike come as one `PublishBatch` or `Acknowledgements`."""
+        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are
+        alike come as one `PublishBatch` or `Acknowledgements`."""
         if version is None and not server:
             raise ValueError("a client knows which version it asked for")
         self.max_packet_size = max_packet_size

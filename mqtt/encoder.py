@@ -49,8 +49,8 @@ def encode(packet: Packet, version: Version) -> bytes:
 
 
 def encode_within(packet: Packet, version: Version, largest: int) -> bytes:
-    """`encode` for a client that takes packets of `largest` bytes; 0 is no limit. What only explains is left out where it is
-    too much, and nothing is written where the rest is.
+    """`encode` for a client that takes packets of `largest` bytes; 0 is no limit. What only explains is left out where
+    it is too much, and nothing is written where the rest is.
 
     # [MQTT-3.1.2-24] [MQTT-3.2.2-19] [MQTT-3.4.2-2] [MQTT-3.5.2-2] [MQTT-3.9.2-1] [MQTT-3.11.2-1] [MQTT-3.14.2-3]
     """

@@ -1,7 +1,7 @@
 """Saying why: reason codes that fit their packet, and texts that fit a string, wherever they come from.
 
-What a plugin or a peer has written may be longer than a string can be, or hold what must not be in one, and a reason that
-fits one packet may not exist for another. None of it may keep a packet from being written.
+What a plugin or a peer has written may be longer than a string can be, or hold what must not be in one, and a reason
+that fits one packet may not exist for another. None of it may keep a packet from being written.
 """
 
 import re
@@ -37,15 +37,17 @@ def worth_logging(count: int) -> bool:
 
 
 def reason_string(text: str) -> Properties:
-    """The properties that tell a client why: none without a text. A character that a strict client refuses becomes U+FFFD."""
+    """The properties that tell a client why: none without a text. A character that a strict client refuses becomes
+    U+FFFD."""
     if not text:
         return NO_PROPERTIES
     return {"reason_string": _REPLACED.sub("\ufffd", shortened(text))}
 
 
 def fitting(reason: int, kind: PacketType) -> int:
-    """The reason code with which a server's packet of this kind says it: where the packet does not have it, plain success
-    or failure.  # [MQTT-3.2.2-8] [MQTT-3.4.2-1] [MQTT-3.5.2-1] [MQTT-3.9.3-2] [MQTT-3.11.3-2] [MQTT-3.14.2-1]"""
+    """The reason code with which a server's packet of this kind says it: where the packet does not have it, plain
+    success or failure.  # [MQTT-3.2.2-8] [MQTT-3.4.2-1] [MQTT-3.5.2-1] [MQTT-3.9.3-2] [MQTT-3.11.3-2]
+    [MQTT-3.14.2-1]"""
     if reason in REASONS[kind, False]:
         return reason
     return Reason.SUCCESS if reason < Reason.UNSPECIFIED_ERROR else Reason.UNSPECIFIED_ERROR

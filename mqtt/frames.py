@@ -101,8 +101,8 @@ def property_block(
 
 
 def check_writable(message: Message) -> None:
-    """Whether a message that code outside the broker has made can be sent at all: if not, it would crash every session that
-    it is routed to, a retained one again and again.
+    """Whether a message that code outside the broker has made can be sent at all: if not, it would crash every session
+    that it is routed to, a retained one again and again.
 
     Raises:
         TypeError: a value of the wrong type, by its name. Payloads are not told.

@@ -28,9 +28,9 @@ def gather(
     known: Mapping[bytes, str],
     packets: list[Decoded],
 ) -> int:
-    """Gather the packets from `position` on that are alike: PUBLISH packets with the same first byte and properties, topics
-    of `known` and no more than `limit` bytes, or acknowledgements of success of one kind. (Names in `known` are shorter than
-    256 bytes, and begin with their length.)
+    """Gather the packets from `position` on that are alike: PUBLISH packets with the same first byte and properties,
+    topics of `known` and no more than `limit` bytes, or acknowledgements of success of one kind. (Names in `known` are
+    shorter than 256 bytes, and begin with their length.)
 
     Returns where the next packet begins, or 0 when there are not two to gather.
     """

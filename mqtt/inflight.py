@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 MAX_PACKET_ID: Final = 65_535
 
-#: Bytes from which on a message counts in the window's bytes. Lighter ones are bounded by their number, and pay nothing.
+#: Bytes from which on a message counts in the window's bytes. Lighter ones are bounded by their number, and pay
+#: nothing.
 HEAVY: Final = 4096
 
 
@@ -48,8 +49,8 @@ _NONE: Final = range(0)
 
 
 class Entry(Generic[T]):
-    """A publication on its way, with packet ids in a row. It counts as a duplicate whenever it is sent from the window: it
-    was sent before."""
+    """A publication on its way, with packet ids in a row. It counts as a duplicate whenever it is sent from the window:
+    it was sent before."""
 
     __slots__ = ("first_id", "publication", "sent_at", "state", "target")
 
@@ -77,8 +78,8 @@ Exported: TypeAlias = tuple[int, int, "Message", T]
 class Inflight(Generic[T]):
     """The window of one session.
 
-    An acknowledgement of a packet id that is not open finds nothing: it may be late. One of another kind than the message
-    waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
+    An acknowledgement of a packet id that is not open finds nothing: it may be late. One of another kind than the
+    message waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
     """
 
     __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "byte_size", "limit", "unsent")
@@ -96,7 +97,8 @@ class Inflight(Generic[T]):
         self._entries: dict[int, Entry[T]] = {}
         # Runs on and is not set back by acknowledgements: a late duplicate of one must not hit a newer message.
         self._last_id = 0
-        #: Packet ids of what a resumed session has not sent again yet, in order, because the window is too small for all.
+        #: Packet ids of what a resumed session has not sent again yet, in order, because the window is too small for
+        #: all.
         self.unsent: dict[int, None] = {}
 
     def __len__(self) -> int:
@@ -108,8 +110,8 @@ class Inflight(Generic[T]):
         return max(0, self.limit - len(self._entries))
 
     def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
-        """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many as
-        there is room for and can have packet ids in a row."""
+        """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many
+        as there is room for and can have packet ids in a row."""
         entries = self._entries
         count = publication.count
         if len(entries) + count > self.limit:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from trunkline.mqtt.versions import Version
 
-#: A payload from this size on is let go when it is no longer needed. A smaller one is kept, because a message without it
-#: is a new object.
+#: A payload from this size on is let go when it is no longer needed. A smaller one is kept, because a message without
+#: it is a new object.
 LARGE_PAYLOAD: Final = 1024
 
 
@@ -55,7 +55,8 @@ class Message:
     frames: dict[int, tuple[bytes, bytes]] | None = field(default=None, init=False, repr=False)
 
     def bare(self) -> Message:
-        """The same message without its encoded forms, which may take several times as much: for whoever keeps it for long."""
+        """The same message without its encoded forms, which may take several times as much: for whoever keeps it for
+        long."""
         return Message(
             self.topic,
             self.payload,

@@ -1,9 +1,10 @@
 """What is published, routed, delivered and acknowledged as one: a message, or several that came together and are alike.
 
-A single `Message` is a publication of one. A client that publishes fast has hundreds of packets in one read, most often of
-one topic and length: those are a `PublishBatch`. Whatever happens to a message on its way happens to a publication: a topic
-is looked up once, allowed once and routed once, and the bytes leave in one piece. Both have the same attributes and methods,
-so only parsing and encoding know which of the two it is. Whatever needs single messages asks for `messages`.
+A single `Message` is a publication of one. A client that publishes fast has hundreds of packets in one read, most often
+of one topic and length: those are a `PublishBatch`. Whatever happens to a message on its way happens to a publication:
+a topic is looked up once, allowed once and routed once, and the bytes leave in one piece. Both have the same attributes
+and methods, so only parsing and encoding know which of the two it is. Whatever needs single messages asks for
+`messages`.
 """
 
 from __future__ import annotations

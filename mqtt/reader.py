@@ -12,7 +12,8 @@ from trunkline.mqtt.versions import Version
 class Reader:
     """Reads `data[position:end]`. Whatever would pass `end` is a malformed packet.
 
-    `version` is None until CONNECT tells it. `from_client` says which side sent the packet: some properties and reason codes depend on it.
+    `version` is None until CONNECT tells it. `from_client` says which side sent the packet: some properties and reason
+    codes depend on it.
     """
 
     __slots__ = ("data", "end", "from_client", "max_filters", "max_levels", "position", "strict", "version")

@@ -55,8 +55,8 @@ class Reason(IntEnum):
 
 
 def name_of(reason: int) -> str:
-    """The name of a reason code as events, logs and figures have it: `not_authorized`. A code that nobody has defined is
-    a number."""
+    """The name of a reason code as events, logs and figures have it: `not_authorized`. A code that nobody has defined
+    is a number."""
     try:
         return Reason(reason).name.lower()
     except ValueError:

@@ -38,7 +38,8 @@ def validate_filter(topic_filter: str, max_levels: int = NO_LEVEL_LIMIT) -> None
     """Judge a topic filter, shared or not. The levels of a shared one are counted without `$share/group/`.
 
     Raises:
-        ProtocolError: MALFORMED_PACKET for what is no topic filter, TOPIC_FILTER_INVALID for one that is not taken here.
+        ProtocolError: MALFORMED_PACKET for what is no topic filter, TOPIC_FILTER_INVALID for one that is not taken
+        here.
     """
     if topic_filter.startswith(SHARE_PREFIX):
         group, _, topic_filter = topic_filter[len(SHARE_PREFIX) :].partition("/")

@@ -1,4 +1,5 @@
-"""A dict that notes which keys change, for what stores a session by its changes. A session that is not stored has plain ones."""
+"""A dict that notes which keys change, for what stores a session by its changes. A session that is not stored has plain
+ones."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar

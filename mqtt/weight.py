@@ -1,4 +1,5 @@
-"""What it costs to keep things in memory: the one notion behind every limit in bytes. Asked only where something is kept."""
+"""What it costs to keep things in memory: the one notion behind every limit in bytes. Asked only where something is
+kept."""
 
 from typing import Final, cast
 

@@ -210,13 +210,15 @@ class Context(Generic[S_co]):
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The plugin's own. Its tasks are cancelled and awaited when the plugin ends; one that raises ends the plugin."""
+        """The plugin's own. Its tasks are cancelled and awaited when the plugin ends; one that raises ends the
+        plugin."""
         return self._running.nursery
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What the plugin wants to find again after a crash, a reload, or when it is enabled again. It is empty when the
-        broker starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes anew."""
+        """What the plugin wants to find again after a crash, a reload, or when it is enabled again. It is empty when
+        the broker starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes
+        anew."""
         return self._figures.kept
 
     # Time: with a test's clock, the test's
@@ -255,8 +257,8 @@ class Context(Generic[S_co]):
         properties: Properties = NO_PROPERTIES,
         publisher: str = "",
     ) -> int:
-        """Publish in the broker's own name, or in that of the client id `publisher`. Text goes out as UTF-8. Neither access
-        rules nor hooks at `message.publish` are asked. Returns the number of sessions that it went to.
+        """Publish in the broker's own name, or in that of the client id `publisher`. Text goes out as UTF-8. Neither
+        access rules nor hooks at `message.publish` are asked. Returns the number of sessions that it went to.
 
         Raises:
             ProtocolError: this is no topic name.
@@ -270,9 +272,9 @@ class Context(Generic[S_co]):
         return self._host.publish(message)
 
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold:
-        """Publish a message that a hook has TAKEN, as if its client published it now: under a new id, and through the hooks
-        at `message.publish`. Access rules are not asked. Returns the number of sessions that it went to, or the answer of
-        the hook that refused or took it."""
+        """Publish a message that a hook has TAKEN, as if its client published it now: under a new id, and through the
+        hooks at `message.publish`. Access rules are not asked. Returns the number of sessions that it went to, or the
+        answer of the hook that refused or took it."""
         return self._host.publish_as(client, message)
 
     def subscribe(self, filter: str, callback: Callable[[Message], None], *, qos: int = 2) -> Callable[[], None]:
@@ -297,7 +299,8 @@ class Context(Generic[S_co]):
         return self._host.client(client_id)
 
     def clients(self, after: str = "", limit: int = 1000) -> list[Client]:
-        """The next clients behind the client id `after`, in order of client id: a page, so that nobody waits for long."""
+        """The next clients behind the client id `after`, in order of client id: a page, so that nobody waits for
+        long."""
         return self._host.clients(after, limit)
 
     def all_clients(self) -> Iterator[Client]:
@@ -351,8 +354,8 @@ class Context(Generic[S_co]):
 
     def command(self, name: str, handler: Callable[..., object]) -> None:
         """A command of the plugin's own: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it
-        gets the arguments by name, as text, or as numbers where they are annotated `int`. It returns what JSON can hold: a
-        list of flat dicts becomes a table. Its ValueError and LookupError become the answer to the caller."""
+        gets the arguments by name, as text, or as numbers where they are annotated `int`. It returns what JSON can
+        hold: a list of flat dicts becomes a table. Its ValueError and LookupError become the answer to the caller."""
         self._check_plain(handler, "a command", "")
         self._running.commands[name] = handler
 

@@ -24,8 +24,8 @@ Factory = Callable[[Any], Any]
 
 
 #: The settings of a plugin: subclass it, and give each key its default and its meaning with `setting`.
-#: `class Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are those
-#: of `trunkline.config.units`; a value that does not fit is refused as one of the broker's own settings is.
+#: `class Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are
+#: those of `trunkline.config.units`; a value that does not fit is refused as one of the broker's own settings is.
 Settings = PluginSettings
 
 #: A table within the settings, or one entry of a list of tables. Its keys are given as those of the settings are.
@@ -124,11 +124,13 @@ def _wrong_defaults(model: type[Settings]) -> Iterator[str]:
         for detail in error.errors():
             if detail["loc"] and detail["loc"][0] in defaults:
                 name = str(detail["loc"][0])
-                yield f"{describe(model)}.{name}: the default {defaults[name]!r} does not fit: accepted is {accepted(own[name])}"
+                default = f"{describe(model)}.{name}: the default {defaults[name]!r}"
+                yield f"{default} does not fit: accepted is {accepted(own[name])}"
 
 
 def _evaluated(factory: Factory, annotation: object) -> object:
-    """What an annotation means, which may be text. `Context` need not be there: many import it for type checkers only."""
+    """What an annotation means, which may be text. `Context` need not be there: many import it for type checkers
+    only."""
     function: Any = inspect.unwrap(factory)
     while isinstance(function, partial):
         function = function.func

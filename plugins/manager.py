@@ -1,7 +1,7 @@
 """The plugins of a node: which there are, which run, and what becomes of one that crashes.
 
-Each runs under a supervisor of its own, so that one that fails stops itself alone. Starting, stopping and reloading happen
-while messages flow: a plugin's hooks are there when its start is over, and gone at once when its end begins.
+Each runs under a supervisor of its own, so that one that fails stops itself alone. Starting, stopping and reloading
+happen while messages flow: a plugin's hooks are there when its start is over, and gone at once when its end begins.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ class Plugins:
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
     ) -> None:
-        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given, and
-        may be given by key, as in the configuration.
+        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given,
+        and may be given by key, as in the configuration.
 
         Raises:
             PluginError: it runs already, is not installed, or cannot start. The broker goes on without it.

@@ -1,7 +1,7 @@
 """One run of a plugin, as an actor: what it registered, its tasks, and its end.
 
-A crash (a task that raises, a timer that raises) ends the actor; its supervisor starts a new one, with a new context and a
-new object of the plugin. Hooks are gone from the moment that the actor ends, before its tasks are awaited.
+A crash (a task that raises, a timer that raises) ends the actor; its supervisor starts a new one, with a new context
+and a new object of the plugin. Hooks are gone from the moment that the actor ends, before its tasks are awaited.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from trunkline.router.topictree import PATIENCE, TopicTree
 _BATCH = 256
 #: A change of a filter drops no more routes one by one; beyond that all of them go, which is quick.
 _DROPS = 512
-#: Branches of the index that changes of filters may look at in vain, before the same happens: one for each route that was
-#: remembered since, and so many at most. So changes never cost more than what they make void.
+#: Branches of the index that changes of filters may look at in vain, before the same happens: one for each route that
+#: was remembered since, and so many at most. So changes never cost more than what they make void.
 _CREDIT = 4096
 #: So many topics that were asked for once are kept in mind when the cache is full.
 _ASKED = 65_536
@@ -27,9 +27,9 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
     """A dict that finds out what it does not have: `cache[topic]` always answers, and a hit runs no Python code.
 
     It is bounded by what its topics weigh, so that long and deep topic names cannot fill the memory. When it is full, a
-    topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the topics that
-    match it, which an index finds: a client that subscribes to `devices/17/+` leaves the routes of all other devices alone.
-    Where finding them would take long, everything goes.
+    topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the topics
+    that match it, which an index finds: a client that subscribes to `devices/17/+` leaves the routes of all other
+    devices alone. Where finding them would take long, everything goes.
     """
 
     __slots__ = ("_asked", "_credit", "_index", "_resolve", "capacity", "cost")

@@ -2,7 +2,8 @@
 
 Most filters have one subscriber: its target stands in the table itself. The others have a `Fanout`.
 A topic that one filter matches takes the filter's own tuple of targets, however many topics there are. One that several
-filters match takes a merged tuple, remembered by the combination of filters: all topics that match the same filters share it.
+filters match takes a merged tuple, remembered by the combination of filters: all topics that match the same filters
+share it.
 """
 
 from typing import Generic, TypeAlias
@@ -59,8 +60,8 @@ def _size(entry: Entry[S]) -> int:
 
 
 class _Merged(Generic[S]):
-    """The targets of one combination. It is known by identity: a combination may be of thousands of filters, and looking at
-    them once for each filter would be too often."""
+    """The targets of one combination. It is known by identity: a combination may be of thousands of filters, and
+    looking at them once for each filter would be too often."""
 
     __slots__ = ("combination", "cost", "targets")
 

@@ -1,7 +1,7 @@
 """What is subscribed, for management: in pages, in the order of the filters.
 
-A cursor is a plain value, the last that was seen. So pages may be asked for with any time between them: what was there all
-the while comes exactly once, however much else has changed.
+A cursor is a plain value, the last that was seen. So pages may be asked for with any time between them: what was there
+all the while comes exactly once, however much else has changed.
 """
 
 from collections.abc import Callable, Iterator

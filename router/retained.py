@@ -1,7 +1,7 @@
 """Retained messages: the last one of each topic, found by topic filter.
 
-Three structures: a dict for topics that are known, a tree for filters with wildcards, a sorted list of topics for pages.
-Deadlines of the messages that expire stand in a sorted list of their own.
+Three structures: a dict for topics that are known, a tree for filters with wildcards, a sorted list of topics for
+pages. Deadlines of the messages that expire stand in a sorted list of their own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +54,8 @@ class Retained:
 
 
 class RetainedStore:
-    """The retained messages of one node, in memory. A limit of 0 is no limit; `$SYS` is the broker's own and has none."""
+    """The retained messages of one node, in memory. A limit of 0 is no limit; `$SYS` is the broker's own and has
+    none."""
 
     def __init__(
         self, *, max_messages: int = 0, max_bytes: int = 0, max_message_size: int = 0, expiry_interval: float = 0
@@ -163,8 +164,8 @@ class RetainedStore:
         return self._tree.may_match(filter) if has_wildcard(filter) else filter in self._kept
 
     def match(self, filter: str, now: float) -> Iterator[Retained | None]:
-        """What is kept for the topics that match, found while it is asked for, and None now and then, so that whoever asks
-        can go on later where there is little to find.
+        """What is kept for the topics that match, found while it is asked for, and None now and then, so that whoever
+        asks can go on later where there is little to find.
 
         The store may change in between: each message is the newest of its topic when it comes, those deleted meanwhile
         do not come, those of new topics may or may not. `now` is the time of the start; a caller that waits in between
@@ -198,7 +199,8 @@ class RetainedStore:
     def page(
         self, now: float, *, after: str = "", limit: int = 100, filter: str = "#", scan: int = 10_000
     ) -> tuple[list[Message], str | None]:
-        """The next messages behind the topic `after`, in order of topic, and the cursor of the next page, None at the end.
+        """The next messages behind the topic `after`, in order of topic, and the cursor of the next page, None at the
+        end.
 
         It looks at no more than `scan` topics, so a page may be short, even empty, and yet not be the last.
         Unlike `match`, `#` is everything: management sees topics that begin with $ too.
@@ -235,7 +237,8 @@ class RetainedStore:
                 yield plain
 
     def load(self, rows: Iterable[Mapping[str, Any]], now: float) -> int:
-        """Take in what `export` gave. Returns how many were stored: not those expired meanwhile or beyond the limits."""
+        """Take in what `export` gave. Returns how many were stored: not those expired meanwhile or beyond the
+        limits."""
         stored = 0
         for row in rows:
             deadline = deadline_from(row["kept_for"], now)

@@ -1,7 +1,7 @@
 """Topic filters to subscribers.
 
-Subscriptions without wildcards stand in a dict, those with wildcards in a trie; shared ones in a second pair of the same.
-Routes are remembered by topic: `match` is a dict lookup until a subscription changes that can touch the topic.
+Subscriptions without wildcards stand in a dict, those with wildcards in a trie; shared ones in a second pair of the
+same. Routes are remembered by topic: `match` is a dict lookup until a subscription changes that can touch the topic.
 
 Nothing here is locked. One writer subscribes and unsubscribes, everyone may match in between.
 """

@@ -1,8 +1,8 @@
 """Shared subscriptions: of a group's members one gets each message.
 
 Members that are online come first. Only when none is, an offline one is picked, by the same strategy, and its session
-keeps the message. Whether a member is online is asked when it is picked, so nobody has to report changes; as long as most
-members are online, a pick looks at one or two of them, however many there are.
+keeps the message. Whether a member is online is asked when it is picked, so nobody has to report changes; as long as
+most members are online, a pick looks at one or two of them, however many there are.
 """
 
 from collections.abc import Container, Iterator, Sequence

@@ -4,8 +4,8 @@ The cost of a match is the number of topics that match, and of branches that a `
 each level stands where is counted, so that a filter with a level that no topic has there costs nothing.
 
 A node stands where at least two topics part, or where one ends and others go on. A branch that one topic goes along is
-that topic's name itself. Topics that begin with $ have a root of their own, which filters that begin with a wildcard never
-see.
+that topic's name itself. Topics that begin with $ have a root of their own, which filters that begin with a wildcard
+never see.
 """
 
 from collections.abc import Iterator
@@ -132,7 +132,8 @@ class TopicTree:
                 node.children[level] = only
 
     def match(self, filter: str) -> Iterator[str | None]:
-        """The topics that match, found while they are asked for; None after each `PATIENCE` branches, which may lead nowhere.
+        """The topics that match, found while they are asked for; None after each `PATIENCE` branches, which may lead
+        nowhere.
 
         The tree may change between two of them: topics that were taken out meanwhile may still come, those added
         meanwhile may or may not.

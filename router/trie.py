@@ -1,9 +1,9 @@
 """Topic filters with wildcards, matched against a topic name.
 
-A node has one branch for each literal level, one for `+`, and two places for values: of the filter that ends at the node,
-and of the one that goes on with `#`. A lookup carries the set of nodes that the levels so far lead to, so its cost is the
-number of filters' beginnings that match, however many filters there are. Where these are many, the set has been met before,
-see `trunkline.router.wide`.
+A node has one branch for each literal level, one for `+`, and two places for values: of the filter that ends at the
+node, and of the one that goes on with `#`. A lookup carries the set of nodes that the levels so far lead to, so its
+cost is the number of filters' beginnings that match, however many filters there are. Where these are many, the set has
+been met before, see `trunkline.router.wide`.
 
 A branch that a single filter goes along is a leaf with the rest of that filter, not a chain of nodes: a million filters
 like `device/17/+/set` are a million leaves. Nothing recurses: a filter may have as many levels as fit into 64 KiB.

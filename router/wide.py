@@ -1,9 +1,10 @@
 """Topics that match the beginnings of very many filters.
 
 `a` and `+` in turn at each of thirteen levels make 8,192 filters, all of which match one topic, and each further topic
-would be carried through all of them again. So a set of nodes that is large is made a state of an automaton: the levels that
-lead on from it, and where each of them leads, are found out once. All levels that no filter of the set names lead to the same
-next state, so that varying the topic does not help. What is remembered is forgotten when one of its nodes changes.
+would be carried through all of them again. So a set of nodes that is large is made a state of an automaton: the levels
+that lead on from it, and where each of them leads, are found out once. All levels that no filter of the set names lead
+to the same next state, so that varying the topic does not help. What is remembered is forgotten when one of its nodes
+changes.
 """
 
 from typing import Final, Generic, TypeAlias, TypeVar

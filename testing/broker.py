@@ -52,8 +52,8 @@ class BrokerProxy(Messages[P]):
     @property
     @in_broker
     def listeners(self) -> dict[str, Address]:
-        """Where clients connect, by the name of the listener, or its URL in the settings if it has none. Each has `host`,
-        `port` and `url`."""
+        """Where clients connect, by the name of the listener, or its URL in the settings if it has none. Each has
+        `host`, `port` and `url`."""
         return {listener.settings.label: Address(*listener.address) for listener in self._running.node.listeners}
 
     @property
@@ -186,8 +186,8 @@ class BrokerProxy(Messages[P]):
 
     @waiting_in_broker
     async def reset(self) -> None:
-        """Begin anew, for the next test of a broker that several share: `restart` without anything that is kept. Faults are
-        removed; messages, connections and errors of hooks forgotten. Hooks and recordings stay.
+        """Begin anew, for the next test of a broker that several share: `restart` without anything that is kept. Faults
+        are removed; messages, connections and errors of hooks forgotten. Hooks and recordings stay.
 
         Raises:
             ListenError: another process has taken the port.
@@ -197,8 +197,9 @@ class BrokerProxy(Messages[P]):
 
     @maybe_async
     async def wait_until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:  # noqa: ASYNC109 - as elsewhere here
-        """Wait until a plain function returns something true. It is called where the caller is: again whenever something
-        has happened in the broker, now and then in any case, for `timeout` seconds of the broker's clock, and once more then.
+        """Wait until a plain function returns something true. It is called where the caller is: again whenever
+        something has happened in the broker, now and then in any case, for `timeout` seconds of the broker's clock, and
+        once more then.
 
         Raises:
             TimeoutError: it did not come true. The message has what there was instead.
@@ -301,8 +302,8 @@ class Plugins(Proxy[P]):
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
     ) -> None:
-        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given, and
-        may be given by key, as in the configuration.
+        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given,
+        and may be given by key, as in the configuration.
 
         Raises:
             PluginError: it runs already, is not installed, or cannot start.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Portal)
 
-#: Turns of a trio run in which all that is due at one moment is done, with all that comes of it. A will that is published
-#: when its client falls silent takes about ten.
+#: Turns of a trio run in which all that is due at one moment is done, with all that comes of it. A will that is
+#: published when its client falls silent takes about ten.
 _MAX_TURNS: Final = 50
 
 
@@ -44,8 +44,8 @@ class Clock(Proxy[R]):
 
     @maybe_async
     async def advance(self, seconds: float) -> None:
-        """Move the broker's time on. All that becomes due by then has been done when this returns, each thing at its own
-        time, and so has what came of it: a client that falls silent is disconnected, its will is published when its
+        """Move the broker's time on. All that becomes due by then has been done when this returns, each thing at its
+        own time, and so has what came of it: a client that falls silent is disconnected, its will is published when its
         delay is over, its session expires.
 
         Clients in other threads and processes keep real time, and are not waited for. In a test's own trio run the time
@@ -59,12 +59,14 @@ class Clock(Proxy[R]):
 
 
 async def advance(seconds: float) -> None:
-    """Move the clock of this trio run on, from deadline to deadline, so that what one of them sets off can set the next."""
+    """Move the clock of this trio run on, from deadline to deadline, so that what one of them sets off can set the
+    next."""
     # ours has it, and trio's MockClock
     jump: Callable[[float], None] | None = getattr(trio.lowlevel.current_clock(), "jump", None)
     if jump is None:
         raise RuntimeError(
-            "this trio run has a real clock, which cannot be moved on. Run the test with trio's MockClock (with pytest-trio: "
+            "this trio run has a real clock, which cannot be moved on. Run the test with trio's MockClock (with "
+            "pytest-trio: "
             "ask for the fixture mock_clock or autojump_clock), or the broker in a thread of its own, which has such a "
             "clock: `with trunkline.testing.broker()` in a thread that does not run trio"
         )

@@ -1,4 +1,5 @@
-"""What a test expects of a message, and what a failure says when it did not come: what came instead, the nearest first."""
+"""What a test expects of a message, and what a failure says when it did not come: what came instead, the nearest
+first."""
 
 from __future__ import annotations
 

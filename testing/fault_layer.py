@@ -1,7 +1,7 @@
 """The layer of each connection in which packets are watched, recorded, and delayed, changed or lost by faults.
 
-As long as no fault concerns a client, all its bytes go on at once, in the pieces that they came in. Where a fault chooses
-packets, bytes are held until a packet is complete.
+As long as no fault concerns a client, all its bytes go on at once, in the pieces that they came in. Where a fault
+chooses packets, bytes are held until a packet is complete.
 """
 
 from __future__ import annotations

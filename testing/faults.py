@@ -45,7 +45,8 @@ P = TypeVar("P", bound=Portal)
 class Faults(Proxy[P]):
     """The faults of one broker. Of several that choose a packet, the one that was made first happens.
 
-    All methods that make a fault raise ValueError when they are given something that cannot be; the message says what can.
+    All methods that make a fault raise ValueError when they are given something that cannot be; the message says what
+    can.
     """
 
     def __init__(self, running: RunningBroker, portal: P) -> None:
@@ -101,8 +102,8 @@ class Faults(Proxy[P]):
     def corrupt(
         self, packet: str | PacketType, change: Callable[[bytes], bytes] = invert_a_byte, **which: Unpack[Which]
     ) -> Fault[P]:
-        """Packets arrive with other bytes: those that `change` makes of them, or with one that is inverted, so that most
-        break the protocol."""
+        """Packets arrive with other bytes: those that `change` makes of them, or with one that is inverted, so that
+        most break the protocol."""
 
         def act(raw: RawPacket, queue: PacketQueue) -> None:
             queue.put(bytes(change(raw.data)))
@@ -110,8 +111,8 @@ class Faults(Proxy[P]):
         return self._packets("corrupt", Selection(packet, **which), act)
 
     def inject(self, packet: Packet | bytes, *, client: str | None = None) -> Fault[P]:
-        """A client, or all that are connected, get a packet that the broker has not sent, as `trunkline.mqtt.packets` has
-        it, or any bytes.
+        """A client, or all that are connected, get a packet that the broker has not sent, as `trunkline.mqtt.packets`
+        has it, or any bytes.
 
         Raises:
             LookupError: the client is not connected.
@@ -145,8 +146,8 @@ class Faults(Proxy[P]):
         times: int = 1,
         skip: int = 0,
     ) -> Fault[P]:
-        """Reset a connection without a word: before or after a packet, after so many more bytes, or, without any of these,
-        now. `skip` packets are let pass first."""
+        """Reset a connection without a word: before or after a packet, after so many more bytes, or, without any of
+        these, now. `skip` packets are let pass first."""
         if sum(point is not None for point in (before, after, after_bytes)) > 1:
             raise ValueError("a connection is cut before= a packet, after= a packet or after_bytes=: give one of them")
         packet = before if before is not None else after
@@ -187,8 +188,8 @@ class Faults(Proxy[P]):
         return self._add(Hold(self, f"drip {_name(client)}", client, drips=drips))
 
     def silence(self, *, client: str | None = None) -> Fault[P]:
-        """A half-open connection: neither side hears the other any more, nor that it has closed. When the fault is removed,
-        they hear all that they have missed."""
+        """A half-open connection: neither side hears the other any more, nor that it has closed. When the fault is
+        removed, they hear all that they have missed."""
         return self._add(Hold(self, f"silence {_name(client)}", client, stops=(FROM, TO), hides_end=True))
 
     # What clients ask for

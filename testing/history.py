@@ -37,7 +37,8 @@ class History:
     """The messages of a test's broker, kept where it lives."""
 
     def __init__(self, hooks: Hooks, wall: Callable[[], float], limit: int = HISTORY) -> None:
-        """`wall` is the broker's time in seconds since the epoch. A limit of 0 keeps nothing, and the broker runs as if there was no history."""
+        """`wall` is the broker's time in seconds since the epoch. A limit of 0 keeps nothing, and the broker runs as if
+        there was no history."""
         self.limit = limit
         settings = TraceSettings(
             max_messages=max(1, limit), max_steps=_MAX_STEPS, payload_bytes=_MAX_PAYLOAD, max_bytes=MAX_BYTES
@@ -111,8 +112,8 @@ class Changes:
         self._news.set()
 
     async def next(self, until: float) -> list[Published]:
-        """Those that have changed since the last time, in order, as soon as there are any; none, when it is `until` in node
-        time."""
+        """Those that have changed since the last time, in order, as soon as there are any; none, when it is `until` in
+        node time."""
         with trio.move_on_at(until):
             await self._news.wait()
         self._news = trio.Event()

@@ -123,8 +123,8 @@ class Recording:
 
 
 def without_secrets(packet: RawPacket, version: Version | None) -> bytes:
-    """A CONNECT or AUTH with a mask for a password, and for the data of an authentication. Of one that cannot be decoded,
-    nothing but its first byte and the length that follows: a secret may be anywhere in it."""
+    """A CONNECT or AUTH with a mask for a password, and for the data of an authentication. Of one that cannot be
+    decoded, nothing but its first byte and the length that follows: a secret may be anywhere in it."""
     decoded = packet.decoded
     if isinstance(decoded, Connect):
         masked = replace(decoded, properties=_masked(decoded.properties))

@@ -102,8 +102,8 @@ class Messages(Proxy[P]):
     @property
     @in_broker
     def messages(self) -> list[Published]:
-        """What was published, in order, of more than `history` the last ones. What became of each is told as things stand
-        when it is asked. Messages that the broker did not take are there too: they say why.
+        """What was published, in order, of more than `history` the last ones. What became of each is told as things
+        stand when it is asked. Messages that the broker did not take are there too: they say why.
 
         Raises:
             RuntimeError: the broker was opened with `history=0`.
@@ -125,9 +125,9 @@ class Messages(Proxy[P]):
     ) -> list[Published]:
         """Fail if no message like this was published, or not as many `times`. Returns those that were.
 
-        `payload` is bytes, text, a value that is compared as JSON (None is null), or a callable that judges bytes; `qos`,
-        `retain` and `publisher` (a client id) can be given, too. A message counts if the broker took it, whether or not
-        anybody had subscribed; with `after` only if it was published behind that message or mark.
+        `payload` is bytes, text, a value that is compared as JSON (None is null), or a callable that judges bytes;
+        `qos`, `retain` and `publisher` (a client id) can be given, too. A message counts if the broker took it, whether
+        or not anybody had subscribed; with `after` only if it was published behind that message or mark.
 
         Raises:
             AssertionError: with what was published instead.
@@ -215,11 +215,12 @@ class Messages(Proxy[P]):
         **like: Unpack[Like],
     ) -> Published:
         """The first message like this: one that was published already, or else the next one that is. So it does not
-        matter whether the code under test was quicker; to wait for another one, say `after=` the last. With `times`, the
-        one with which there are so many.
+        matter whether the code under test was quicker; to wait for another one, say `after=` the last. With `times`,
+        the one with which there are so many.
 
-        As `assert_published`; `predicate` is called again whenever something has become of the message, where the caller
-        is, and with `to` it must have been delivered to that client. `timeout` in seconds of the broker's clock, for each.
+        As `assert_published`; `predicate` is called again whenever something has become of the message, where the
+        caller is, and with `to` it must have been delivered to that client. `timeout` in seconds of the broker's clock,
+        for each.
 
         Raises:
             TimeoutError: none came. The message has what came instead.

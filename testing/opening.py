@@ -35,12 +35,13 @@ def broker(
     """A broker on a port of its own, for the length of a block. `hooks` may have callbacks already.
 
     `async with broker() as b` gives a `Broker`. In trio it lives in the caller's own run, with the caller's clock; in
-    asyncio in a thread. `with broker() as b`, in code without either, gives a `ThreadBroker`: the same, in a thread, and
-    what would be awaited blocks.
+    asyncio in a thread. `with broker() as b`, in code without either, gives a `ThreadBroker`: the same, in a thread,
+    and what would be awaited blocks.
 
     `settings` are sections of the configuration: `broker(session={"max_inflight": 1})`. `listeners` may be given too;
-    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise. Two more are not of the
-    configuration: `users={"ada": "secret"}` lets these log in, and `rules=[{"permit": "allow", "user": "ada"}]` are the access rules.
+    by default there is one on the loopback interface. `$SYS` topics are off unless `sys` says otherwise. Two more are
+    not of the configuration: `users={"ada": "secret"}` lets these log in, and `rules=[{"permit": "allow", "user":
+    "ada"}]` are the access rules.
 
     `history` is how many messages are kept for `messages`, `wait_for` and the assertions. With 0 none are, and messages
     that come together are handled together, as in a broker of its own. `record` is the path of a journal to be written

@@ -37,7 +37,8 @@ class PacketQueue:
         self._packets = Splitter(limit)
         #: How much of the packet that is not complete has gone on already.
         self._gone = 0
-        #: When each goes on: bytes, the end of what comes in, or None for the end of what is sent. None overtakes another.
+        #: When each goes on: bytes, the end of what comes in, or None for the end of what is sent. None overtakes
+        #: another.
         self._items: deque[tuple[float, bytes | Ended | None]] = deque()
         #: A single byte goes no sooner.
         self._next_at = -inf

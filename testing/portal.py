@@ -1,9 +1,9 @@
 """How a test gets into the trio run in which its broker lives: it is the caller's own, or that of a thread.
 
-Each operation is written once. A plain one is marked with `in_broker`, and runs where the broker lives. One that waits is
-an async method marked with `maybe_async`: it runs where the caller is, and goes through the portal for what must be done
-where the broker lives. For code that does not await, the portal blocks instead of waiting, so that such a method is over
-as soon as it has begun, and is a plain one.
+Each operation is written once. A plain one is marked with `in_broker`, and runs where the broker lives. One that waits
+is an async method marked with `maybe_async`: it runs where the caller is, and goes through the portal for what must be
+done where the broker lives. For code that does not await, the portal blocks instead of waiting, so that such a method
+is over as soon as it has begun, and is a plain one.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Difference:
     #: Its number in the journal.
     connection: int
     client_id: str
-    #: Of the packet among those that were recorded to this client on this connection, from 1; of one that came in addition,
-    #: of the one that it came before.
+    #: Of the packet among those that were recorded to this client on this connection, from 1; of one that came in
+    #: addition, of the one that it came before.
     position: int
     #: In words; empty for nothing.
     expected: str
@@ -101,12 +101,12 @@ async def replay(
 
     The broker is a fresh one, with `hooks` and `settings` as `broker()` takes them, or the `broker` given. Connections
     come, speak and go in the recorded order, and no client says anything before the broker has answered what it had
-    answered by then; it has `patience` seconds for that. In a trio run with `MockClock` the recorded times are kept, in no
-    time. With a real clock nothing waits for them, unless a `speed` is given: 1.0 is that of the recording.
+    answered by then; it has `patience` seconds for that. In a trio run with `MockClock` the recorded times are kept, in
+    no time. With a real clock nothing waits for them, unless a `speed` is given: 1.0 is that of the recording.
 
-    What must differ is not compared: client ids that the broker gives, packet ids of what it sends, topic aliases, what is
-    left of a message's expiry, and the order between messages and answers. Journals hold no passwords: `passwords` has
-    those of user names that need theirs.
+    What must differ is not compared: client ids that the broker gives, packet ids of what it sends, topic aliases, what
+    is left of a message's expiry, and the order between messages and answers. Journals hold no passwords: `passwords`
+    has those of user names that need theirs.
 
     Raises:
         OSError: the journal cannot be read.
@@ -275,7 +275,8 @@ class _Player:
         await settled()
 
     def _as_now(self, side: _Side, passed: Passed) -> bytes | None:
-        """A recorded packet as its client says it now: with the ids that this broker gave. None if it cannot be known."""
+        """A recorded packet as its client says it now: with the ids that this broker gave. None if it cannot be
+        known."""
         packet = side.recorded.conversation.read(passed.data, from_client=True)
         if isinstance(packet, Connect):
             return self._connect(side, packet, passed)

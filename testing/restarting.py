@@ -179,7 +179,8 @@ def at_same_port(config: Config, node: Node) -> Config:
 async def living(
     config: Config, hooks: Hooks | None, grace: float, network: Network, prepare: Callable[[Node], None]
 ) -> AsyncGenerator[Lives, None]:
-    """Run a broker that can be restarted, for the length of a block. See `open_node`; `prepare` is called for each node."""
+    """Run a broker that can be restarted, for the length of a block. See `open_node`; `prepare` is called for each
+    node."""
     try:
         async with trio.open_nursery() as nursery:
             lives = Lives(config, hooks, grace, network, prepare, nursery)

@@ -1,4 +1,5 @@
-"""What lives in the broker's own trio run. Its faces (`Broker`, `ThreadBroker`) portal it from wherever the test runs."""
+"""What lives in the broker's own trio run. Its faces (`Broker`, `ThreadBroker`) portal it from wherever the test
+runs."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from trunkline.testing.fault import Fault
     from trunkline.testing.restarting import Lives
 
-#: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets, and
-#: in this process nothing is gained by waiting until they have read it.
+#: Seconds that clients which a test left open have to close, at the end. What was sent to them waits in their sockets,
+#: and in this process nothing is gained by waiting until they have read it.
 GRACE: Final = 0.0
 #: Errors of hooks that are kept.
 MAX_HOOK_ERRORS: Final = 100

@@ -1,9 +1,10 @@
 """A broker in a thread of its own, with a trio run of its own: for synchronous code, and for asyncio.
 
-All that touches the broker is done in its thread. Plain calls are short and block the caller in any case, in asyncio too.
+All that touches the broker is done in its thread. Plain calls are short and block the caller in any case, in asyncio
+too.
 
-This is what anyio's portals do, with three guarantees that they lack: the end is bounded in time, an error that ends the
-broker is raised where it was opened and to all that wait for it, and another trio run may be the caller.
+This is what anyio's portals do, with three guarantees that they lack: the end is bounded in time, an error that ends
+the broker is raised where it was opened and to all that wait for it, and another trio run may be the caller.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class BrokerThread:
         self._cancel(self._scope)
 
     def outcome(self) -> BaseException | None:
-        """Wait for its end. Returns the error that ended the run, or one that says what does not end: then the thread is left
-        as it is."""
+        """Wait for its end. Returns the error that ended the run, or one that says what does not end: then the thread
+        is left as it is."""
         try:
             error = self.finished.exception(MAX_END)
         except TimeoutError:

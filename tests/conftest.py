@@ -57,8 +57,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 
 @pytest.fixture(autouse=True, scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders that no broker and no file of this user is in, and none of the user's settings. Processes that tests start
-    have them too."""
+    """Folders that no broker and no file of this user is in, and none of the user's settings. Processes that tests
+    start have them too."""
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where people look for it
     folder = Path(tempfile.mkdtemp(prefix="tl"))  # short: the path of a Unix socket may have a hundred bytes
     with pytest.MonkeyPatch.context() as patch:

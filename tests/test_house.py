@@ -189,8 +189,8 @@ def test_importing_the_testing_module_brings_nothing_heavy() -> None:
     assert len([name for name in loaded if name.startswith("trunkline")]) <= 170
 
 
-#: Names that several classes have: what a hook of either layer, a plugin's settings or a job of Spark calls so in its own
-#: world. The list shrinks.
+#: Names that several classes have: what a hook of either layer, a plugin's settings or a job of Spark calls so in its
+#: own world. The list shrinks.
 SHARED_NAMES = frozenset(
     [
         "Answer",

@@ -190,8 +190,8 @@ trio.run(start)
 
 
 def test_a_broker_starts_with_what_it_needs() -> None:
-    """What is heavy and comes later: tables and colours, TOML that keeps comments, password hashing, other commands, what
-    `ctl` asks, JSON Schema and HTTP of plugins, pytest, asyncio, log files, guesses at what a wrong name meant."""
+    """What is heavy and comes later: tables and colours, TOML that keeps comments, password hashing, other commands,
+    what `ctl` asks, JSON Schema and HTTP of plugins, pytest, asyncio, log files, guesses at what a wrong name meant."""
     modules = loaded(f"import trunkline.__main__, trunkline.management.cli\n{START}")
     assert "trunkline.broker.node" in modules
     heavy = {"asyncio", "sqlite3", "trunkline.management.operations", "trunkline.broker.views", "multiprocessing"}

@@ -92,8 +92,8 @@ class Limit:
 
 
 class Burst(Alerting):
-    """Too much within the window that ends now. What is exactly as old as the window is out of it. No more is remembered
-    than the limit needs."""
+    """Too much within the window that ends now. What is exactly as old as the window is out of it. No more is
+    remembered than the limit needs."""
 
     state: ClassVar[tuple[str, ...]] = (*Alerting.state, "recent")
 
@@ -181,8 +181,8 @@ class Baseline:
 class Surge(Alerting):
     """More events in a window than its threshold.
 
-    What is usual is an exponentially weighted moving average. A window counts in it with its threshold at most: one flood
-    does not become usual, but a lasting change does in the end.
+    What is usual is an exponentially weighted moving average. A window counts in it with its threshold at most: one
+    flood does not become usual, but a lasting change does in the end.
     """
 
     state: ClassVar[tuple[str, ...]] = (*Alerting.state, "start", "count", "usual")

@@ -147,11 +147,12 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
     """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, who was silent.
 
     It needs all events: with some left out by kind or time, there are gaps. The rows of each incarnation of a node are
-    numbered, so each gap is known. In a stream a gap is reported when rows follow it that are `lateness` seconds newer; rows
-    that fill it afterwards are `late`. An `incarnation` is reported when it ended: recorded ones all, as they stand.
+    numbered, so each gap is known. In a stream a gap is reported when rows follow it that are `lateness` seconds newer;
+    rows that fill it afterwards are `late`. An `incarnation` is reported when it ended: recorded ones all, as they
+    stand.
 
-    A node is silent when others have rows that are `silence` seconds newer than its newest. Where the source does not keep
-    the nodes of a stream at the same time, one that is behind looks silent for a while.
+    A node is silent when others have rows that are `silence` seconds newer than its newest. Where the source does not
+    keep the nodes of a stream at the same time, one that is behind looks silent for a while.
 
     Raises:
         OptionError: a stream, and `root` is given: consumers are looked at once, when the job begins.

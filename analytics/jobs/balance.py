@@ -79,8 +79,8 @@ def _kinds(options: BalanceOptions) -> tuple[str, ...]:
 def balance(events: DataFrame, options: BalanceOptions) -> DataFrame:
     """What each node of a cluster has to do in each window, and how far the nodes are from doing the same.
 
-    A node is there when it wrote any event that counts, or `node.tick`; what it did not do then counts as 0. Readings count
-    where there is one: a node without is left out of that load. Sampled events count by their weight.
+    A node is there when it wrote any event that counts, or `node.tick`; what it did not do then counts as 0. Readings
+    count where there is one: a node without is left out of that load. Sampled events count by their weight.
     """
     seen = heard(events, _kinds(options), options.lateness)
     by_node = seen.groupBy(window(options.window), "node").agg(*(_amount(load).alias(load) for load in options.loads))

@@ -58,7 +58,8 @@ class Connections(Machine[Seen]):
     """Connections of a node, from their beginning to their end. Times are microseconds.
 
     A client that starts afresh leaves its former session behind, whose end may be recorded after the new connection has
-    begun. So a client may have several open connections, and a disconnection belongs to the one that began when it says.
+    begun. So a client may have several open connections, and a disconnection belongs to the one that began when it
+    says.
     """
 
     def __init__(self, timeout: int, tells_open: bool, subject: Subject) -> None:

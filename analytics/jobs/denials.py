@@ -72,9 +72,9 @@ def _machine(options: DenialOptions, subject: Subject) -> Machine[Occurrence]:
 
 @job("denials", options=DenialOptions, kinds=_kinds, columns=alerts.COLUMNS, key=alerts.KEY, times=alerts.TIMES)
 def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
-    """Reports when a client or an address begins and ceases to be `denied` much more than usual: messages that it may not
-    publish or get, and subscriptions that it may not make. What is usual is a moving average of its windows before, in
-    which a flood counts no more than its threshold, so that a flood does not become usual soon.
+    """Reports when a client or an address begins and ceases to be `denied` much more than usual: messages that it may
+    not publish or get, and subscriptions that it may not make. What is usual is a moving average of its windows before,
+    in which a flood counts no more than its threshold, so that a flood does not become usual soon.
 
     Reports also guessed passwords: `logins` are many failed logins from one address within the last `login_window`
     seconds, `names` are many different user names that failed.

@@ -61,15 +61,15 @@ class FanoutOptions(MessageOptions):
     key=("window_start", "rank"),
 )
 def fanout(events: DataFrame, options: FanoutOptions) -> DataFrame:
-    """What each publish costs on the way out: deliveries and bytes for one message, by topic, topic prefix or filter, the
-    heaviest first.
+    """What each publish costs on the way out: deliveries and bytes for one message, by topic, topic prefix or filter,
+    the heaviest first.
 
     A message and all of its deliveries count in the window in which it was published, however long they took up to
     `within`; later ones are left out. Counts are exact.
 
     The broker does not record by which subscription a client got a message, so filters are found again from the
-    recorded subscriptions: a delivery counts for each filter of its client that matches the topic. The totals count such
-    a delivery once for each filter. What a client subscribed to before the events begin is not known.
+    recorded subscriptions: a delivery counts for each filter of its client that matches the topic. The totals count
+    such a delivery once for each filter. What a client subscribed to before the events begin is not known.
 
     Raises:
         OptionError: filters are asked for, of a stream.
@@ -121,8 +121,8 @@ class Seen(NamedTuple):
 
 
 class ByFilter(Machine[Seen]):
-    """The subscriptions of one client. A delivery belongs to each whose filter matches its topic, since the broker sends a
-    message once where several do."""
+    """The subscriptions of one client. A delivery belongs to each whose filter matches its topic, since the broker
+    sends a message once where several do."""
 
     columns: Final = columns(
         """

@@ -53,8 +53,8 @@ def _machine(options: FlappingOptions, subject: Subject) -> Machine[Occurrence]:
 
 @job("flapping", options=FlappingOptions, kinds=KINDS, columns=alerts.COLUMNS, key=alerts.KEY, times=alerts.TIMES)
 def flapping(events: DataFrame, options: FlappingOptions) -> DataFrame:
-    """Reports when a client begins and ceases to flap: it has connected more than `limit` times within the last `window`
-    seconds, on whatever nodes, and the alert ends when that has not been so for `calm` seconds.
+    """Reports when a client begins and ceases to flap: it has connected more than `limit` times within the last
+    `window` seconds, on whatever nodes, and the alert ends when that has not been so for `calm` seconds.
 
     Reports also storms: a node has many more connections in a window than usual. What is usual is a moving average of
     the windows before, in which a storm counts no more than its threshold; the first window of a node is believed.

@@ -47,8 +47,8 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     lateness: Annotated[Seconds, Field(le=7 * DAY)] = 10.0
-    """Seconds that an event may come later than the newest one and still count. A stream waits that long before it emits
-    a result; of recorded events, all count."""
+    """Seconds that an event may come later than the newest one and still count. A stream waits that long before it
+    emits a result; of recorded events, all count."""
 
 
 class OptionError(ValueError):
@@ -187,9 +187,9 @@ def job(
     key: tuple[str, ...],
     times: tuple[str, ...] = ("window_start", "window_end"),
 ) -> "Callable[[Callable[[DataFrame, O], DataFrame]], Job[O]]":
-    """Declare a function `(events, options) -> results` to be the job of this name in the catalogue. Its docstring is what
-    `explain` prints. `kinds` may depend on the options. Columns may come in any order, and those that are missing are
-    null."""
+    """Declare a function `(events, options) -> results` to be the job of this name in the catalogue. Its docstring is
+    what `explain` prints. `kinds` may depend on the options. Columns may come in any order, and those that are missing
+    are null."""
 
     def declare(function: "Callable[[DataFrame, O], DataFrame]") -> Job[O]:
         return Job(name=name, function=function, options=options, reads=kinds, columns=columns, key=key, times=times)

@@ -15,15 +15,17 @@ _GROUP = ("node", "prefix", "qos")
 
 class LatencyOptions(MessageOptions):
     within: UpToADay = 30.0
-    """Seconds after its publication in which a delivery or an acknowledgement counts; what comes later counts as never."""
+    """Seconds after its publication in which a delivery or an acknowledgement counts; what comes later counts as
+    never."""
     loss: bool = True
-    """Whether to look for deliveries and acknowledgements that never came. It keeps a row of state for each delivery until
-    its window closes; without it, messages that are sent twice count twice."""
+    """Whether to look for deliveries and acknowledgements that never came. It keeps a row of state for each delivery
+    until its window closes; without it, messages that are sent twice count twice."""
     completions: bool = False
     """Whether `delivery.completed` is recorded, which distinguishes a subscriber at QoS 0 from one that owes an
     acknowledgement. Without it `unacked` is null."""
     percentiles: Literal["exact", "approximate"] = "exact"
-    """Approximate ones are within 1/10,000 of the rank, take less memory, and do not heed the weight of sampled events."""
+    """Approximate ones are within 1/10,000 of the rank, take less memory, and do not heed the weight of sampled
+    events."""
 
 
 def _kinds(options: LatencyOptions) -> tuple[str, ...]:
@@ -66,10 +68,10 @@ def latency(events: DataFrame, options: LatencyOptions) -> DataFrame:
     """How long messages take from the publisher's PUBLISH to each subscriber, and which never arrive, per window, node,
     topic prefix and QoS.
 
-    A message belongs to the window in which it was published. Its id says when that was, so all that happens to it meets
-    in one group and nothing is joined. A delivery counts once for each message and client, at its first attempt; one
-    that comes later than `within` counts as never delivered. Messages whose `message.routed` is not in the events have
-    latencies, but take no part in the loss. Percentiles are interpolated between neighbours, and exact unless
+    A message belongs to the window in which it was published. Its id says when that was, so all that happens to it
+    meets in one group and nothing is joined. A delivery counts once for each message and client, at its first attempt;
+    one that comes later than `within` counts as never delivered. Messages whose `message.routed` is not in the events
+    have latencies, but take no part in the loss. Percentiles are interpolated between neighbours, and exact unless
     approximate ones are asked for.
 
     A subscriber at QoS 0 never acknowledges what was published at QoS 1, so unacknowledged deliveries are counted only

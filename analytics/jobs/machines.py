@@ -134,7 +134,8 @@ class Keeper:
     """The machines of many subjects in a stream, and the events that they have not seen yet.
 
     Most subjects have nothing to do in a batch, so each is kept as a text, which is only read when it has. What is held
-    back is bounded by what comes in one batch and within the lateness of the watermark: both are for the caller to choose.
+    back is bounded by what comes in one batch and within the lateness of the watermark: both are for the caller to
+    choose.
     """
 
     def __init__(self, machines: Machines, saved: str | None = None) -> None:

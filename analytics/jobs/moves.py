@@ -55,7 +55,8 @@ class Whereabouts(Machine[Seen]):
                 "after": (event.at - self.seen) / 1e6,
                 "how": "taken_over" if self.there else "came_back",
             }
-        # leaving a node where it is no more is no news; but a client that was there for longer than it is remembered was there
+        # leaving a node where it is no more is no news; but a client that was there for longer than it is remembered
+        # was there
         if came or self.node in (None, event.node):
             self.node, self.there, self.seen = event.node, came, event.at
             self.due = event.at + self._forget
@@ -88,9 +89,9 @@ COLUMNS: Final = columns(
 def moves(events: DataFrame, options: MovesOptions) -> DataFrame:
     """Each time that a client connects to another node than the last time, and whether it was still connected there.
 
-    A client has one session in a cluster, so such a takeover costs its nodes more than one within a node, and a client that
-    moves again and again hints at a load balancer, or at two devices with one client id. It goes by the nodes' clocks:
-    what two nodes wrote within the difference of these may be taken in the wrong order.
+    A client has one session in a cluster, so such a takeover costs its nodes more than one within a node, and a client
+    that moves again and again hints at a load balancer, or at two devices with one client id. It goes by the nodes'
+    clocks: what two nodes wrote within the difference of these may be taken in the wrong order.
     """
     rows = in_buckets(heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"))
     return run(rows, events, Machines(Seen, partial(Whereabouts, microseconds(options.forget))), COLUMNS)

@@ -103,8 +103,8 @@ def _choice(values: Mapping[str, float]) -> Expression:
         max double The largest of them.
         slope double Growth per second, by least squares; null with fewer than `min_samples`.
         limit double What it may grow to; null when nothing limits it.
-        full_in double Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is full,
-          null when it does not grow or has no limit.
+        full_in double Seconds from the window's last reading until the limit, if it goes on like this; 0 when it is
+          full, null when it does not grow or has no limit.
         """
     ),
     key=("window_start", "node", "client_id", "metric"),
@@ -112,9 +112,9 @@ def _choice(values: Mapping[str, float]) -> Expression:
 def queues(events: DataFrame, options: QueuesOptions) -> DataFrame:
     """How queues, in-flight windows and retained messages grow, and when they will be full if that goes on.
 
-    In each window and for each session that the broker recorded figures of (those with the longest queues), and each chosen
-    metric of each node, a straight line is laid through the readings. Its slope and the last reading say when the limit is
-    reached. Readings are not counts: a weight of more than 1 changes nothing.
+    In each window and for each session that the broker recorded figures of (those with the longest queues), and each
+    chosen metric of each node, a straight line is laid through the readings. Its slope and the last reading say when
+    the limit is reached. Readings are not counts: a weight of more than 1 changes nothing.
     """
     readings = _readings(events, options).withColumn("window", window(options.window, slide=options.slide))
     # small numbers: of seconds since the epoch, squares would not be exact

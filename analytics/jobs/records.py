@@ -1,7 +1,7 @@
 """What an audit goes by: rows of nodes that follow each other without gaps, and what there is to say when they do not.
 
-Rows are not looked at one by one. A batch of them becomes a few runs, each of consecutive numbers and without long silence,
-and only runs are put together.
+Rows are not looked at one by one. A batch of them becomes a few runs, each of consecutive numbers and without long
+silence, and only runs are put together.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""Writes the tables of options and results into the pages about jobs: `python -m trunkline.analytics.jobs.reference`."""
+"""Writes the tables of options and results into the pages about jobs: `python -m
+trunkline.analytics.jobs.reference`."""
 
 import re
 from collections.abc import Iterator

@@ -60,8 +60,8 @@ class SessionOptions(StatefulOptions):
 def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
     """One row for each connection that ended, with its length and how it ended. A node that was killed records no end:
     its connections ended with its last sign of life, which is known when it starts again, or when no heartbeat has come
-    for `node_timeout` seconds while others went on. Of recorded events, connections that are open at their end have rows,
-    too. Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
+    for `node_timeout` seconds while others went on. Of recorded events, connections that are open at their end have
+    rows, too. Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
 
     With `by=activity` one row for each stretch of a client's messages without a pause longer than `gap` seconds.
     """

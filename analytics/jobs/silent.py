@@ -94,8 +94,8 @@ class Rhythm(Machine[Published]):
         self._wait()
 
     def _learn(self, interval: int) -> None:
-        """The average of all intervals, and later a moving one, in which a silence counts as no more than its threshold:
-        the habit is not spoilt, but a new one is learned."""
+        """The average of all intervals, and later a moving one, in which a silence counts as no more than its
+        threshold: the habit is not spoilt, but a new one is learned."""
         if self.known >= self._options.learn:
             interval = min(interval, self._threshold())
         self.known += 1
@@ -144,8 +144,8 @@ class Rhythm(Machine[Published]):
 def silent(events: DataFrame, options: SilentOptions) -> DataFrame:
     """Reports when a client has not published for `factor` times as long as it usually does, when it does so again, and
     when it is given up. What is usual is learned from each client's own messages; those that come in a row, within
-    `together` seconds, are one. Whether it is connected meanwhile does not matter. When a whole node is silent, so are its
-    clients.
+    `together` seconds, are one. Whether it is connected meanwhile does not matter. When a whole node is silent, so are
+    its clients.
 
     Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
     """

@@ -81,7 +81,8 @@ class Times:
         self._classes[place] = self._classes.get(place, 0) + weight
 
     def percentile(self, share: float, longest: int | None) -> int | None:
-        """The smallest one that at least this share of them do not exceed; no more than the `longest`, which is exact."""
+        """The smallest one that at least this share of them do not exceed; no more than the `longest`, which is
+        exact."""
         left = share * sum(self._classes.values())
         for place, weight in sorted(self._classes.items()):
             left -= weight
@@ -263,13 +264,14 @@ COLUMNS: Final = BOUNDS + columns(
 
 @job("slow-consumers", options=SlowConsumersOptions, kinds=KINDS, columns=COLUMNS, key=("window_start", "client_id"))
 def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFrame:
-    """How long each subscriber takes from delivery to acknowledgement, what it is sent twice, and how full its window is.
+    """How long each subscriber takes from delivery to acknowledgement, what it is sent twice, and how full its window
+    is.
 
-    An acknowledgement belongs to the delivery of the same message to the same client, and counts in the window in which it
-    came. It is timed from when the message was first sent on the connection that the client has now: what is repeated
-    within a connection goes on being late, what is sent again to a client that comes back is not. Percentiles are exact to
-    1 %. A message of QoS 1 or 2 that goes to a subscription of QoS 0 is not waited for: it is known by the subscription, or,
-    where that was made before the first recorded event, by its `delivery.completed`.
+    An acknowledgement belongs to the delivery of the same message to the same client, and counts in the window in which
+    it came. It is timed from when the message was first sent on the connection that the client has now: what is
+    repeated within a connection goes on being late, what is sent again to a client that comes back is not. Percentiles
+    are exact to 1 %. A message of QoS 1 or 2 that goes to a subscription of QoS 0 is not waited for: it is known by the
+    subscription, or, where that was made before the first recorded event, by its `delivery.completed`.
     """
     acknowledged = (F.col("kind") != "message.delivered") | (F.col("qos") > 0)
     seen = heard(events, KINDS, options.lateness).where(acknowledged)

@@ -1,8 +1,8 @@
 """State machines in Spark: over recorded events in one sorted pass, over a stream by `transformWithState`.
 
 Spark takes that operator for recorded events, too, but then no timer ever fires. And in a stream each key costs several
-round trips to Java a batch, about a millisecond. So there the keys are buckets of subjects: the state of a bucket is one
-text, and one timer stands for all that is to be done.
+round trips to Java a batch, about a millisecond. So there the keys are buckets of subjects: the state of a bucket is
+one text, and one timer stands for all that is to be done.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,8 +60,9 @@ def in_buckets(events: DataFrame, buckets: int, *subjects: SparkColumn) -> DataF
 
 
 def run(rows: DataFrame, events: DataFrame, machines: Machines, columns: Sequence[Column]) -> DataFrame:
-    """The rows that the machines emit. `rows` have `bucket`, `scope`, `subject`, `time` and all columns that the machines'
-    events name. Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of `events`.
+    """The rows that the machines emit. `rows` have `bucket`, `scope`, `subject`, `time` and all columns that the
+    machines' events name. Of a stream, `rows` have a watermark. Of recorded events, time goes on to the newest of
+    `events`.
     """
     fields = [name for name in machines.event._fields if name != "at"]
     wanted = [*_KEY, F.unix_micros("time").alias("at"), *fields]

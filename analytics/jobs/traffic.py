@@ -25,8 +25,8 @@ class TrafficOptions(MessageOptions):
     k: Limited = 10
     """How many names of each window have rows."""
     method: Literal["exact", "sketch"] = "exact"
-    """Exact counts keep a row of state for each name and client of an open window. Sketches keep a fixed size: they count
-    messages alone, and above `sketch_items` names within a bound."""
+    """Exact counts keep a row of state for each name and client of an open window. Sketches keep a fixed size: they
+    count messages alone, and above `sketch_items` names within a bound."""
     sketch_items: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
     """Names that a sketch holds at a time; with fewer names in a window it counts exactly."""
 
@@ -62,8 +62,8 @@ class TrafficOptions(MessageOptions):
 )
 def traffic(events: DataFrame, options: TrafficOptions) -> DataFrame:
     """The busiest topics, topic prefixes (tenants) or clients of each window, by messages or bytes, with their share of
-    the whole and how many different clients are behind them. How many clients there were in all is `names` when counting
-    by client.
+    the whole and how many different clients are behind them. How many clients there were in all is `names` when
+    counting by client.
 
     Messages count in the window in which they happened. All counts are exact, in a stream as well, unless sketches are
     asked for: these hold any number of topics in a fixed size, and have messages but no bytes. A sampled event counts

@@ -42,15 +42,15 @@ def heard(events: DataFrame, kinds: Sequence[str], lateness: float, *, time: str
     window closes when its node is idle. An event without weight counts once.
     """
     if events.isStreaming:
-        # Spark pushes conditions below the watermark, these and those of the job, and rows that they leave out would not
-        # count as time. It pushes none past what might be different each time, such as this, which is always true.
+        # Spark pushes conditions below the watermark, these and those of the job, and rows that they leave out would
+        # not count as time. It pushes none past what might be different each time, such as this, which is always true.
         events = events.withWatermark(time, interval(lateness)).where(F.spark_partition_id() >= 0)
     return events.where(F.col("kind").isin(*kinds)).withColumn("weight", F.coalesce("weight", F.lit(1)))
 
 
 def window(seconds: float, *, slide: float | None = None, time: str = "time") -> Expression:
-    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one. With `slide`, a window
-    begins every so many seconds."""
+    """Windows of this length, aligned to the epoch; an event on a border belongs to the later one. With `slide`, a
+    window begins every so many seconds."""
     return F.window(time, interval(seconds), None if slide is None else interval(slide)).alias("window")
 
 
@@ -64,8 +64,8 @@ def born() -> Expression:
 def of_messages(
     events: DataFrame, kinds: Sequence[str], options: MessageOptions, wait: float, *, time: str = "born"
 ) -> DataFrame:
-    """Events of these kinds with the columns `born`, `prefix` and `latency_us` (always filled in); a stream waits `wait`
-    seconds for late ones, by `time`."""
+    """Events of these kinds with the columns `born`, `prefix` and `latency_us` (always filled in); a stream waits
+    `wait` seconds for late ones, by `time`."""
     found = heard(events.withColumn("born", born()), kinds, wait, time=time)
     if not options.internal:
         found = found.where(~F.col("topic").startswith("$"))
@@ -78,8 +78,8 @@ def of_messages(
 
 
 def busiest(counted: DataFrame, order: Sequence[str], k: int, totals: Sequence[str]) -> DataFrame:
-    """The first `k` rows of each window by `order`, falling, ties by `name`; with `rank` from 1, `share` of the first of
-    `order`, the sums `total_*` of the window, and `names`, how many there were. `counted` is grouped by `window`.
+    """The first `k` rows of each window by `order`, falling, ties by `name`; with `rank` from 1, `share` of the first
+    of `order`, the sums `total_*` of the window, and `names`, how many there were. `counted` is grouped by `window`.
 
     It is an aggregation, since a stream knows no ranks.
     """

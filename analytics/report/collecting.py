@@ -98,8 +98,8 @@ def collect(
     until: datetime | None = None,
     say: Callable[[str], None] = lambda step: None,
 ) -> Results:
-    """Read the event log at `source` (a folder or a URI), run the jobs, and wait for them. Rows that cannot be read are left
-    out, and the audit counts them. `say` is called with each step.
+    """Read the event log at `source` (a folder or a URI), run the jobs, and wait for them. Rows that cannot be read are
+    left out, and the audit counts them. `say` is called with each step.
 
     Raises:
         NothingRecorded: there are no events in the period.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def report(
     source: str, html: Path, since: datetime | None, until: datetime | None, master: str | None, java: str | None
 ) -> None:
-    """Write a page about the state of a broker: its traffic, latency, clients, refusals, losses, and whether the event log is
-    complete. The page needs no network, and can be sent or printed."""
+    """Write a page about the state of a broker: its traffic, latency, clients, refusals, losses, and whether the event
+    log is complete. The page needs no network, and can be sent or printed."""
     need_spark()
     if since is not None and until is not None and since >= until:
         fail(["--since must be before --until"], BAD_USAGE)

@@ -78,8 +78,8 @@ def _action(connection: Column, subscription: Column) -> Column:
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:
-    """Percentiles of the latency of all deliveries of a window, in microseconds. The results of the latency job, one for each
-    topic prefix, cannot be summed up to them."""
+    """Percentiles of the latency of all deliveries of a window, in microseconds. The results of the latency job, one
+    for each topic prefix, cannot be summed up to them."""
     shares = [0.5, 0.95, 0.99]
     return (
         events.where("kind = 'message.delivered' and latency_us is not null")

@@ -34,7 +34,8 @@ MAX_SERIES: Final = 5
 HELD: Final = 30.0
 #: The log does not hold the brokers' own limits.
 LIMITS: Final = (
-    "“Full in” assumes the default limits of queues and stores, since the event log does not hold those of the brokers: "
+    "“Full in” assumes the default limits of queues and stores, since the event log does not hold those of the "
+    "brokers: "
     "the job queues takes other ones as options."
 )
 

@@ -58,7 +58,8 @@ class Table:
 def table(
     id: str, title: str, rows: Sequence[Any], *columns: tuple[str, Form, str | Callable[[Any], Any]], note: str = ""
 ) -> Table:
-    """Each column has a heading, a form, and the attribute of a row that it shows, or a function that gets the value."""
+    """Each column has a heading, a form, and the attribute of a row that it shows, or a function that gets the
+    value."""
     made: list[list[Cell]] = []
     for _, form, get in columns:
         values: list[Any] = [getattr(row, get) if isinstance(get, str) else get(row) for row in rows]

@@ -67,7 +67,8 @@ class Settings:
         return self.host, self.port or (8883 if self.tls else 1883)
 
     def secret(self) -> bytes | None:
-        """The password. It is read where it is used, so that files and variables are those of the machine that connects.
+        """The password. It is read where it is used, so that files and variables are those of the machine that
+        connects.
 
         Raises:
             SinkError: there is no such file or variable.

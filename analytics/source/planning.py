@@ -3,10 +3,10 @@
 A span is a run of rows of one node that were written together, with the times of its first and last event. Offsets may
 cut a span anywhere; its times then stand for both halves.
 
-**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: when one node's
-backlog is read ahead of another's, the other's rows come late, and are dropped without a word. So spans are taken from
-all nodes in the order of their newest events, and while a node is live but has not told of some time yet, the others
-wait for it.
+**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: when one
+node's backlog is read ahead of another's, the other's rows come late, and are dropped without a word. So spans are
+taken from all nodes in the order of their newest events, and while a node is live but has not told of some time yet,
+the others wait for it.
 
 **Splitting** cuts what was admitted into ranges of about equal size, each of one node, which are read in parallel.
 """
@@ -39,7 +39,8 @@ class Span(Protocol):
 
 
 class Progress(NamedTuple):
-    """How far a node has told: the time of its newest row in microseconds since the epoch, and whether more may come."""
+    """How far a node has told: the time of its newest row in microseconds since the epoch, and whether more may
+    come."""
 
     newest: int
     ended: bool
@@ -98,8 +99,8 @@ def frontier(nodes: Mapping[str, Progress], *, now: int, max_wait: int, within: 
     """The time up to which rows may be taken, when some node has yet to tell of what is after it. None: nobody waits.
 
     A node is waited for while it is live: not ended, not started anew, and with something new in the last `max_wait`,
-    by the clock as by the other nodes' events. So one that was killed, or whose clock is wrong, holds the others back no
-    longer than that. All in microseconds.
+    by the clock as by the other nodes' events. So one that was killed, or whose clock is wrong, holds the others back
+    no longer than that. All in microseconds.
     """
     if len(nodes) < 2:
         return None
@@ -125,7 +126,8 @@ def admit(
     """Where a trigger that begins at `start` ends. Spans are taken in the order of their newest events across nodes.
 
     Among rows that are left, none is older than the newest that was taken by more than the time that one span covers.
-    With `backlog`, the rows that each node has waiting, every node gives its share of them instead, whatever their times.
+    With `backlog`, the rows that each node has waiting, every node gives its share of them instead, whatever their
+    times.
     """
     end = dict(start)
     heads: list[tuple[float, str, Span]] = []

@@ -1,11 +1,11 @@
 """Starts Spark's Java process without Spark's launch scripts.
 
 The scripts insist on a module that the Java from PyPI does not have, need bash, and start a second Java only to print
-the command line of the first. They do little: a class path, a list of flags, and a file in which the Java process writes
-its port for Python.
+the command line of the first. They do little: a class path, a list of flags, and a file in which the Java process
+writes its port for Python.
 
-SPARK_HOME names a folder that does not exist. With a real one, Spark's Python workers import PySpark from a zip file, never
-compiled, which costs each of them half a second and more; without it they import the installed package.
+SPARK_HOME names a folder that does not exist. With a real one, Spark's Python workers import PySpark from a zip file,
+never compiled, which costs each of them half a second and more; without it they import the installed package.
 """
 
 import contextlib

@@ -23,8 +23,8 @@ WORKER: Final = f"{_PACKAGE}.deploy.worker.Worker"
 
 
 def standalone(program: str, options: Sequence[str], *, host: str, java: str | None) -> Never:
-    """Become a part of a standalone cluster. A worker's executors are started by Spark's own code, from the home and the
-    Java that the environment names.
+    """Become a part of a standalone cluster. A worker's executors are started by Spark's own code, from the home and
+    the Java that the environment names.
 
     Raises:
         GatewayError, JavaError: there is no Spark, or no Java.

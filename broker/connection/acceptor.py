@@ -1,4 +1,5 @@
-"""From an accepted socket or stream to a connection: a transport, layers on top of it, and a protocol that is spoken there."""
+"""From an accepted socket or stream to a connection: a transport, layers on top of it, and a protocol that is spoken
+there."""
 
 from __future__ import annotations
 

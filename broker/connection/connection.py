@@ -1,7 +1,8 @@
 """A network connection as an actor: from its first byte to its last.
 
 It decodes what comes in and hands each read's packets to its session in one cast; what the session sends in a turn
-leaves in one write. After the end it lingers: the peer must be able to read the last packet before the socket is torn down.
+leaves in one write. After the end it lingers: the peer must be able to read the last packet before the socket is torn
+down.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ class Connection(ProtocolActor["Mail"]):
                 self._handshake.received(packets, decoder.error, decoder.version, data)
 
     def send(self, pieces: list[bytes]) -> None:
-        """Send what the session has written. The session calls this at the end of its turn: a message to the connection would
-        only have the same done later. So an error must end the connection here, and not the session."""
+        """Send what the session has written. The session calls this at the end of its turn: a message to the connection
+        would only have the same done later. So an error must end the connection here, and not the session."""
         if self._channel is None:
             return
         try:

@@ -1,4 +1,5 @@
-"""The states of a connection, and the events that lead from one to the next. The table is the one of `docs/connections.md`."""
+"""The states of a connection, and the events that lead from one to the next. The table is the one of
+`docs/connections.md`."""
 
 from __future__ import annotations
 

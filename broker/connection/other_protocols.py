@@ -1,4 +1,5 @@
-"""Other protocols that come to a listener for MQTT. The log names them, because what their bytes mean as MQTT helps no one."""
+"""Other protocols that come to a listener for MQTT. The log names them, because what their bytes mean as MQTT helps no
+one."""
 
 import re
 from typing import Final
@@ -9,7 +10,8 @@ _PROXY_V2: Final = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 def guess(data: bytes) -> str:
-    """Which other protocol a connection that begins with these bytes speaks, in words for the log; empty if none is known."""
+    """Which other protocol a connection that begins with these bytes speaks, in words for the log; empty if none is
+    known."""
     if data[:2] == b"\x16\x03" and data[5:6] == b"\x01":
         return "this looks like TLS (a TLS ClientHello on a plain listener)"
     if _HTTP.match(data):

@@ -65,8 +65,8 @@ class LoggedDecoder:
 
 
 class SentLog(Layer):
-    """Logs what is sent: whole packets, of the version that the client speaks. It may come on top of a transport that has
-    started, because it lets what is received go by."""
+    """Logs what is sent: whole packets, of the version that the client speaks. It may come on top of a transport that
+    has started, because it lets what is received go by."""
 
     __slots__ = ("_client", "_log")
 

@@ -42,8 +42,8 @@ MAX_TURN: Final = 0.005
 #: Seconds for which the poller of a broker that is alone in its process waits by itself for the next bytes.
 WAIT_ALONE: Final = 0.001
 
-#: Bytes that are read before what they bring is dealt with, at most and at least. More make larger bursts, but keep other
-#: connections waiting for longer.
+#: Bytes that are read before what they bring is dealt with, at most and at least. More make larger bursts, but keep
+#: other connections waiting for longer.
 MAX_READ: Final = 262_144
 MIN_READ: Final = 2_048
 #: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
@@ -76,8 +76,8 @@ class Poller:
     __slots__ = ("_epoll", "_patience", "_polled", "_scheduler", "at_end", "read_size")
 
     def __init__(self, scheduler: Scheduler, *, patience: float = 0.0) -> None:
-        """`patience` is how many seconds it waits for the next bytes by itself before it goes back to trio, which costs as
-        much as several messages. All other tasks wait that long, too: it is for a process that does nothing else."""
+        """`patience` is how many seconds it waits for the next bytes by itself before it goes back to trio, which costs
+        as much as several messages. All other tasks wait that long, too: it is for a process that does nothing else."""
         self._scheduler = scheduler
         self._patience = patience
         #: Bytes that may be read in a turn, and of one socket at a time.

@@ -1,8 +1,8 @@
 """The bytes of a connection: a socket or a stream with its output buffer, and the layers on top of it.
 
 `SocketTransport` is driven by the node's poller. `StreamTransport` wraps any trio stream: in-process connections, and
-sockets where the platform has no selector that can be waited for. A `Layer` stands between one of them, or another layer,
-and the connection, which sees the top of that stack alone.
+sockets where the platform has no selector that can be waited for. A `Layer` stands between one of them, or another
+layer, and the connection, which sees the top of that stack alone.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Transport(Protocol):
 class Layer:
     """One step on the way of a connection's bytes: a PROXY header, TLS, WebSocket frames, faults.
 
-    `receive` takes what comes from below, `send` what is sent from above, and each passes on what the layer makes of it.
-    To what is above it, a layer is the transport. As it stands, it passes on everything as it is.
+    `receive` takes what comes from below, `send` what is sent from above, and each passes on what the layer makes of
+    it. To what is above it, a layer is the transport. As it stands, it passes on everything as it is.
     """
 
     __slots__ = ("above", "below")

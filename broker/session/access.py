@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.access")
 
-#: Characters. Decisions about longer topics are not remembered: a thousand of the longest would take 64 MB a connection.
+#: Characters. Decisions about longer topics are not remembered: a thousand of the longest would take 64 MB a
+#: connection.
 LONGEST_REMEMBERED: Final = 256
 
 #: A no with one of these reasons says nothing about the right: whoever decides could not.
@@ -44,7 +45,8 @@ class Undecided(Exception):
 
 
 class Access:
-    """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a dict."""
+    """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a
+    dict."""
 
     __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe", "_timeout", "few")
 

@@ -164,8 +164,8 @@ class Inbound:
     def _parts(
         self, publication: ReceivedPublication, channel: Channel
     ) -> Iterator[tuple[Sequence[ReceivedPublication], Route[Subscriber] | None]]:
-        """Parts whose messages go one way together, with that way, and the single messages of what has to be looked at one by
-        one."""
+        """Parts whose messages go one way together, with that way, and the single messages of what has to be looked at
+        one by one."""
         services, qos = self._services, publication.qos
         hooks, generation = services.hooks, services.hooks.generation
         if (
@@ -222,8 +222,8 @@ class Inbound:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)
         else:
-            # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection before:
-            # there it is no error  [MQTT-4.3.3-11]
+            # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
+            # before: there it is no error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
             self._outbound.write(Pubcomp(packet_ids[0], reason))
 

@@ -1,4 +1,5 @@
-"""The states of a session, and the events that lead from one to the next. The table is the one of `docs/sessions.md`."""
+"""The states of a session, and the events that lead from one to the next. The table is the one of
+`docs/sessions.md`."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ class Unreachable:
 
 @dataclass(slots=True, eq=False)
 class Answered:
-    """What this client had to wait for is there. `proceed` goes on with it: it carries code, and comes from the session's own
-    task."""
+    """What this client had to wait for is there. `proceed` goes on with it: it carries code, and comes from the
+    session's own task."""
 
     channel: Channel
     proceed: Callable[[], None]
@@ -118,7 +118,8 @@ class Kick:
 
 @dataclass(slots=True, eq=False)
 class SubscribeFor:
-    """A plugin or an operator subscribes on behalf of the client, which gets no SUBACK. Nothing happens while it is away."""
+    """A plugin or an operator subscribes on behalf of the client, which gets no SUBACK. Nothing happens while it is
+    away."""
 
     requests: list[SubscriptionRequest]
 

@@ -242,7 +242,8 @@ class Outbound:
         self.pieces.append(wire)
 
     def _unwritable(self, publication: Publication, packet_ids: range, error: Exception) -> None:
-        """It costs this publication and no more. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
+        """It costs this publication and no more. It counts as if it had been sent and acknowledged.  #
+        [MQTT-3.1.2-25]"""
         self._window.end(packet_ids)
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
         self._services.dropped(self._session.client, publication, reason, str(error))
@@ -358,7 +359,8 @@ class Outbound:
         self.fill()
 
     def _send_retained(self, room: int) -> int:
-        """One batch of retained messages, or of steps towards them, no more than `room` bytes; what is left of these."""
+        """One batch of retained messages, or of steps towards them, no more than `room` bytes; what is left of
+        these."""
         for _ in range(self._services.config.retained.replay_batch):
             if self._replays is None or self._queue.length or room <= 0:
                 return room

@@ -1,13 +1,13 @@
 """Slowing publishers down before anything is dropped.
 
-When the queue of a connected subscriber grows past a mark, the connections of its publishers are not read until the queue is
-short again. A subscriber that does not get there in time is a slow consumer: its publishers go on, and the drop policy of its
-queue decides what it loses. It cannot hold a publisher again before its queue was short once. Connecting again gives it no more
-time.
+When the queue of a connected subscriber grows past a mark, the connections of its publishers are not read until the
+queue is short again. A subscriber that does not get there in time is a slow consumer: its publishers go on, and the
+drop policy of its queue decides what it loses. It cannot hold a publisher again before its queue was short once.
+Connecting again gives it no more time.
 
-Each publisher has a budget for waiting in vain: for subscribers that did not catch up or left. So neither many subscribers nor
-one with ever new client ids can stop it. When the budget is used up, only subscribers that caught up the last time may hold the
-publisher.
+Each publisher has a budget for waiting in vain: for subscribers that did not catch up or left. So neither many
+subscribers nor one with ever new client ids can stop it. When the budget is used up, only subscribers that caught up
+the last time may hold the publisher.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Budget:
         return not self._most or self._refilled(now) > (-self._most if trusted else 0)
 
     def charge(self, seconds: float, now: float) -> None:
-        """Subscribers that held it at the same time are each charged with the same seconds. So the debt is bounded by what comes
-        back within two minutes: otherwise no subscriber could hold the publisher for hours, and all would lose messages."""
+        """Subscribers that held it at the same time are each charged with the same seconds. So the debt is bounded by
+        what comes back within two minutes: otherwise no subscriber could hold the publisher for hours, and all would
+        lose messages."""
         self._left = max(-2 * self._most, self._refilled(now) - seconds)
 
     def _refilled(self, now: float) -> float:

@@ -1,7 +1,7 @@
 """Subscriptions that a client lost because it may no longer read there.
 
-Messages that came by them wait in the queue, in the window or in the mailbox, and are not for the client any more, unless a
-subscription that it still has matches their topic as well.
+Messages that came by them wait in the queue, in the window or in the mailbox, and are not for the client any more,
+unless a subscription that it still has matches their topic as well.
 """
 
 from __future__ import annotations

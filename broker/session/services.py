@@ -45,8 +45,9 @@ class Services:
     epoch: float
     #: Gives a connection the session of its client id.
     open_session: Callable[[Channel], None]
-    #: Stops reading from the publisher with this client id until `release_publisher`; False if it is not connected. The flag
-    #: says whether the holder caught up the last time. The last argument of the release is how long the wait was in vain.
+    #: Stops reading from the publisher with this client id until `release_publisher`; False if it is not connected. The
+    #: flag says whether the holder caught up the last time. The last argument of the release is how long the wait was
+    #: in vain.
     hold_publisher: Callable[[str, object, bool], bool]
     release_publisher: Callable[[str, object, float], None]
     #: Runs a task that outlives the session that starts it.
@@ -80,7 +81,8 @@ class Services:
         return changed
 
     def dropped(self, client: ClientInfo, publication: Publication, reason: DropReason, why: str = "") -> None:
-        """Count a publication that went nowhere, or not to this subscriber, and tell who wants to know. `why` is for the log."""
+        """Count a publication that went nowhere, or not to this subscriber, and tell who wants to know. `why` is for
+        the log."""
         topic, count = publication.topic, publication.count
         self.metrics.drop(reason, count)
         self.drops.note(reason, client.client_id, f"{topic}: {why}" if why else topic, count)

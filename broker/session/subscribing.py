@@ -1,7 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: what is granted, what the routes are asked for, and the answer.
 
-The routes have one writer, and the session handles its client's next packet after the writer's reply. Where a hook is async,
-or the filters are many, a task decides, and the client waits for that, too. No other client waits.
+The routes have one writer, and the session handles its client's next packet after the writer's reply. Where a hook is
+async, or the filters are many, a task decides, and the client waits for that, too. No other client waits.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class Subscribing:
     def _check_filters(self, filters: Iterable[str], channel: Channel) -> None:
         """
         Raises:
-            ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1] [MQTT-4.7.1-1]
+            ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1]
+            [MQTT-4.7.1-1]
                 # [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
         max_levels = self.services.config.mqtt.max_topic_levels
@@ -202,7 +203,8 @@ class Subscribing:
         return None if allowed else _DENIED
 
     def _silenced(self, request: SubscriptionRequest) -> Deny | Withhold:
-        """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at all."""
+        """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at
+        all."""
         if self.services.config.mqtt.subscribe_denied == "refuse":
             return _DENIED
         return Withhold(Reason(min(request.qos, self.services.config.mqtt.max_qos)))

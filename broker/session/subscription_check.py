@@ -1,11 +1,11 @@
 """Checks the subscriptions of a session again: a right that was given may have been taken away.
 
 This happens when access may be decided differently (rules were read again, a plugin came or went), when a client has
-authenticated again, and when a client resumes the session, which may be another user by now. In that case no message leaves
-before the answers are there.
+authenticated again, and when a client resumes the session, which may be another user by now. In that case no message
+leaves before the answers are there.
 
-A subscription that is no longer allowed is removed, together with what waits because of it. If an access service cannot answer
-now, the user that subscribed keeps its subscriptions. Another user keeps none of them.
+A subscription that is no longer allowed is removed, together with what waits because of it. If an access service cannot
+answer now, the user that subscribed keeps its subscriptions. Another user keeps none of them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class SubscriptionCheck:
         yield from self._take_away(denied)
 
     async def _ask(self, round: int, background: bool) -> None:
-        """`_decide`, where an access service has to be waited for. In the background only a few sessions ask at a time."""
+        """`_decide`, where an access service has to be waited for. In the background only a few sessions ask at a
+        time."""
         access = self.services.access
         denied: dict[str, Options] = {}
         patient = True
@@ -120,7 +121,8 @@ class SubscriptionCheck:
                 allowed = await access.ask_still(
                     self.session.client, plain_filter(filter), options.qos, patient=patient
                 )
-            # a service that gave no answer is not waited for again: a thousand subscriptions would wait a thousand timeouts
+            # a service that gave no answer is not waited for again: a thousand subscriptions would wait a thousand
+            # timeouts
             patient = patient and allowed is not None
             if self._lost(allowed):
                 denied[filter] = options

@@ -25,8 +25,8 @@ class AwayTimers:
     _timers: list[Callable[[], None]] = field(default_factory=list["Callable[[], None]"])
 
     def start(self, now: float, expire: Callable[[], None]) -> None:
-        """The client left at `session.left_at`, which may be a while ago: publish the will after its delay, and `expire` the session
-        in time."""
+        """The client left at `session.left_at`, which may be a while ago: publish the will after its delay, and
+        `expire` the session in time."""
         session = self.session
         expiry, ago = session.expiry_interval, now - session.left_at
         if session.will is not None:

@@ -59,7 +59,8 @@ class Waiting:
         self.life.follow(SessionEvent.ASK)
 
     def ask(self, channel: Channel, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
-        """Have a task ask; the answer comes back to the session as mail. If there is none, the client is disconnected."""
+        """Have a task ask; the answer comes back to the session as mail. If there is none, the client is
+        disconnected."""
         self.life.follow(SessionEvent.ASK)
 
         def give_up() -> None:

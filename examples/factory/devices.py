@@ -151,7 +151,8 @@ def trespasser(dice: Random, port: int, client_id: str, topic: str, interval: fl
 
 
 def fleet(port: int, rate: float, duration: float, seed: int) -> list[Device]:
-    """Devices that publish about `rate` messages a second together. One falls silent after half of `duration` seconds."""
+    """Devices that publish about `rate` messages a second together. One falls silent after half of `duration`
+    seconds."""
 
     def made(kind: Callable[..., Device], client_id: str, *given: Any, **options: Any) -> Device:
         return kind(Random(f"{seed}/{client_id}"), port, client_id, *given, **options)

@@ -2,8 +2,9 @@
 
     python examples/factory/factory.py
 
-needs `pip install 'trunkline[spark]' paho-mqtt`. At its end the results are compared with what plain Python computes from
-the same events; it ends with 1 if anything differs. With the defaults all of it takes three minutes, most of them for Spark.
+needs `pip install 'trunkline[spark]' paho-mqtt`. At its end the results are compared with what plain Python computes
+from the same events; it ends with 1 if anything differs. With the defaults all of it takes three minutes, most of them
+for Spark.
 """
 
 import secrets
@@ -216,8 +217,8 @@ def expected(settings: Settings, happened: list[Event], until: int) -> dict[str,
 
 
 def live(settings: Settings, spark: SparkSession, console: Console) -> tuple[dict[str, Rows], Results, int]:
-    """Run broker, devices and streams. Returns the results that should have come, those that came, and the time at which
-    the devices had left."""
+    """Run broker, devices and streams. Returns the results that should have come, those that came, and the time at
+    which the devices had left."""
     results = Results()
     with ExitStack() as stack:
         port = stack.enter_context(broker(settings)).port

@@ -1,5 +1,5 @@
-"""The results of the three jobs, computed again in plain Python: as simply as possible, and by nothing that the jobs are
-made of. Times are microseconds since the epoch."""
+"""The results of the three jobs, computed again in plain Python: as simply as possible, and by nothing that the jobs
+are made of. Times are microseconds since the epoch."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,8 +59,8 @@ def percentile(ordered: Sequence[int], share: float) -> float | None:
 
 
 def latency(happened: Iterable[Event], *, window: float, within: float, levels: int) -> Rows:
-    """By window of acceptance, node, topic prefix and QoS: messages, their deliveries within so many seconds, and how long
-    these took."""
+    """By window of acceptance, node, topic prefix and QoS: messages, their deliveries within so many seconds, and how
+    long these took."""
     receivers: dict[tuple[Any, ...], int] = {}
     delays: dict[tuple[Any, ...], dict[str | None, int]] = defaultdict(dict)
     dropped: dict[tuple[Any, ...], set[str | None]] = defaultdict(set)
@@ -126,8 +126,8 @@ def traffic(happened: Iterable[Event], *, window: float, k: int) -> Rows:
 
 
 def flapping(happened: Iterable[Event], *, limit: int, window: float, calm: float, until: int) -> Rows:
-    """By client, state and time: when a client began to connect more than `limit` times within `window` seconds, and when
-    it had not done so for `calm` seconds. Nothing later than `until`."""
+    """By client, state and time: when a client began to connect more than `limit` times within `window` seconds, and
+    when it had not done so for `calm` seconds. Nothing later than `until`."""
     connections: dict[str, list[int]] = defaultdict(list)
     for event in happened:
         if event.kind == "client.connected" and event.client_id is not None:

@@ -65,8 +65,8 @@ class Results:
         return [last[subject] for subject in sorted(last)]
 
     def until(self, time: int) -> dict[str, Rows]:
-        """All rows, without alerts after that time (microseconds since the epoch), and without storms, which are alerts of
-        a node."""
+        """All rows, without alerts after that time (microseconds since the epoch), and without storms, which are alerts
+        of a node."""
         flaps = self.rows["flapping"].items()
         kept = {key: row for key, row in flaps if row["alert"] == "flapping" and row["time"] <= time}
         return {**self.rows, "flapping": kept}

@@ -59,8 +59,8 @@ def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE)
 
 @operation("routes.lookup")
 def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
-    """Who would get a message of this topic: clients as they subscribed, then shared groups. Who comes or goes while it is
-    listed may be missing, or come twice."""
+    """Who would get a message of this topic: clients as they subscribed, then shared groups. Who comes or goes while it
+    is listed may be missing, or come twice."""
     validate_name(topic)
     rows = receiver_rows(broker.router.match(topic), after, limit)
     return Page(rows, after + len(rows) if len(rows) == limit else None)

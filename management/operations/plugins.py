@@ -58,8 +58,8 @@ async def disable(broker: Administered, name: Name) -> dict[str, object]:
 
 @operation("plugins.reload")
 async def reload(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
-    """Stop a plugin, import its code anew and start it. Its settings are those of the configuration file as it is now, or
-    else those that it had."""
+    """Stop a plugin, import its code anew and start it. Its settings are those of the configuration file as it is now,
+    or else those that it had."""
     await broker.plugins.reload(name, lambda: _settings(broker, name, settings or {}))
     return {"reloaded": name}
 

@@ -80,7 +80,8 @@ class BadRequest(OperationError):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[R]):
-    """Some rows of a listing, and where the next page begins; None at the end. A page may be short and yet not the last."""
+    """Some rows of a listing, and where the next page begins; None at the end. A page may be short and yet not the
+    last."""
 
     rows: list[R]
     next: Cursor | None

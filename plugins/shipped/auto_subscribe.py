@@ -62,7 +62,8 @@ class AutoSubscribe:
             if filter is None:
                 self._skipped.add()
                 self._context.logger.debug(
-                    "%r is not subscribed to: it has no place for a name of this client, or the client has no such name",
+                    "%r is not subscribed to: it has no place for a name of this client, or the client has no such "
+                    "name",
                     entry.filter,
                     extra={"client": client.client_id},
                 )

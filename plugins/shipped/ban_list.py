@@ -1,8 +1,8 @@
 """A list of bans: of client ids, user names, patterns of either, addresses and networks, each for a time or for good.
 
-Asking costs a look into a dict for each kind, for addresses one for each length of network prefix that is banned, and one
-comparison for each pattern. Patterns are wildcards and no regular expressions: clients choose what they are compared with,
-and a regular expression can take for ever over it, while wildcards are done with each character once.
+Asking costs a look into a dict for each kind, for addresses one for each length of network prefix that is banned, and
+one comparison for each pattern. Patterns are wildcards and no regular expressions: clients choose what they are
+compared with, and a regular expression can take for ever over it, while wildcards are done with each character once.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def _place(network: IPv4Network | IPv6Network) -> tuple[tuple[int, int], int]:
 
 
 def read_address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address as a socket gives it: without its zone, and as IPv4 where it stands for one. None: it is no address."""
+    """An address as a socket gives it: without its zone, and as IPv4 where it stands for one. None: it is no
+    address."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

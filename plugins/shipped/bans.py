@@ -1,8 +1,8 @@
-"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by pattern.
-A connected client that is banned is disconnected.
+"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by
+pattern. A connected client that is banned is disconnected.
 
-A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the broker's
-memory: they outlive the plugin, and end with the broker.
+A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the
+broker's memory: they outlive the plugin, and end with the broker.
 """
 
 from collections import OrderedDict, deque
@@ -34,7 +34,8 @@ class ConfiguredBan(Table):
     kind: Kind = setting(..., "What is banned.")
     who: Text = setting(
         ...,
-        'Which one; for `address` also a CIDR block such as "10.0.0.0/8", for a pattern text with `*`, `?` and `[0-9]`.',
+        'Which one; for `address` also a CIDR block such as "10.0.0.0/8", for a pattern text with `*`, `?` and '
+        "`[0-9]`.",
     )
     reason: Text = setting("", "The reason, shown in the list of bans. Clients do not learn it.", max_length=200)
 

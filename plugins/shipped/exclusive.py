@@ -1,7 +1,7 @@
 """exclusive: one session at a time may subscribe to `$exclusive/FILTER`; others are refused until it has given it up.
 
-As in EMQX the text of the filter counts: `$exclusive/t/+` and `$exclusive/t/1` are two, and plain subscriptions to the same
-filter are free to all.
+As in EMQX the text of the filter counts: `$exclusive/t/+` and `$exclusive/t/1` are two, and plain subscriptions to the
+same filter are free to all.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """faults: clients ask for what may go wrong, so that their own tests see how they take it.
 
-Every packet that goes to the broker can carry the request, as MQTT 5.0 user properties; the words are those of the Azure IoT
-Operations SDKs, whose test suites run against a broker that knows them.
+Every packet that goes to the broker can carry the request, as MQTT 5.0 user properties; the words are those of the
+Azure IoT Operations SDKs, whose test suites run against a broker that knows them.
 """
 
 from collections.abc import Callable

@@ -67,8 +67,8 @@ def read_verdict(answer: HttpAnswer) -> Verdict:
 
 
 class Remembered:
-    """Verdicts by the requests that they answer, each for a time. A request is remembered as a keyed hash: it may hold a
-    password."""
+    """Verdicts by the requests that they answer, each for a time. A request is remembered as a keyed hash: it may hold
+    a password."""
 
     __slots__ = ("_entries", "_key", "_max_entries", "_time_to_live")
 

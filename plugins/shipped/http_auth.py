@@ -1,7 +1,7 @@
 """Asks an HTTP service who may connect, and who may publish and subscribe to what.
 
-The client in question waits for the answer, and nobody else does. Where there is no answer, it is no: the service is slow,
-down, or says something that is not understood.
+The client in question waits for the answer, and nobody else does. Where there is no answer, it is no: the service is
+slow, down, or says something that is not understood.
 """
 
 from collections.abc import Callable, Mapping
@@ -131,7 +131,8 @@ class HttpAuth:
         )
 
     def start(self) -> None:
-        """A question that nobody is asked has no callback either: one that is async makes every client wait for its turn."""
+        """A question that nobody is asked has no callback either: one that is async makes every client wait for its
+        turn."""
         if self._login_question.template.url:
             self._context.hooks.add("client.authenticate", self.authenticate)
         if self._acl_question.template.url:

@@ -1,7 +1,7 @@
 """HTTP for plugins: bounded in time, in size and in connections, and silent about what it sends.
 
-What it never does: follow a redirect, keep a cookie, obey a proxy variable of the environment, take a compressed answer, or
-log a request. A request may hold a password, and an answer decides who may come in.
+What it never does: follow a redirect, keep a cookie, obey a proxy variable of the environment, take a compressed
+answer, or log a request. A request may hold a password, and an answer decides who may come in.
 """
 
 import ssl

@@ -1,8 +1,8 @@
 """Requests made from a template: `${clientid}` and other words of a client stand in the URL and in the body.
 
-Clients choose these words, so they never become anything but one value: percent-encoded in a path or a query, a string of
-JSON, a field of a form. They cannot stand in the host's name. One that would change a path (`..`, or nothing at all) makes
-no request.
+Clients choose these words, so they never become anything but one value: percent-encoded in a path or a query, a string
+of JSON, a field of a form. They cannot stand in the host's name. One that would change a path (`..`, or nothing at all)
+makes no request.
 
 They are written `${…}` and not `%c` as in topics, because `%c3` means a byte in a URL.
 """

@@ -14,8 +14,8 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def line_of(text: str, path: Iterable[str | int]) -> int:
-    """The line, counted from 1, of the value that the keys and indexes lead to, in a text that is JSON; of the last one on
-    the way where they lead nowhere."""
+    """The line, counted from 1, of the value that the keys and indexes lead to, in a text that is JSON; of the last one
+    on the way where they lead nowhere."""
     place = found = _skip(text, 0)
     for step in path:
         if text[place] not in "{[":

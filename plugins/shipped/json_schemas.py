@@ -1,5 +1,5 @@
-"""JSON Schemas from files, made ready once. What a schema refers to must be in the file, or in a file of its folder or below:
-nothing is ever fetched, and nothing is read once the schema is there."""
+"""JSON Schemas from files, made ready once. What a schema refers to must be in the file, or in a file of its folder or
+below: nothing is ever fetched, and nothing is read once the schema is there."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class JsonSchema:
         self._ready = True
 
     def problem(self, value: object) -> str:
-        """Why a value does not fit; empty when it does. The text says where in the value and what the schema asks for there,
-        and nothing of the value itself."""
+        """Why a value does not fit; empty when it does. The text says where in the value and what the schema asks for
+        there, and nothing of the value itself."""
         try:
             error = next(self._validator.iter_errors(value), None)
         except RecursionError:
@@ -119,7 +119,8 @@ class JsonSchema:
         return _resource(content)
 
     def _unresolved(self, error: BaseException) -> SchemaProblem:
-        """Which reference leads nowhere, and where it stands. What is wrong with a file that it leads to comes first."""
+        """Which reference leads nowhere, and where it stands. What is wrong with a file that it leads to comes
+        first."""
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, SchemaProblem):
@@ -132,7 +133,8 @@ class JsonSchema:
             if place >= 0:
                 line = text.count("\n", 0, place) + 1
                 return SchemaProblem(
-                    f"{file}, line {line}: {reference!r} is neither in the file nor in one of its folder; nothing is fetched"
+                    f"{file}, line {line}: {reference!r} is neither in the file nor in one of its folder; nothing is "
+                    "fetched"
                 )
         return SchemaProblem(f"{self._file}: {reference!r} leads nowhere")
 

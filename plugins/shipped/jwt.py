@@ -182,8 +182,8 @@ class Jwt:
 
 
 def _header(data: bytes) -> tuple[str, str | None] | None:
-    """Algorithm and key that a token says it is signed with; None when this is no token. Whether all of the header is in
-    order is seen when the signature is verified."""
+    """Algorithm and key that a token says it is signed with; None when this is no token. Whether all of the header is
+    in order is seen when the signature is verified."""
     parts = data.split(b".")
     if len(parts) != 3:
         return None

@@ -118,8 +118,8 @@ def _algorithms(material: Any) -> frozenset[str]:
 
 
 def from_jwks(data: bytes) -> KeySet:
-    """The keys of a JSON Web Key Set that are for verifying signatures. Others, and those of kinds that are not known, are
-    left out; so are secrets, which have no place in such a set.
+    """The keys of a JSON Web Key Set that are for verifying signatures. Others, and those of kinds that are not known,
+    are left out; so are secrets, which have no place in such a set.
 
     Raises:
         KeyProblem: it is no such set, or no key is left.

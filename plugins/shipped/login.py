@@ -31,7 +31,8 @@ class Login:
 
 
 class Logins:
-    """Of the clients that one plugin has let in. Their access rules hold, and their connections end, by hooks of its own."""
+    """Of the clients that one plugin has let in. Their access rules hold, and their connections end, by hooks of its
+    own."""
 
     def __init__(self, context: Context[Any], text: str, priority: int = 0) -> None:
         """`text` is what a client is told when its login has ended, `priority` that of access rules."""
@@ -72,7 +73,8 @@ class Logins:
         self._forget(client)
 
     def _forget(self, client: ClientInfo) -> None:
-        """The connection is gone, and with it the end of its login. Another one of the same client id may be there already."""
+        """The connection is gone, and with it the end of its login. Another one of the same client id may be there
+        already."""
         login = self._login(client)
         if login is not None and login.expires_at is not None:
             client.attributes[self._key] = Login(login.rules)

@@ -1,7 +1,7 @@
 """message-filter: subscriptions with conditions on user properties, `FILTER?key>5&room=kitchen`, as in EMQX 6.2.
 
-The session has the plain filter; what is withheld from it is decided when a message is about to be delivered. As long as
-nobody has conditions, deliveries are not looked at.
+The session has the plain filter; what is withheld from it is decided when a message is about to be delivered. As long
+as nobody has conditions, deliveries are not looked at.
 """
 
 import re
@@ -159,7 +159,8 @@ class MessageFilter:
 
     @hook("client.unsubscribe", priority=TOPIC_SYNTAX)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Withhold | None:
-        """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of it."""
+        """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of
+        it."""
         filter, text = _split(client, filter)
         own = self._clients.get(client.client_id)
         known = own.filters.get(filter) if own is not None else None

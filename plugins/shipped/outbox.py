@@ -25,7 +25,8 @@ class Outbox:
         return self._bytes
 
     def put(self, item: bytes) -> int:
-        """Returns how many were thrown away for it: of one that is too large for all the room, all that wait and itself."""
+        """Returns how many were thrown away for it: of one that is too large for all the room, all that wait and
+        itself."""
         self._items.append(item)
         self._bytes += len(item)
         dropped = 0

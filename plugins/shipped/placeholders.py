@@ -1,4 +1,5 @@
-"""The words of a client in a topic: `%c` is its client id, `%u` its user name, `%h` and `%p` are its address and port."""
+"""The words of a client in a topic: `%c` is its client id, `%u` its user name, `%h` and `%p` are its address and
+port."""
 
 import re
 from typing import Final
@@ -22,8 +23,8 @@ def value_of(letter: str, client: ClientInfo) -> str | None:
 
 
 def filled(text: str, client: ClientInfo) -> str | None:
-    """A topic or topic filter with the client's words in it; None when one of them cannot go into it, as it would change
-    the meaning."""
+    """A topic or topic filter with the client's words in it; None when one of them cannot go into it, as it would
+    change the meaning."""
     parts = _PLACEHOLDER.split(text)
     for place in range(1, len(parts), 2):
         value = value_of(parts[place], client)

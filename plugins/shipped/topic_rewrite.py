@@ -1,7 +1,7 @@
 """topic-rewrite: other topics than those that clients name, by rules with regular expressions.
 
-As in EMQX the last rule whose source matches is the one that counts, and when its pattern does not match, the topic stays
-as it is.
+As in EMQX the last rule whose source matches is the one that counts, and when its pattern does not match, the topic
+stays as it is.
 """
 
 import re

@@ -40,7 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "mqtt_broker(**settings): settings of the fixture mqtt_broker, by section: mqtt_broker(session={'max_inflight': 1})",
+        "mqtt_broker(**settings): settings of the fixture mqtt_broker, by section: "
+        "mqtt_broker(session={'max_inflight': 1})",
     )
 
 

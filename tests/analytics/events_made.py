@@ -145,11 +145,12 @@ def _same(found: Any, wanted: Any, close: float) -> bool:
 def made(count: int = 20_000, *, seed: int = 1, duration: float = 300.0, late: float = 8.0) -> pa.Table:
     """A mixed stream of about `count` events over `duration` seconds, the same for the same seed.
 
-    Two nodes, n1 and n2, tick every second; n2 is silent (it does not even tick) in the middle fifth. 40 clients connect,
-    stay, leave and come back; 4 of them flap; one address guesses passwords; 1 publish in 50 is denied. Messages go to topics of 3 tenants, at
-    all QoS, to 0..4 receivers; 1 delivery in 50 never happens, 1 of 50 of the others is never acknowledged, 1 in
-    40 takes seconds; some are sent twice. A tenth of all times is a whole number of ten seconds, exactly on a border.
-    The rows of a node come in order except for 1 in 100, which come up to `late` seconds late.
+    Two nodes, n1 and n2, tick every second; n2 is silent (it does not even tick) in the middle fifth. 40 clients
+    connect, stay, leave and come back; 4 of them flap; one address guesses passwords; 1 publish in 50 is denied.
+    Messages go to topics of 3 tenants, at all QoS, to 0..4 receivers; 1 delivery in 50 never happens, 1 of 50 of the
+    others is never acknowledged, 1 in 40 takes seconds; some are sent twice. A tenth of all times is a whole number of
+    ten seconds, exactly on a border. The rows of a node come in order except for 1 in 100, which come up to `late`
+    seconds late.
     """
     random = Random(seed)
     rows: list[tuple[float, Row]] = []  # when it is written, and what

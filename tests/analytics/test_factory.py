@@ -1,5 +1,5 @@
-"""The example of the factory, in its short form: a real broker, real sockets, the event log, streams, results by MQTT, the
-report."""
+"""The example of the factory, in its short form: a real broker, real sockets, the event log, streams, results by MQTT,
+the report."""
 
 import io
 from collections import Counter

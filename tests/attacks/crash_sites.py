@@ -1,8 +1,8 @@
-"""Every place in the broker's source that gives code which all share something to call later, found by reading the source;
-and a crash in one of them.
+"""Every place in the broker's source that gives code which all share something to call later, found by reading the
+source; and a crash in one of them.
 
-Such a place registers a timer, something for the end of a turn, a socket, or a task. What it registers runs outside of any
-handler: an error there must end what it belongs to and nothing else.
+Such a place registers a timer, something for the end of a turn, a socket, or a task. What it registers runs outside of
+any handler: an error there must end what it belongs to and nothing else.
 """
 
 import ast
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 SOURCE = Path(trunkline.__path__[0])
 _PREFIX = f"{SOURCE}{os.sep}"
-#: Whose registrations are looked for. The runtime's own are in `tests/actors`; plugins that come with the broker run under
-#: supervisors, as any other.
+#: Whose registrations are looked for. The runtime's own are in `tests/actors`; plugins that come with the broker run
+#: under supervisors, as any other.
 FOLDERS = ("broker", "management", "plugins")
 #: What registers: the attribute that is called, and a word that must stand before it, to tell it from others.
 CALLS = {
@@ -56,7 +56,8 @@ class Site:
     part: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file.removesuffix('.py').replace('/', '.')}:{self.function}:{self.call}{self.part and '-' + self.part}"
+        module = self.file.removesuffix(".py").replace("/", ".")
+        return f"{module}:{self.function}:{self.call}{self.part and '-' + self.part}"
 
 
 class _Finder(ast.NodeVisitor):

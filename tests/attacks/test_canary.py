@@ -20,7 +20,8 @@ BOUND = round(0.050 / SECONDS)
 
 @asynccontextmanager
 async def canary(here: Room) -> AsyncIterator[None]:
-    """Pings without a pause as long as the block lasts, and up to the answer after it. The longest round trip is bounded."""
+    """Pings without a pause as long as the block lasts, and up to the answer after it. The longest round trip is
+    bounded."""
     wire = await here.client("canary")
     operations = Operations()
     longest, over = 0, False

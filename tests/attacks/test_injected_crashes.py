@@ -1,8 +1,8 @@
-"""A crash at every place that all clients share, and in every actor with mail pending: it ends what it belongs to, whoever
-waits hears of it and is served again, and the others' messages flow on.
+"""A crash at every place that all clients share, and in every actor with mail pending: it ends what it belongs to,
+whoever waits hears of it and is served again, and the others' messages flow on.
 
-The places are found in the source, the actor classes among the imported ones, so a new one is covered by itself; one that the
-scenario below does not reach fails, as does a class that it does not know how to judge.
+The places are found in the source, the actor classes among the imported ones, so a new one is covered by itself; one
+that the scenario below does not reach fails, as does a class that it does not know how to judge.
 """
 
 import errno

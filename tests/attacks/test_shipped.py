@@ -12,8 +12,10 @@ from tests.conformance import raw
 from trunkline.hooks import ALLOW, Allow, Hooks
 
 WORDS = [
-    "$delayed", "$exclusive", "$share", "$SYS", "$", "g", "a", "b", "c", "+", "#", "", "0", "1", "9999999999", "-1", "1.5",
-    "٣", "é", "日本", "\u202e", "%c", "%u", "$1", "$0", "?", "a?x>1", "a?x=1&y<2", "a?", "?x", "x" * 300, "{}", "\\1", ".*",
+    "$delayed", "$exclusive", "$share", "$SYS", "$", "g", "a", "b", "c", "+", "#", "", "0", "1", "9999999999", "-1",
+    "1.5",
+    "٣", "é", "日本", "\u202e", "%c", "%u", "$1", "$0", "?", "a?x>1", "a?x=1&y<2", "a?", "?x", "x" * 300,
+    "{}", "\\1", ".*",
 ]  # fmt: skip
 NAMES = ["a", "b", "$SYS", "$share", "%c", "$1", "a/b", "+", "#", "é" * 60, "\\g<1>", "?", " "]
 RULES = [

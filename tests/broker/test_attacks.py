@@ -1,4 +1,5 @@
-"""What hostile and careless clients do. Afterwards a fresh client works, nothing is left behind, nothing has crashed."""
+"""What hostile and careless clients do. Afterwards a fresh client works, nothing is left behind, nothing has
+crashed."""
 
 import logging
 import socket

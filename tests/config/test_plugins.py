@@ -106,7 +106,10 @@ def test_settings_are_the_plugins_own(file: Path) -> None:
         ("wrod = 'x'", "plugins.greeting.wrod: unknown key; did you mean word?"),
         (
             "zzz = 1",
-            "plugins.greeting.zzz: unknown key; known are enabled, start_timeout, restarts, restarts_within, word, wait, ",
+            (
+                "plugins.greeting.zzz: unknown key; known are enabled, start_timeout, restarts, restarts_within, word, "
+                "wait, "
+            ),
         ),
         ("wait = 'soon'", 'plugins.greeting.wait: "soon": accepted is seconds, or text such as "15s", "2h"'),
         ("times = 9", "plugins.greeting.times: 9: accepted is a whole number, 1 to 5"),

@@ -1,4 +1,5 @@
-"""MQTT 5.0, what bytes make a packet (1.5, 2, 4.7, 4.13): malformed ones, strings, lengths, how early they are judged."""
+"""MQTT 5.0, what bytes make a packet (1.5, 2, 4.7, 4.13): malformed ones, strings, lengths, how early they are
+judged."""
 
 import pytest
 

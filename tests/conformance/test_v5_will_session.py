@@ -1,4 +1,5 @@
-"""MQTT 5.0, sessions (3.1.2.4, 3.1.2.11.2, 4.1) and wills (3.1.2.5): what outlives a connection. Clocks: test_timers."""
+"""MQTT 5.0, sessions (3.1.2.4, 3.1.2.11.2, 4.1) and wills (3.1.2.5): what outlives a connection. Clocks:
+test_timers."""
 
 import pytest
 

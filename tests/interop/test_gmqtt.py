@@ -84,8 +84,8 @@ def test_all_qos(broker: Broker, name: str, version: int) -> None:
 @every_version
 @pytest.mark.parametrize("at_once", [45, 101, 1000])
 def test_a_burst(broker: Broker, name: str, version: int, at_once: int) -> None:
-    """gmqtt takes the receive maximum for the highest packet id, so more than it at once is its own error. Towards 3.1.1
-    it knows no limit."""
+    """gmqtt takes the receive maximum for the highest packet id, so more than it at once is its own error. Towards
+    3.1.1 it knows no limit."""
     if at_once > 45:
         differs(broker, "drops QoS 2 messages beyond its window")
 

@@ -37,7 +37,8 @@ def run() -> FakeRun:
 
 @pytest.fixture(autouse=True)
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the system keeps configuration files: not where that of this machine does. The current folder is another."""
+    """Where the system keeps configuration files: not where that of this machine does. The current folder is
+    another."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     system = tmp_path / "system.toml"

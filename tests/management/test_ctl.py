@@ -279,7 +279,8 @@ def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run)
             own = {"XDG_RUNTIME_DIR": str(tmp_path)}
             several = ctl("status", code=2, **own).stderr.decode()
             assert several == (
-                f"trunkline: several brokers run here: trunkline (process {pid} on 127.0.0.1:{second.port}), trunkline-2 "
+                f"trunkline: several brokers run here: trunkline (process {pid} on 127.0.0.1:{second.port}), "
+                "trunkline-2 "
                 f"(process {third.process.pid} on 127.0.0.1:{third.port}); name one with --node, or with node.name in "
                 "the configuration\n"
             )

@@ -85,7 +85,8 @@ def test_enable_and_disable(file: Path) -> None:
     result = run("disable", "bell", config=file)
     assert (
         result.stdout
-        == f"{file} does not enable bell. A broker that runs takes this up when it is started again, or at once with --now.\n"
+        == f"{file} does not enable bell. A broker that runs takes this up when it is started again, or at once with "
+        "--now.\n"
     )
     assert "enabled = false" in file.read_text()
 

@@ -61,7 +61,10 @@ def test_packets_in_a_line(packet: Packet, text: str) -> None:
     [
         (
             Connect("a", username="ann", password=b"secret", will=Will("gone", b"bye", 1, True)),
-            "CONNECT version=5.0 client_id=a clean_start username=ann password will=(gone payload_bytes=3 qos=1 retain)",
+            (
+                "CONNECT version=5.0 client_id=a clean_start username=ann password will=(gone payload_bytes=3 qos=1 "
+                "retain)"
+            ),
         ),
         (
             Publish(

@@ -1,4 +1,5 @@
-"""The page "Write a plugin": its examples run, its messages are those that a mistake gives, and it leaves nothing out."""
+"""The page "Write a plugin": its examples run, its messages are those that a mistake gives, and it leaves nothing
+out."""
 
 import os
 import re
@@ -91,7 +92,8 @@ def test_its_entry_point_is_one() -> None:
 def test_wrong_settings_are_told_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("trunkline.toml").write_text(
-        '[plugins.door-bell]\nevery = "often"\ngreting = "hi"\nrules = [{ filter = "a", to = "fax" }]\n[plugins.dor-bell]\n'
+        '[plugins.door-bell]\nevery = "often"\ngreting = "hi"\nrules = [{ filter = "a", to = "fax" '
+        "}]\n[plugins.dor-bell]\n"
     )
     with pytest.raises(ConfigError) as caught:
         load("trunkline.toml", {}, find_plugin=settings_model)

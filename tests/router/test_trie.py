@@ -78,7 +78,8 @@ def test_a_lookup_is_bounded_by_the_filters_that_match_so_far() -> None:
         for other in range(depth):
             trie.set("+/" * other + "a" + "/+" * (depth - other), depth)
     found = trie.match("/".join("a" * 128))
-    # All 127 with #, and those of 128 levels. Without the sets of nodes 2**127 ways would be gone, and it would not end.
+    # All 127 with #, and those of 128 levels. Without the sets of nodes 2**127 ways would be gone, and it would not
+    # end.
     assert len(found) == 127 + 127
 
 

@@ -1,4 +1,5 @@
-"""What the stateful jobs should tell, computed in plain Python from whole lists: slowly, by the words of the definition."""
+"""What the stateful jobs should tell, computed in plain Python from whole lists: slowly, by the words of the
+definition."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -146,7 +147,8 @@ HOW = {0: "left", 4: "left", 128: "lost", 139: "shutdown", 141: "keep_alive", 14
 
 
 def connections(rows: Sequence[Row], timeout: int, until: int) -> list[Row]:
-    """Connections to one node, of one incarnation that was never stopped, and whose disconnections say when they began."""
+    """Connections to one node, of one incarnation that was never stopped, and whose disconnections say when they
+    began."""
     beats = [microseconds(row["time"]) for row in in_order(rows) if row["client_id"] is None]
     deaths = [before for before, after in pairwise((*beats, until + timeout + 1)) if after > before + timeout]
     never = until + 1

@@ -88,7 +88,8 @@ def queue(client_id: str | None, begin: float, highest: float, full_in: float | 
 
 
 QUEUES = (
-    "window_start timestamp, window_end timestamp, node string, client_id string, metric string, last double, max double, "
+    "window_start timestamp, window_end timestamp, node string, client_id string, metric string, last double, max "
+    "double, "
     "slope double, full_in double"
 )
 

@@ -37,7 +37,10 @@ def test_what_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
     code, said = run("--input", log, "--html", html, "--since", "2026-01-01")
     assert (code, said) == (
         1,
-        f"trunkline: {log}: no events were recorded then; there are some from 2025-06-01 12:00:01 to 2025-06-01 12:00:02 UTC\n",
+        (
+            f"trunkline: {log}: no events were recorded then; there are some from 2025-06-01 12:00:01 to 2025-06-01 "
+            "12:00:02 UTC\n"
+        ),
     )
     code, said = run("--input", str(tmp_path / "nowhere"), "--html", html)
     assert code == 1

@@ -48,7 +48,8 @@ def test_points_tell_their_values() -> None:
     assert plot.table[0] == ["2025-06-01 12:00:00", "–"]
     assert plot.headings == ["Time (UTC)", "p50"]
     assert plot.summary == (
-        "Latency from 2025-06-01 12:00:00 to 2025-06-01 12:00:40 UTC, a point every 10\N{NO-BREAK SPACE}s. p50: at most 8."
+        "Latency from 2025-06-01 12:00:00 to 2025-06-01 12:00:40 UTC, a point every 10\N{NO-BREAK SPACE}s. p50: at "
+        "most 8."
     )
 
 

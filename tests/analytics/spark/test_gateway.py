@@ -171,7 +171,8 @@ def test_java_ends_with_a_python_that_was_killed() -> None:
     code = """
 import os, signal
 from trunkline.analytics.spark import gateway, java
-process = gateway.JavaProcess(java.find(), gateway.spark_package() / "jars", {"spark.master": "local[1]"}, fast_start=True)
+conf = {"spark.master": "local[1]"}
+process = gateway.JavaProcess(java.find(), gateway.spark_package() / "jars", conf, fast_start=True)
 port, secret = process.connect(300.0)
 print(process.process.pid, port > 0, len(secret) > 20, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""The plugins for topics, switched on and off while messages flow, and all of them at once with whatever clients send."""
+"""The plugins for topics, switched on and off while messages flow, and all of them at once with whatever clients
+send."""
 
 import random
 from typing import Any

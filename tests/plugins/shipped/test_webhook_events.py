@@ -17,7 +17,8 @@ from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter
 
 CLIENT = ClientInfo("cid", "ann", ("10.0.0.1", 1234), "plant", Version.V311, 60, True, 1000.5, "n")
 MESSAGE = Message(
-    "a/b", b"pay\xc3\xa9", 1, True, {"content_type": "x", "user_property": [("k", "1"), ("k", "2")], "correlation_data": b"\x00"},
+    "a/b", b"pay\xc3\xa9", 1, True,
+    {"content_type": "x", "user_property": [("k", "1"), ("k", "2")], "correlation_data": b"\x00"},
     "pub", "bob", 255, 1000.25,
 )  # fmt: skip
 
