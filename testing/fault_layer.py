@@ -299,9 +299,8 @@ class FaultLayer(Layer):
             self.above(data)
             return
         self.below.send(data)
-        for packet in self._sent.feed(data):
-            if self.network.recorders:
-                self._record(RawPacket(packet, TO, self.client_id))
+        for packet in self._sent.feed(data, wanted=bool(self.network.recorders)):
+            self._record(RawPacket(packet, TO, self.client_id))
 
     def queue_changed(self, queue: PacketQueue) -> None:
         """More waits in it, or less."""

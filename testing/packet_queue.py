@@ -50,13 +50,12 @@ class PacketQueue:
             each for each in layer.network.faults if each.judges and (layer.version is None or each.concerns(layer))
         ]
         untouched = not (faults or self.waiting or self.drip >= 0 or self._gone < len(packets.rest))
-        for whole in packets.feed(data):
-            if not untouched or layer.watched:
-                packet = layer.see(whole, self.direction)
-                if not untouched and self._gone:
-                    self.put(whole[self._gone :])  # its beginning is gone already
-                elif not untouched:
-                    self._judge(packet, faults)
+        for whole in packets.feed(data, wanted=not untouched or layer.watched):
+            packet = layer.see(whole, self.direction)
+            if not untouched and self._gone:
+                self.put(whole[self._gone :])  # its beginning is gone already
+            elif not untouched:
+                self._judge(packet, faults)
             self._gone = 0
         if untouched:
             layer.pass_on(data, self.direction)

@@ -46,29 +46,37 @@ class Splitter:
         #: came.
         self.broken = False
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The packets that `data` completes."""
-        if self.broken:
-            self.rest = bytearray(data)
-            return []
-        rest, packets, begin = self.rest, list[bytes](), 0
-        rest += data
-        while size := self._size(begin):
-            packets.append(bytes(rest[begin : begin + size]))
-            begin += size
-        del rest[:begin]
+    def feed(self, data: bytes, *, wanted: bool = True) -> list[bytes]:
+        """The packets that `data` completes, if they are wanted."""
+        packets: list[bytes] = []
+        stream: bytes | bytearray = data
+        if self.rest and not self.broken:
+            stream = self.rest
+            stream += data
+        begin, size = 0, len(stream)
+        while begin + 1 < size and not self.broken:
+            length = stream[begin + 1]
+            end = begin + 2 + length if length < 0x80 else begin + self._size(stream, begin)
+            self.broken = self.broken or end - begin > self._limit
+            if end == begin or end > size or self.broken:
+                break
+            if wanted:
+                packets.append(bytes(stream[begin:end]))
+            begin = end
+        if stream is self.rest:
+            del stream[:begin]
+        else:
+            self.rest = bytearray(stream[begin:])
         return packets
 
-    def _size(self, begin: int) -> int:
-        """The size of the packet that begins there; 0 if it is not complete."""
-        rest, size = self.rest, 0
-        for position, byte in enumerate(rest[begin + 1 : begin + 5]):
-            size |= (byte & 0x7F) << 7 * position
+    def _size(self, stream: bytes | bytearray, begin: int) -> int:
+        """The size of the packet that begins there; 0 while it is not known."""
+        length = 0
+        for position, byte in enumerate(stream[begin + 1 : begin + 5]):
+            length |= (byte & 0x7F) << 7 * position
             if byte < 0x80:
-                size += position + 2
-                self.broken = size > self._limit
-                return size if not self.broken and begin + size <= len(rest) else 0
-        self.broken = len(rest) >= begin + 5
+                return length + position + 2
+        self.broken = len(stream) >= begin + 5
         return 0
 
 
