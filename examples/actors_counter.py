@@ -1,6 +1,6 @@
 """An actor that counts words, and one that uses a timer. A caller sees the crash of an actor.
 
-python examples/actors_counter.py
+Run it with `python examples/actors_counter.py`.
 """
 
 import trio

@@ -1,6 +1,6 @@
 """A supervisor restarts a store that crashes, and gives up when that happens too often.
 
-python examples/actors_supervision.py
+Run it with `python examples/actors_supervision.py`.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """A plugin that authenticates: it asks a database, remembers access rights, and passes on unknown clients.
 
-python examples/authenticator.py
+Run it with `python examples/authenticator.py`.
 """
 
 import trio

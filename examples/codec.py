@@ -1,6 +1,6 @@
 """The codec alone turns bytes into packets and back, without a socket or an event loop.
 
-python examples/codec.py
+Run it with `python examples/codec.py`.
 """
 
 from trunkline.mqtt.decoder import Decoder

@@ -1,6 +1,6 @@
 """Compact the finished part of an event log to Parquet files, and read those.
 
-python examples/compact_events.py LOG FOLDER
+Run it with `python examples/compact_events.py LOG FOLDER`.
 """
 
 import sys

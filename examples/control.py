@@ -1,6 +1,6 @@
 """Do in a program what `trunkline ctl` does. The argument, if any, is the broker's control socket.
 
-python examples/control.py [SOCKET]
+Run it with `python examples/control.py [SOCKET]`.
 """
 
 import sys

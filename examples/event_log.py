@@ -1,6 +1,6 @@
 """Record what happens in a broker, and read it: here in one process, usually in two.
 
-python examples/event_log.py
+Run it with `python examples/event_log.py`.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Request a fault by a user property: the first publication ends its connection, and paho-mqtt sends it again.
 
-python examples/faults.py
+Run it with `python examples/faults.py`.
 """
 
 import trio

@@ -1,6 +1,6 @@
 """Test a client in a bad network: lost acknowledgements, refused connections, a slow line.
 
-pytest examples/faults_test.py
+Run it with `pytest examples/faults_test.py`.
 """
 
 from collections.abc import Iterator

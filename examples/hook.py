@@ -1,6 +1,6 @@
 """Hooks are plain functions that see every message, change it, or refuse it.
 
-python examples/hook.py
+Run it with `python examples/hook.py`.
 """
 
 from dataclasses import replace

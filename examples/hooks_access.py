@@ -1,6 +1,6 @@
 """Access rules, and a callback that decides before them.
 
-python examples/hooks_access.py
+Run it with `python examples/hooks_access.py`.
 """
 
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Hooks

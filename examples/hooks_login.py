@@ -1,6 +1,6 @@
 """Decide who may connect: an async callback asks a service before the password file is asked.
 
-python examples/hooks_login.py
+Run it with `python examples/hooks_login.py`.
 """
 
 import trio

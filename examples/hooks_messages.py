@@ -1,6 +1,6 @@
 """Watch messages, change them, refuse them.
 
-python examples/hooks_messages.py
+Run it with `python examples/hooks_messages.py`.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """A plugin with settings, a hook, a task and a metric, in a broker in this process.
 
-python examples/plugin.py
+Run it with `python examples/plugin.py`.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Test a plugin with the fixture `mqtt_broker`: in trio, and with an MQTT client of your choice.
 
-pytest examples/plugin_away_test.py
+Run it with `pytest examples/plugin_away_test.py`.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """A plugin that is a function: it registers what it needs, and returns.
 
-python examples/plugin_function.py
+Run it with `python examples/plugin_function.py`.
 """
 
 import trio

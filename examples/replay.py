@@ -1,6 +1,6 @@
 """Record what clients and broker send, show it, and replay it to other brokers. The argument is a new file.
 
-python examples/replay.py JOURNAL
+Run it with `python examples/replay.py JOURNAL`.
 """
 
 import sys

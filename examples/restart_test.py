@@ -1,6 +1,6 @@
 """Test that a client loses nothing when the broker restarts.
 
-pytest examples/restart_test.py
+Run it with `pytest examples/restart_test.py`.
 """
 
 from paho.mqtt import client as mqtt

@@ -1,6 +1,6 @@
 """Consume the results that a Spark query publishes, each one once, even if Spark repeats a batch.
 
-python examples/results_once.py HOST PORT
+Run it with `python examples/results_once.py HOST PORT`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Record what happens in a broker, then count messages by topic in Spark. No Java needs to be installed.
 
-python examples/spark_topics.py
+Run it with `python examples/spark_topics.py`.
 """
 
 import sys

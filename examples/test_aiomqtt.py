@@ -1,6 +1,6 @@
 """Test code that uses aiomqtt, with pytest-asyncio.
 
-pytest examples/test_aiomqtt.py
+Run it with `pytest examples/test_aiomqtt.py`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Test code that uses gmqtt, with pytest-asyncio.
 
-pytest examples/test_gmqtt.py
+Run it with `pytest examples/test_gmqtt.py`.
 """
 
 import gmqtt

@@ -1,6 +1,6 @@
 """Test with the fixture `mqtt_broker`, which pytest finds wherever Trunkline is installed.
 
-pytest examples/test_greetings.py
+Run it with `pytest examples/test_greetings.py`.
 """
 
 from paho.mqtt import publish

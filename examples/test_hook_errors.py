@@ -1,6 +1,6 @@
 """A hook that raises fails its test, unless the test expects it.
 
-pytest examples/test_hook_errors.py
+Run it with `pytest examples/test_hook_errors.py`.
 """
 
 from trunkline.hooks import ClientInfo

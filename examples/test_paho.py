@@ -1,6 +1,6 @@
 """Test code that uses paho-mqtt: each test has a broker of its own.
 
-pytest examples/test_paho.py
+Run it with `pytest examples/test_paho.py`.
 """
 
 from paho.mqtt import client as mqtt

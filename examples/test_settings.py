@@ -1,6 +1,6 @@
 """Give test brokers settings of their own, and use several in one test.
 
-pytest examples/test_settings.py
+Run it with `pytest examples/test_settings.py`.
 """
 
 from collections.abc import Callable

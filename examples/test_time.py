@@ -1,6 +1,6 @@
 """Test what happens after an hour, in milliseconds, with a real client.
 
-pytest examples/test_time.py
+Run it with `pytest examples/test_time.py`.
 """
 
 from paho.mqtt import client as mqtt

@@ -1,6 +1,6 @@
 """Test in trio: the broker lives in the test's own run and obeys the test's clock.
 
-pytest examples/test_trio.py
+Run it with `pytest examples/test_trio.py`.
 """
 
 import pytest

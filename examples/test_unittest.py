@@ -1,6 +1,6 @@
 """Use a broker without pytest, for the length of a block.
 
-python examples/test_unittest.py
+Run it with `python examples/test_unittest.py`.
 """
 
 import unittest

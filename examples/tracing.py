@@ -1,6 +1,6 @@
 """Test a program that publishes: what became of its messages, and what an assertion says if one is missing.
 
-python examples/tracing.py
+Run it with `python examples/tracing.py`.
 """
 
 from paho.mqtt import publish

@@ -1,6 +1,6 @@
 """The outcome of a message for a subscriber that is away, with a short queue.
 
-python examples/tracing_outcomes.py
+Run it with `python examples/tracing_outcomes.py`.
 """
 
 import trio

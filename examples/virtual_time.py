@@ -1,6 +1,6 @@
 """A keep-alive of an hour passes at once: the broker obeys the test's clock.
 
-python examples/virtual_time.py
+Run it with `python examples/virtual_time.py`.
 """
 
 import trio
