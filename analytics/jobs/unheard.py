@@ -16,7 +16,7 @@ from trunkline.analytics.jobs.windows import heard, window
 DELIVERED: Final = "message.delivered"
 ROUTED: Final = "message.routed"
 DROPPED: Final = "message.dropped"
-_KINDS: Final = {"subscriptions": (*CHANGES, DELIVERED), "topics": (ROUTED, DROPPED)}
+_KINDS: Final[dict[str, tuple[str, ...]]] = {"subscriptions": (*CHANGES, DELIVERED), "topics": (ROUTED, DROPPED)}
 _KINDS["all"] = (*_KINDS["subscriptions"], *_KINDS["topics"])
 
 

@@ -61,10 +61,11 @@ def _position(given: str) -> Position:
             return "earliest"
         case "latest":
             return "latest"
-    try:
-        return offsets.parse(given)
-    except offsets.OffsetError as error:
-        raise OptionError(str(error)) from None
+        case _:
+            try:
+                return offsets.parse(given)
+            except offsets.OffsetError as error:
+                raise OptionError(str(error)) from None
 
 
 def _consumer(given: str) -> str:
