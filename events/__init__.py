@@ -1,7 +1,7 @@
-"""The event log: what the hooks tell, appended to files with exact numbers, and read again.
+"""The event log: events of the hooks, appended to files with exact numbers, and read again.
 
-Each node writes files of its own. A row's number, `seq`, has no gaps, so whoever reads the log can say where it stands
-with one number a node, and read the same rows again.
-
-Modules that know each other: exporter, plugin.
+The words of a log: rows are in *segments*, one of which is being written while the others are sealed. A *position* is
+the number of the next row to read, which a *consumer* keeps under its name, for each *node key*: a node and its
+*incarnation*, one run of the exporter. Row numbers (`seq`) count from 0 within an incarnation, without gaps.
+*Retention* deletes the oldest segments; *compaction* writes sealed ones as few large files.
 """

@@ -14,12 +14,12 @@ from trunkline.events.reader import EventLog
 from trunkline.events.segment import Damage, Part, Rows, Segment
 
 
-class Problem(StrEnum):
+class LogProblem(StrEnum):
     #: Rows are there and cannot be read.
     CORRUPT = "corrupt"
     #: Rows are missing before this file.
     GAP = "gap"
-    #: Rows are older or newer than their index record says, so that who looks for a time may miss them.
+    #: Rows are older or newer than their index record says, so that a search by time may miss them.
     TIMES = "times"
     #: Another file of the same kind has some of the rows too; each row is read once all the same.
     OVERLAP = "overlap"
@@ -27,8 +27,8 @@ class Problem(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class Finding(NamedTuple):
-    problem: Problem
+class LogFinding(NamedTuple):
+    problem: LogProblem
     path: str
     node: str
     #: Which rows: [first, end).
@@ -48,7 +48,7 @@ class Checked(NamedTuple):
     #: Batches or row groups, and their bytes.
     parts: int
     size: int
-    findings: tuple[Finding, ...]
+    findings: tuple[LogFinding, ...]
 
 
 def check(log: EventLog) -> Iterator[Checked]:
@@ -78,7 +78,7 @@ def check(log: EventLog) -> Iterator[Checked]:
 
 def _check(key: NodeKey, segment: Segment) -> Checked:
     node = str(key)
-    findings: list[Finding] = []
+    findings: list[LogFinding] = []
     first = end = segment.first
     parts = size = 0
     projection = Projection(None)
@@ -92,11 +92,13 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
             whole = True
             for piece in segment.read(key, part.first, part.end, projection, verify=True):
                 if isinstance(piece, Damage):
-                    findings.append(Finding(Problem.CORRUPT, segment.path, node, piece.first, piece.end, piece.reason))
+                    findings.append(
+                        LogFinding(LogProblem.CORRUPT, segment.path, node, piece.first, piece.end, piece.reason)
+                    )
                     whole = False
                     continue
                 if (wrong := _invalid(piece)) is not None:
-                    findings.append(Finding(Problem.CORRUPT, segment.path, node, piece.first, piece.end, wrong))
+                    findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, piece.first, piece.end, wrong))
                 times = piece.batch.column("time").cast(pa.int64())
                 if times.null_count < len(times):
                     oldest.append(pc.min(times).as_py())
@@ -105,17 +107,17 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
                 text = (
                     f"its rows are of {min(oldest)} to {max(newest)} µs, and it says {part.min_time} to {part.max_time}"
                 )
-                findings.append(Finding(Problem.TIMES, segment.path, node, part.first, part.end, text))
+                findings.append(LogFinding(LogProblem.TIMES, segment.path, node, part.first, part.end, text))
         if isinstance(segment, ParquetSegment) and not findings and (wrong := segment.wrong_numbers()) is not None:
-            findings.append(Finding(Problem.CORRUPT, segment.path, node, first, end, wrong))
+            findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, first, end, wrong))
     except LogError as error:
-        findings.append(Finding(Problem.UNREADABLE, segment.path, node, first, end, str(error)))
+        findings.append(LogFinding(LogProblem.UNREADABLE, segment.path, node, first, end, str(error)))
     return Checked(segment.path, node, first, end, parts, size, tuple(_together(findings)))
 
 
-def _together(findings: list[Finding]) -> Iterator[Finding]:
+def _together(findings: list[LogFinding]) -> Iterator[LogFinding]:
     """A file that was cut off has one problem, and not one for each batch behind the cut."""
-    run: Finding | None = None
+    run: LogFinding | None = None
     for each in findings:
         if run is not None and run._replace(first=each.first, end=each.end) == each and run.end == each.first:
             run = run._replace(end=each.end)
@@ -139,12 +141,12 @@ def _invalid(rows: Rows) -> str | None:
     return None
 
 
-def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterator[Finding]:
-    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere:
-    what was before has been deleted."""
+def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterator[LogFinding]:
+    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere: what
+    was before has been deleted."""
     if same is not None and found.first < same:
         text = f"rows {found.first} to {same - 1} are in the file before too"
-        yield Finding(Problem.OVERLAP, found.path, found.node, found.first, same, text)
+        yield LogFinding(LogProblem.OVERLAP, found.path, found.node, found.first, same, text)
     if reached is not None and found.first > reached:
         text = f"rows {reached} to {found.first - 1} are in no file"
-        yield Finding(Problem.GAP, found.path, found.node, reached, found.first, text)
+        yield LogFinding(LogProblem.GAP, found.path, found.node, reached, found.first, text)

@@ -1,6 +1,6 @@
 """Turns what is over in the log into few large files that other programs read fast: Parquet, or a Delta table.
 
-Rows are written in the order of their numbers, and the target itself tells which are there. So it makes no difference
+Rows are written in the order of their numbers, and the target itself shows which are there. So it makes no difference
 when compaction is killed: the next run goes on behind the last row that the target has, and no row is there twice.
 
 It is meant for a process of its own: reading and writing Parquet takes the processor for longer than a broker can
@@ -125,7 +125,7 @@ def compact(
 
 
 def sealed(log: EventLog) -> list[Sealed]:
-    """The rows of each node that are in segments which nobody writes to any more."""
+    """The rows of each node in segments that are not written to any more."""
     extents = log.nodes()
     found: list[Sealed] = []
     for key, segments in log.segments():

@@ -1,7 +1,7 @@
 """Delta tables, written by the library deltalake: results of Spark, and the event log itself.
 
-A writer puts rows into Parquet files, of which nobody knows yet, in one process or in many. One commit adds them to the
-table, together with the name of the application and a number that tells how far it has come (Delta's application
+A writer puts rows into Parquet files, which are not part of the table yet, in one process or in many. One commit adds them to the
+table, together with the name of the application and a number that says how far it has come (Delta's application
 transactions). So a writer that goes on after a crash reads in the table itself where, and nothing is there twice.
 """
 
@@ -56,7 +56,7 @@ def library() -> Any:
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """Where a table is, or will be: a directory or a URI, with the storage options of deltalake."""
 
     uri: str
@@ -138,7 +138,7 @@ def commit(table: "deltalake.DeltaTable", application: str, number: int, files: 
     """Add the files to the table, and note the number under the application's name.
 
     Raises:
-        TableError: somebody else has committed under the same name since the table was opened. Nothing was added.
+        TableError: another writer has committed under the same name since the table was opened. Nothing was added.
     """
     from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import AddAction
@@ -167,7 +167,7 @@ def commit(table: "deltalake.DeltaTable", application: str, number: int, files: 
 class FileWriter:
     """Writes rows into files of their partitions. Spark sends it to its tasks."""
 
-    place: Place
+    place: TablePlace
     #: What the table's files hold: all columns but those that it is partitioned by.
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
@@ -337,7 +337,7 @@ class DeltaTarget:
         """
         library()
         self.uri: Final = uri
-        self._place = Place(uri, dict(storage_options or {}))
+        self._place = TablePlace(uri, dict(storage_options or {}))
 
     def next_seq(self, key: NodeKey) -> int | None:
         table = self._place.table()
@@ -347,13 +347,13 @@ class DeltaTarget:
         """All of it, in one commit. For rows that are missing the table has the row that stands for them.
 
         Raises:
-            TableError: the table cannot be written, or somebody else has added rows of this node; nothing was added.
+            TableError: the table cannot be written, or another writer has added rows of this node; nothing was added.
         """
         # the very state that is looked at: a commit of others that comes after it makes this one fail
         table = self._place.table_for(library().Schema.from_arrow(_EVENTS), [DATE])
         known = table.transaction_version(application(key))
         if known is not None and known > first:
-            raise TableError(f"{self.uri}: somebody else has added rows of {key}, up to {known}")
+            raise TableError(f"{self.uri}: another writer has added rows of {key}, up to {known}")
         rows = missing = 0
 
         def batches() -> Iterator[pa.RecordBatch]:

@@ -101,7 +101,7 @@ class Exporter:
 
     def start(self) -> None:
         Watching(self._recorder, self._wanted, texts=self._texts).watch(self._context.hooks, self._points)
-        self._tell("exporter.started", reason=__version__)
+        self._record("exporter.started", reason=__version__)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -112,15 +112,15 @@ class Exporter:
             nursery.start_soon(self._tidy)
 
     def stop(self) -> None:
-        self._tell("exporter.stopped")
+        self._record("exporter.stopped")
         self._recorder.flush()
         try:
             self._writer.close()
         except OSError as error:
             self._context.logger.error("the log could not be ended: %s", error)
 
-    def _tell(self, kind: str, **given: object) -> None:
-        self._recorder.tell(self._kind[kind], given=given or None)
+    def _record(self, kind: str, **given: object) -> None:
+        self._recorder.record(self._kind[kind], given=given or None)
 
     async def _flush(self) -> None:
         segments = 0
@@ -137,16 +137,16 @@ class Exporter:
 
     async def _tick(self) -> None:
         while True:
-            self._tell("node.tick")
+            self._record("node.tick")
             await trio.sleep(self._settings.heartbeat)
 
     async def _measure(self) -> None:
         while True:
             await trio.sleep(self._settings.stats)
             for name, value in (await self._context.metrics()).items():
-                self._tell("node.stats", name=name, value=float(value))
+                self._record("node.stats", name=name, value=float(value))
             for queued, inflight, client_id, username in await self._longest_queues():
-                self._tell(
+                self._record(
                     "session.stats", client_id=client_id, username=username, queue_length=queued, inflight=inflight
                 )
 

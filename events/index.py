@@ -34,7 +34,7 @@ class Index:
         self.position = 0
         #: None as long as it is not known, or if it is damaged.
         self.header: Header | None = None
-        #: Checksum of the Arrow schema. None if neither header nor seal tells it.
+        #: Checksum of the Arrow schema. None if neither header nor seal has it.
         self.schema_crc: int | None = None
         self.sealed = False
         #: No segment of the same incarnation follows.

@@ -23,7 +23,7 @@ _STEP: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events somebody wants to see; what is empty chooses all."""
+    """Which events are to be shown; an empty field chooses all."""
 
     node: str = ""
     #: Patterns with `*` and `?`.
@@ -120,7 +120,7 @@ class NodeFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFigures:
-    """How far somebody has read."""
+    """How far a consumer has read."""
 
     consumer: str
     #: Rows that it has not read yet.

@@ -95,7 +95,7 @@ class EventsSettings(NeedsExtra):
             except LookupError as error:
                 raise ValueError(f"kinds: {error.args[0]}") from None
         if self.hash and not self.hash_key.get_secret_value():
-            raise ValueError("hash_key: without a key, whoever knows the names could hash them too")
+            raise ValueError("hash_key: without a key, anyone who knows the names could hash them too")
         if len(self.hash_key.get_secret_value().encode()) > 64:
             raise ValueError("hash_key: more than 64 bytes")
         return self
@@ -106,7 +106,7 @@ class Events:
 
     def __init__(self, context: Context[EventsSettings]) -> None:
         context.settings.check_installed()
-        # pyarrow takes a fifth of a second, which only who records has to wait for
+        # pyarrow takes a fifth of a second, which only a broker that records should wait for
         from trunkline.events.exporter import Exporter
 
         self._exporter: Final = Exporter(context)

@@ -22,7 +22,7 @@ class Privacy:
     """What becomes of the values of each column."""
 
     def __init__(self, hash: Iterable[str] = (), leave_out: Iterable[str] = (), key: bytes = b"") -> None:
-        """`key` is a secret of at most 64 bytes: without it, whoever knows all names could hash them all."""
+        """`key` is a secret of at most 64 bytes: without it, anyone who knows all names could hash them all."""
         self._hiding: dict[str, Callable[[Any], Any]] = dict.fromkeys(hash, self._hash)
         self._hiding |= dict.fromkeys(leave_out, _nothing)
         #: Is a text hidden? What others wrote about a client, such as why it had to go, may quote it.

@@ -327,7 +327,7 @@ class EventLog:
     def _newest(self, segment: Segment) -> int | None:
         try:
             return self._touch(segment).newest
-        except FileNotFoundError:  # whoever reads the rows will find out
+        except FileNotFoundError:  # a reader of the rows will find out
             return None
 
     def _held(self, node: str) -> str:

@@ -1,6 +1,6 @@
-"""From the hooks to the log: what was told is gathered, and written a batch at a time.
+"""From the hooks to the log: observations are gathered, and written a batch at a time.
 
-A batch is converted and written in the turn of whoever completed it, in half a millisecond: a worker thread would take
+A batch is converted and written in the turn of the event that completed it, in half a millisecond: a worker thread would take
 longer and stop the loop for longer, by its switches. Only waiting for the disk happens in a thread.
 
 A batch that cannot be written is lost and counted; the first batch that can be written again begins with a row that
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.events.privacy import Privacy
-    from trunkline.events.rows import Converter, Told
+    from trunkline.events.rows import Converter, Observation
     from trunkline.events.writer import LogWriter
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.publication import Publication
@@ -30,7 +30,7 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
 class Recorder:
-    """Takes what is told and writes it."""
+    """Takes observations and writes them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Recorder:
         self._batch_rows = batch_rows
         self._rejects = rejects
         self._logger = logger
-        self._told: list[Told] = []
+        self._observed: list[Observation] = []
         #: Rows of the publications among them, but for one each.
         self._more = 0
         #: Bytes of payloads and user properties among them, where these are recorded.
@@ -72,9 +72,9 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """Rows that wait to be written."""
-        return len(self._told) + self._more
+        return len(self._observed) + self._more
 
-    def tell(
+    def record(
         self,
         kind: int,
         client: ClientInfo | None = None,
@@ -82,34 +82,33 @@ class Recorder:
         given: dict[str, Any] | None = None,
         at: float | None = None,
     ) -> None:
-        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the
-        epoch: now, if not given."""
-        told = self._told
-        told.append((kind, self.clock() if at is None else at, client, publication, given))
+        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the epoch: now, if not given."""
+        observed = self._observed
+        observed.append((kind, self.clock() if at is None else at, client, publication, given))
         if publication is not None:
             self._more += publication.count - 1
             if self._weighs:
                 self._weight += self._converter.weigh(publication)
-        if len(told) + self._more >= self._batch_rows or self._weight >= BATCH_BYTES:
+        if len(observed) + self._more >= self._batch_rows or self._weight >= BATCH_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits."""
-        told, rows = self._told, self.waiting
-        if not told and not self._unsaid:
+        observed, rows = self._observed, self.waiting
+        if not observed and not self._unsaid:
             return
-        self._told, self._more, self._weight = [], 0, 0
+        self._observed, self._more, self._weight = [], 0, 0
         now = self.clock()
         if now < self._resume_at:
             self._lose("disk", rows)
             return
         said = dict(self._unsaid)
-        head: list[Told] = [
+        head: list[Observation] = [
             (self._dropped_kind, now, None, None, {"reason": reason, "value": float(count)})
             for reason, count in said.items()
         ]
         rejected = self.rejected
-        if not self._write(head + told, now):
+        if not self._write(head + observed, now):
             self._lose("disk", rows - (self.rejected - rejected))
             return
         self.written += rows - (self.rejected - rejected)
@@ -118,15 +117,15 @@ class Recorder:
             if not self._unsaid[reason]:
                 del self._unsaid[reason]
 
-    def _write(self, told: list[Told], now: float) -> bool:
+    def _write(self, observed: list[Observation], now: float) -> bool:
         try:
-            batch = self._converter.convert(told)
+            batch = self._converter.convert(observed)
         except Exception as error:  # noqa: BLE001  what hooks of others put into a message may be anything
-            told = self._convertible(told, error)
-            if not told:
+            observed = self._convertible(observed, error)
+            if not observed:
                 return True
-            batch = self._converter.convert(told)
-        times = [each[1] for each in told]
+            batch = self._converter.convert(observed)
+        times = [each[1] for each in observed]
         try:
             self._writer.append(batch, int(min(times) * 1e6), int(max(times) * 1e6))
         except OSError as error:
@@ -140,10 +139,10 @@ class Recorder:
             self.trouble = None
         return True
 
-    def _convertible(self, told: list[Told], error: Exception) -> list[Told]:
-        """Those that can be written; the others go where somebody can look at them."""
-        good: list[Told] = []
-        for each in told:
+    def _convertible(self, observed: list[Observation], error: Exception) -> list[Observation]:
+        """Those that can be written; the others go to a file for people."""
+        good: list[Observation] = []
+        for each in observed:
             parts = [each]
             if each[3] is not None:
                 parts = [(*each[:3], message, each[4]) for message in each[3].messages]
@@ -172,7 +171,7 @@ class Rejects:
     """A file of events that could not be rows, as JSON lines: bounded, and never a reason to fail."""
 
     def __init__(self, path: Path, max_bytes: int, kinds: Sequence[str], privacy: Privacy) -> None:
-        """`kinds` are the names behind the numbers of `Told`."""
+        """`kinds` are the names behind the numbers of `Observation`."""
         self._path = path
         self._left = max_bytes
         self._kinds = kinds
@@ -183,9 +182,9 @@ class Rejects:
         kind = type(error).__name__
         return kind if self._privacy.hides_texts else f"{kind}: {error}"
 
-    def add(self, told: Told, error: Exception) -> None:
-        """Write down what it was, as far as that can be told, without payload."""
-        kind, at, client, message, given = told
+    def add(self, observed: Observation, error: Exception) -> None:
+        """Write down what it was, as far as that can be observed, without payload."""
+        kind, at, client, message, given = observed
         line = json.dumps(
             {
                 "kind": self._kinds[kind],

@@ -31,7 +31,7 @@ class Deleted(NamedTuple):
     segments: int
     rows: int
     bytes: int
-    #: Rows among them that the consumer who lost most had not read.
+    #: Rows among them that the consumer with the largest loss had not read.
     unread: int
     #: What could not be looked at or deleted, and why.
     problems: tuple[str, ...]
@@ -147,7 +147,7 @@ def _delete(segment: _Segment, problems: list[str]) -> bool:
     for path in segment.paths:
         try:
             path.unlink(missing_ok=True)
-        except OSError as error:  # on Windows, while somebody reads it
+        except OSError as error:  # on Windows, while it is being read
             problems.append(f"{path}: {error}")
             return False
     return True
@@ -155,14 +155,14 @@ def _delete(segment: _Segment, problems: list[str]) -> bool:
 
 def _delete_directory(root: Path, key: NodeKey) -> None:
     for folder, _, _ in os.walk(root / key.directory, topdown=False):
-        with contextlib.suppress(OSError):  # somebody else keeps something there
+        with contextlib.suppress(OSError):  # other files are there
             os.rmdir(folder)
     with contextlib.suppress(OSError):
         (root / DEAD_LETTERS / f"{key.encoded}.jsonl").unlink()
 
 
 def _cost(gone: Sequence[_Segment], left: Sequence[_Segment], positions: Sequence[dict[str, int]]) -> tuple[int, int]:
-    """How many rows are there no longer, and how many of them the consumer who lost most had not read."""
+    """How many rows are there no longer, and how many of them the consumer with the largest loss had not read."""
     rows = 0
     unread = [0] * len(positions)
     for key in dict.fromkeys(segment.key for segment in gone):

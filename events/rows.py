@@ -1,6 +1,6 @@
-"""From what hooks told to columns of the event table.
+"""From observations of hooks to columns of the event table.
 
-What a hook tells is kept as it is, as one tuple, and turned into columns some hundreds at a time. A publication becomes
+An observation is kept as it is, as one tuple, and turned into columns some hundreds at a time. A publication becomes
 columns without being taken apart.
 """
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
 
-    #: What a hook told: number of the kind, seconds since the epoch, whom it is about, of what, and the columns that
+    #: What a hook was called with: number of the kind, seconds since the epoch, whom it is about, of what, and the columns that
     #: follow from neither client nor message.
-    Told: TypeAlias = tuple[int, float, ClientInfo | None, Publication | None, Mapping[str, Any] | None]
+    Observation: TypeAlias = tuple[int, float, ClientInfo | None, Publication | None, Mapping[str, Any] | None]
     Values: TypeAlias = pa.Array[Any]
 
 _compute: Final[Any] = pyarrow.compute
@@ -55,7 +55,7 @@ class Converter:
     def __init__(
         self, kinds: Sequence[str], schema: pa.Schema, privacy: Privacy, max_payload: int, weight: int
     ) -> None:
-        """`kinds` are the names behind the numbers of `Told`; `schema` some columns of `STORED`. Payloads longer than
+        """`kinds` are the names behind the numbers of `Observation`; `schema` some columns of `STORED`. Payloads longer than
         `max_payload` bytes are left out; `weight` is what each row of a message counts for."""
         self.schema: Final = schema
         self._kinds = pa.array(kinds, pa.string())
@@ -76,7 +76,7 @@ class Converter:
             weight += thing.count * sum([len(key) + len(value) for key, value in _properties(thing)])
         return weight
 
-    def convert(self, told: Sequence[Told]) -> pa.RecordBatch:
+    def convert(self, observed: Sequence[Observation]) -> pa.RecordBatch:
         """All of it, in order: a row for each message, or for what has none.
 
         What is the same for all messages of a publication becomes a column with one value a publication first, and then
@@ -85,37 +85,37 @@ class Converter:
         Raises:
             Exception: something in it is not what the columns hold.
         """
-        things = [each[3] for each in told]
-        times = pa.array([each[1] for each in told], pa.float64())
+        things = [each[3] for each in observed]
+        times = pa.array([each[1] for each in observed], pa.float64())
         if times.null_count or _compute.all(_compute.less(_compute.abs(times), _FOREVER)).as_py() is False:
             raise ValueError("an event without a time that a calendar has")
         columns = {
             "time": _microseconds(times).cast(_TIME),
-            "kind": self._kinds.take(pa.array([each[0] for each in told], pa.int32())),
+            "kind": self._kinds.take(pa.array([each[0] for each in observed], pa.int32())),
         }
-        columns |= self._clients([each[2] for each in told])
+        columns |= self._clients([each[2] for each in observed])
         some = [thing for thing in things if thing is not None]
         if some:
             of_messages = self._messages(some)
-            if len(some) < len(told):
+            if len(some) < len(observed):
                 of_messages = _apart(of_messages, [thing is not None for thing in things])
             columns |= of_messages
             latency = _microseconds(_compute.subtract(times, columns.pop("stamp")))
             columns["latency_us"] = _compute.max_element_wise(latency, 0, skip_nulls=False)
             columns["weight"] = _compute.fill_null(columns["weight"], 1)
         else:
-            columns["weight"] = pa.repeat(pa.scalar(1, pa.int32()), len(told))
-        self._add_given(columns, told)
+            columns["weight"] = pa.repeat(pa.scalar(1, pa.int32()), len(observed))
+        self._add_given(columns, observed)
         lengths = [1 if thing is None else thing.count for thing in things]
         rows = sum(lengths)
-        if rows > len(told):
+        if rows > len(observed):
             pieces: list[int] = []
             for number, length in enumerate(lengths):
                 pieces += [number] * length
             columns = _taken(columns, pieces)
         if some:
             of_each = self._of_each(some)
-            if len(some) < len(told):
+            if len(some) < len(observed):
                 of_each = _apart(
                     of_each,
                     [thing is not None for thing, length in zip(things, lengths, strict=True) for _ in range(length)],
@@ -131,14 +131,14 @@ class Converter:
         arrays = [columns[field.name] if field.name in columns else _nulls(field.type, rows) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _add_given(self, columns: dict[str, Values], told: Sequence[Told]) -> None:
+    def _add_given(self, columns: dict[str, Values], observed: Sequence[Observation]) -> None:
         """What was given by name goes before what is known otherwise."""
         given: dict[str, list[Any]] = {}
-        for row, each in enumerate(told):
+        for row, each in enumerate(observed):
             if each[4]:
                 for name, value in each[4].items():
                     if name not in given:
-                        given[name] = [None] * len(told)
+                        given[name] = [None] * len(observed)
                     given[name][row] = value
         for name, values in given.items():
             hide = self._privacy.of(name)

@@ -112,7 +112,7 @@ class Kind(NamedTuple):
     meaning: str
 
 
-#: Events that no hook point has: what the exporter tells of the node and of itself. A reader may add the last two.
+#: Events that no hook point has: the exporter's own, about the node and itself. A reader may add the last two.
 OWN_KINDS: Final = (
     Kind("node.tick", "Every `heartbeat` seconds: the node is there, and its clock goes on."),
     Kind("node.stats", "Every `stats` seconds and for each of the broker's metrics: `name` and `value`."),

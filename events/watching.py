@@ -1,4 +1,4 @@
-"""Which hooks are watched, and what each of them has to tell.
+"""Which hooks are watched, and what is recorded of each.
 
 Callbacks look and return nothing. They come last where others change a value, so that they see what was made of it, and
 first elsewhere, so that they are asked although others end the chain.
@@ -88,7 +88,7 @@ class Wanted:
 
 
 def _remember(known: dict[str, bool], name: str, wanted: bool) -> None:
-    """Who makes up long names, and many of them, must not fill the memory."""
+    """Clients that make up many long names must not fill the memory."""
     if len(name) <= _LONGEST:
         if len(known) >= _REMEMBERED:
             known.clear()
@@ -99,7 +99,7 @@ class Watching:
     """The callbacks of a recorder."""
 
     def __init__(self, recorder: Recorder, wanted: Wanted, *, texts: bool = True) -> None:
-        """Without `texts`, what somebody wrote in words of his own is left out: reasons are words from a list."""
+        """Without `texts`, free text is left out: reasons are words from a list."""
         self._recorder = recorder
         self._wanted = wanted
         self._texts = texts
@@ -117,50 +117,50 @@ class Watching:
             hooks.add(point, callback, priority=priority, publications=point.publication is not None)
 
     def _messages(self, kind: int, *, at_origin: bool) -> Callable[..., None]:
-        """The points that see each message. `at_origin`: it is told of in the moment that its own time stamp says."""
-        tell, wanted = self._recorder.tell, self._wanted
+        """The points that see each message. `at_origin`: it is given_by_hook of in the moment that its own time stamp says."""
+        record, wanted = self._recorder.record, self._wanted
         topics, by_topic_alone = wanted.known_topics, wanted.by_topic_alone
 
         def look(client: ClientInfo, publication: Publication) -> None:
             # as a rule a look into a dict says it all
             if publication.count == 1 and by_topic_alone and topics.get(publication.topic):
-                tell(kind, client, publication, None, publication.timestamp if at_origin else None)
+                record(kind, client, publication, None, publication.timestamp if at_origin else None)
                 return
             for part in wanted.publications(publication):
                 if wanted.client(client.client_id):
-                    tell(kind, client, part, None, part.timestamp if at_origin else None)
+                    record(kind, client, part, None, part.timestamp if at_origin else None)
 
         return look
 
     def _routed(self, kind: int) -> Callable[..., None]:
-        tell, wanted = self._recorder.tell, self._wanted
+        record, wanted = self._recorder.record, self._wanted
 
         def look(publication: Publication, receivers: tuple[str, ...]) -> None:
             for part in wanted.publications(publication):
                 if wanted.client(part.publisher):
-                    tell(kind, None, part, {"receivers": len(receivers), "client_id": part.publisher})
+                    record(kind, None, part, {"receivers": len(receivers), "client_id": part.publisher})
 
         return look
 
     def _others(self, kind: int, point: Point) -> Callable[..., None]:
         """Points that not every message passes."""
-        tell, wanted, names, texts = self._recorder.tell, self._wanted, point.arguments, self._texts
+        record, wanted, names, texts = self._recorder.record, self._wanted, point.arguments, self._texts
 
         def look(*values: Any) -> None:
-            told = dict(zip(names, values, strict=True))
-            client: ClientInfo | None = told.pop("client", None)
-            publication: Publication | None = told.pop("message", None)
+            given_by_hook = dict(zip(names, values, strict=True))
+            client: ClientInfo | None = given_by_hook.pop("client", None)
+            publication: Publication | None = given_by_hook.pop("message", None)
             if client is not None and not wanted.client(client.client_id):
                 return
             parts: Sequence[Publication | None] = (None,) if publication is None else wanted.publications(publication)
             if not parts:
                 return
-            topic = told.get("topic")
-            if topic is not None and told.get("action") != "subscribe" and not wanted.topic(topic):
+            topic = given_by_hook.get("topic")
+            if topic is not None and given_by_hook.get("action") != "subscribe" and not wanted.topic(topic):
                 return
             given: dict[str, Any] = {}
             flags = 0
-            for name, value in told.items():
+            for name, value in given_by_hook.items():
                 flags |= _give(name, value, given, texts)
             if point.name.startswith("client.") and client is not None:
                 given["keep_alive"] = client.keep_alive
@@ -170,7 +170,7 @@ class Watching:
             if flags:
                 given["flags"] = int(flags)
             for part in parts:
-                tell(kind, client, part, given or None)
+                record(kind, client, part, given or None)
 
         return look
 

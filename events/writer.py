@@ -165,7 +165,7 @@ class LogWriter:
         return segment.size + more > self._roll_bytes or max_time - segment.born >= self._roll_age
 
     def _begin(self, min_time: int) -> "_Segment":
-        self.directory.mkdir(parents=True, exist_ok=True)  # somebody may have cleared up
+        self.directory.mkdir(parents=True, exist_ok=True)  # it may have been deleted
         segment = _Segment.create(self.directory, self.next_seq, self._head, min_time)
         with self._lock:
             self._segment = segment
@@ -246,7 +246,7 @@ class _Segment:
 
     @property
     def is_deleted(self) -> bool:
-        """Has somebody deleted the file? Some file systems count no links, so its name is asked for as well."""
+        """Whether the file was deleted. Some file systems count no links, so its name is asked for as well."""
         return not os.fstat(self._data.fileno()).st_nlink and not os.path.exists(self._data.name)
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:

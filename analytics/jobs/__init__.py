@@ -1,4 +1,4 @@
-"""What the events tell: each job is a function from the table of events to a table of results.
+"""Jobs: each one is a function from the table of events to a table of results.
 
 Modules that know each other: catalogue, job.
 """

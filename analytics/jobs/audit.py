@@ -1,4 +1,4 @@
-"""Is the record whole: what is missing in it, what was lost before it, which nodes are silent, and who lags behind."""
+"""Is the record whole: what is missing in it, what was lost before it, which nodes are silent, and which consumers lag behind."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from trunkline.analytics.jobs.job import OptionError, Options, Positive, columns, job
 from trunkline.analytics.jobs.machines import microseconds
-from trunkline.analytics.jobs.records import Auditor, Finding, Run, runs
+from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
@@ -26,7 +26,7 @@ _TYPES: Final[dict[Any, tuple[pa.DataType, str]]] = {
 }
 
 
-def _fields(kind: type[Run | Finding]) -> dict[str, tuple[pa.DataType, str]]:
+def _fields(kind: type[RowRun | AuditFinding]) -> dict[str, tuple[pa.DataType, str]]:
     """The types of its fields, without `| None`."""
     hints = get_type_hints(kind).items()
     return {
@@ -35,11 +35,11 @@ def _fields(kind: type[Run | Finding]) -> dict[str, tuple[pa.DataType, str]]:
     }
 
 
-def _spark(kind: type[Run | Finding]) -> str:
+def _spark(kind: type[RowRun | AuditFinding]) -> str:
     return ", ".join(f"`{name}` {spark}" for name, (_, spark) in _fields(kind).items())
 
 
-def _batches(kind: type[Run | Finding], rows: Iterable[Run | Finding]) -> Iterator[pa.RecordBatch]:
+def _batches(kind: type[RowRun | AuditFinding], rows: Iterable[RowRun | AuditFinding]) -> Iterator[pa.RecordBatch]:
     """The rows, if there are any. Times are numbers until the end."""
     if found := [row._asdict() for row in rows]:
         yield pa.RecordBatch.from_pylist(
@@ -57,7 +57,7 @@ class AuditOptions(Options):
 def in_runs(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """From rows to runs; `silence` is microseconds."""
     for batch in batches:
-        yield from _batches(Run, runs(batch, silence))
+        yield from _batches(RowRun, runs(batch, silence))
 
 
 def audited(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,8 +65,8 @@ def audited(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     auditor = Auditor(silence, 0)
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        yield from _batches(Finding, (finding for row in rows for finding in auditor.add(Run(*row))))
-    yield from _batches(Finding, (*auditor.settle(), *auditor.end()))
+        yield from _batches(AuditFinding, (finding for row in rows for finding in auditor.add(RowRun(*row))))
+    yield from _batches(AuditFinding, (*auditor.settle(), *auditor.end()))
 
 
 class Processor(StatefulProcessor):
@@ -85,7 +85,7 @@ class Processor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         kept = self._state.get() if self._state.exists() else None
         auditor = Auditor(self._silence, self._lateness, None if kept is None else json.loads(kept[0]))
-        for run in sorted((Run(*(row[field] for field in Run._fields)) for row in rows), key=lambda run: run[:4]):
+        for run in sorted((RowRun(*(row[field] for field in RowRun._fields)) for row in rows), key=lambda run: run[:4]):
             for finding in auditor.add(run):
                 yield Row(**finding._asdict())
         for finding in auditor.settle():
@@ -93,7 +93,7 @@ class Processor(StatefulProcessor):
         self._state.update((json.dumps(auditor.save(), separators=(",", ":")),))
 
 
-def of_consumers(root: str) -> Iterator[Finding]:
+def of_consumers(root: str) -> Iterator[AuditFinding]:
     """How far each consumer of a log is behind, and what could not be written to it, as of now.
 
     Both are only noted beside a log in a directory of this machine.
@@ -113,11 +113,13 @@ def of_consumers(root: str) -> Iterator[Finding]:
             following = next(log.spans(key, at), None) if at < extent.end else None
             since = extent.newest if following is None else following.min_time
             behind = (extent.newest - since) / 1e6
-            yield Finding("lag", True, *NodeKey.parse(key), consumer, at, extent.end - at, since, extent.newest, behind)
+            yield AuditFinding(
+                "lag", True, *NodeKey.parse(key), consumer, at, extent.end - at, since, extent.newest, behind
+            )
     for path in sorted((folder / DEAD_LETTERS).glob("*.jsonl")):
         with path.open("rb") as lines:
             count = sum(1 for _ in lines)
-        yield Finding("dead_letters", not count, *NodeKey.parse(path.stem), rows=count)
+        yield AuditFinding("dead_letters", not count, *NodeKey.parse(path.stem), rows=count)
 
 
 @job(
@@ -144,7 +146,7 @@ def of_consumers(root: str) -> Iterator[Finding]:
     times=("since", "until"),
 )
 def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
-    """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, who was silent.
+    """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, which nodes were silent.
 
     It needs all events: with some left out by kind or time, there are gaps. The rows of each incarnation of a node are
     numbered, so each gap is known. In a stream a gap is reported when rows follow it that are `lateness` seconds newer;
@@ -163,21 +165,21 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
     silence = microseconds(options.silence)
     found = events.select(
         "node", "incarnation", "seq", F.unix_micros("time").alias("at"), "kind", "reason", "value"
-    ).mapInArrow(partial(in_runs, silence), _spark(Run))
+    ).mapInArrow(partial(in_runs, silence), _spark(RowRun))
     if events.isStreaming:
         processor = Processor(silence, microseconds(options.lateness))
         findings = (
             found.withColumn("all", F.lit(0))
             .groupBy("all")
-            .transformWithState(processor, _spark(Finding), outputMode="append", timeMode="none")
+            .transformWithState(processor, _spark(AuditFinding), outputMode="append", timeMode="none")
         )
     else:
         findings = (
             found.repartition(1)
             .sortWithinPartitions("node", "incarnation", "first", "end")
-            .mapInArrow(partial(audited, silence), _spark(Finding))
+            .mapInArrow(partial(audited, silence), _spark(AuditFinding))
         )
-    if options.root is not None and (told := [*_batches(Finding, of_consumers(options.root))]):
-        of_root = events.sparkSession.createDataFrame(pa.Table.from_batches(told), _spark(Finding))
+    if options.root is not None and (found_there := [*_batches(AuditFinding, of_consumers(options.root))]):
+        of_root = events.sparkSession.createDataFrame(pa.Table.from_batches(found_there), _spark(AuditFinding))
         findings = findings.unionByName(of_root)
     return findings.withColumns({name: F.timestamp_micros(name) for name in ("since", "until")})

@@ -23,7 +23,7 @@ _HOW: Final[dict[int | None, str]] = {
 }
 
 
-class Seen(NamedTuple):
+class ConnectionEvent(NamedTuple):
     """An event of a client, or of the node itself."""
 
     at: int
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
     latency_us: int | None
 
 
-class Connection(NamedTuple):
+class OpenConnection(NamedTuple):
     client_id: str
     began: int
     username: str | None
@@ -54,7 +54,7 @@ class Connection(NamedTuple):
     replaced: int = 0
 
 
-class Connections(Machine[Seen]):
+class Connections(Machine[ConnectionEvent]):
     """Connections of a node, from their beginning to their end. Times are microseconds.
 
     A client that starts afresh leaves its former session behind, whose end may be recorded after the new connection has
@@ -72,11 +72,11 @@ class Connections(Machine[Seen]):
         #: Whether it has heartbeats, and whether its exporter stopped in order.
         self._ticks = self._stopped = False
         #: The newest one of each client.
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, OpenConnection] = {}
         #: Those that were replaced, in the order in which they were.
-        self._replaced: list[Connection] = []
+        self._replaced: list[OpenConnection] = []
 
-    def event(self, event: Seen) -> Iterator[Result]:
+    def event(self, event: ConnectionEvent) -> Iterator[Result]:
         if event.incarnation > self._incarnation:
             if not self._stopped:
                 yield from self._killed()
@@ -97,7 +97,7 @@ class Connections(Machine[Seen]):
             self._stopped = event.kind == "exporter.stopped"
         self._wait()
 
-    def _disconnected(self, event: Seen) -> Result:
+    def _disconnected(self, event: ConnectionEvent) -> Result:
         candidates = [one for one in self._replaced if one.client_id == event.client_id]
         if event.client_id in self._open:
             candidates.append(self._open[event.client_id])
@@ -116,7 +116,7 @@ class Connections(Machine[Seen]):
             del self._open[event.client_id]
         return self._row(connection, event.at, **end)
 
-    def _all(self) -> list[Connection]:
+    def _all(self) -> list[OpenConnection]:
         return [*self._replaced, *self._open.values()]
 
     def _killed(self) -> Iterator[Result]:
@@ -150,7 +150,7 @@ class Connections(Machine[Seen]):
             for connection in self._all():
                 yield self._row(connection, now, how="open") | {"ended": None}
 
-    def _row(self, connection: Connection, ended: int, **end: object) -> Result:
+    def _row(self, connection: OpenConnection, ended: int, **end: object) -> Result:
         row = connection._asdict()
         del row["replaced"]
         return row | {"node": self._node, "ended": ended, "duration": (ended - connection.began) / _SECOND} | end
@@ -164,9 +164,11 @@ class Connections(Machine[Seen]):
 
     def load(self, saved: list[Any]) -> None:
         self._incarnation, self._alive, self._ticks, self._stopped, newest, replaced = saved
-        self._open = {fields[0]: Connection(*fields) for fields in newest}
-        self._replaced = [Connection(*fields) for fields in replaced]
+        self._open = {fields[0]: OpenConnection(*fields) for fields in newest}
+        self._replaced = [OpenConnection(*fields) for fields in replaced]
 
 
-def _begun(event: Seen, began: int) -> Connection:
-    return Connection(event.client_id, began, event.username, event.peer, event.listener, event.protocol, event.weight)
+def _begun(event: ConnectionEvent, began: int) -> OpenConnection:
+    return OpenConnection(
+        event.client_id, began, event.username, event.peer, event.listener, event.protocol, event.weight
+    )

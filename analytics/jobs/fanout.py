@@ -104,7 +104,7 @@ def _of_topics(events: DataFrame, options: FanoutOptions) -> DataFrame:
     )
 
 
-class Seen(NamedTuple):
+class DeliveryEvent(NamedTuple):
     """A change of a client's subscriptions, or a delivery to it."""
 
     at: int
@@ -120,9 +120,9 @@ class Seen(NamedTuple):
     size: int | None
 
 
-class ByFilter(Machine[Seen]):
-    """The subscriptions of one client. A delivery belongs to each whose filter matches its topic, since the broker
-    sends a message once where several do."""
+class ByFilter(Machine[DeliveryEvent]):
+    """The subscriptions of one client. A delivery belongs to each whose filter matches its topic, since the broker sends a
+    message once where several do."""
 
     columns: Final = columns(
         """
@@ -137,7 +137,7 @@ class ByFilter(Machine[Seen]):
     def __init__(self, limit: int, subject: Subject) -> None:
         self._filters = Subscriptions[str](limit)
 
-    def event(self, event: Seen) -> Iterator[Result]:
+    def event(self, event: DeliveryEvent) -> Iterator[Result]:
         if event.kind == _DELIVERED:
             about: dict[str, Any] = {"message": event.message, "weight": event.weight, "size": event.size}
             for name in self._filters.matching(event.topic or ""):
@@ -155,7 +155,9 @@ def _of_filters(events: DataFrame, options: FanoutOptions) -> DataFrame:
         {"born_us": F.unix_micros("born"), "message": F.hex("guid")}
     )
     bucketed = in_buckets(rows, 1, subject("client", "client_id"))
-    found = run(bucketed, events, Machines(Seen, partial(ByFilter, options.max_subscriptions)), ByFilter.columns)
+    found = run(
+        bucketed, events, Machines(DeliveryEvent, partial(ByFilter, options.max_subscriptions)), ByFilter.columns
+    )
     # each message once, however many clients got it by the same filter
     messages = found.groupBy(window(options.window, time="born"), "name", "message").agg(
         F.max("weight").cast("bigint").alias("messages"),

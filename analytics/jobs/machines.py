@@ -27,7 +27,7 @@ class Subject(NamedTuple):
     name: str
 
 
-class Event(Protocol):
+class MachineEvent(Protocol):
     """A named tuple that begins with these; they give events their order. No two are alike in all four."""
 
     @property
@@ -83,7 +83,7 @@ class Machine(Generic[E]):
 class Machines(NamedTuple):
     """The machines of a job. It is sent to Spark's workers."""
 
-    #: The named tuple that they take, see `Event`.
+    #: The named tuple that they take, see `MachineEvent`.
     event: type[Any]
     #: Makes the one of a subject, which knows nothing yet.
     make: Callable[[Subject], Machine[Any]]
@@ -96,7 +96,7 @@ class Machines(NamedTuple):
         return machine
 
 
-def play(machine: Machine[Any], events: Iterable[Event], until: int) -> Iterator[Result]:
+def play(machine: Machine[Any], events: Iterable[MachineEvent], until: int) -> Iterator[Result]:
     """Give a machine its next events, in order, and let time go on to `until`."""
     for event in events:
         while machine.due is not None and machine.due < event.at:
@@ -154,7 +154,7 @@ class Keeper:
             kept = self._read[key] = _Kept(self._texts.pop(key, None))
         return kept
 
-    def add(self, subject: Subject, event: Event) -> None:
+    def add(self, subject: Subject, event: MachineEvent) -> None:
         """An event that came just now; in any order."""
         self._get(f"{subject.scope} {subject.name}").pending.append(event)
 

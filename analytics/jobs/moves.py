@@ -20,7 +20,7 @@ class MovesOptions(StatefulOptions):
     """Seconds after which it is forgotten where a client was. One that comes later did not move."""
 
 
-class Seen(NamedTuple):
+class MoveEvent(NamedTuple):
     """A client came to a node, or left it."""
 
     at: int
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
     kind: str
 
 
-class Whereabouts(Machine[Seen]):
+class Whereabouts(Machine[MoveEvent]):
     """Where one client is."""
 
     state: ClassVar[tuple[str, ...]] = ("node", "there", "seen")
@@ -44,7 +44,7 @@ class Whereabouts(Machine[Seen]):
         #: When it came there, or left.
         self.seen = 0
 
-    def event(self, event: Seen) -> Iterator[Result]:
+    def event(self, event: MoveEvent) -> Iterator[Result]:
         came = event.kind == CONNECTED
         if came and self.node not in (None, event.node):
             yield {
@@ -94,4 +94,4 @@ def moves(events: DataFrame, options: MovesOptions) -> DataFrame:
     clocks: what two nodes wrote within the difference of these may be taken in the wrong order.
     """
     rows = in_buckets(heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"))
-    return run(rows, events, Machines(Seen, partial(Whereabouts, microseconds(options.forget))), COLUMNS)
+    return run(rows, events, Machines(MoveEvent, partial(Whereabouts, microseconds(options.forget))), COLUMNS)

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Rows in which the exporter, or a reader, tells of the record itself; each is a run of its own.
+#: Rows in which the exporter, or a reader, writes about the record itself; each is a run of its own.
 OWN: Final = ("exporter.started", "exporter.stopped", "exporter.dropped", "log.corrupt", "log.lost")
 #: Rows that stand for `value` rows from their number on.
 STANDS_FOR: Final = ("log.corrupt", "log.lost")
-#: Of each incarnation: pieces of the record that are not put together yet, or holes that were told of.
-MOST_PIECES: Final = 1000
-#: Incarnations that are over and of which all was told.
-MOST_OVER: Final = 1000
+#: Of each incarnation: pieces of the record that are not put together yet, or holes that were reported.
+MAX_PIECES: Final = 1000
+#: Incarnations that are over and of which all was reported.
+MAX_ENDED: Final = 1000
 
 
-class Run(NamedTuple):
+class RowRun(NamedTuple):
     """Consecutive rows of a node, or one of `OWN`. Times are microseconds since the epoch."""
 
     node: str
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     value: float | None
 
 
-def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[Run]:
+def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[RowRun]:
     """The runs of rows that have node, incarnation, seq, at (microseconds), kind, reason and value.
 
     Where nothing happened for more than `silence` microseconds, a new run begins.
@@ -60,7 +60,7 @@ def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[Run]:
         np.maximum.accumulate(at[first:end], out=newest[first:end])
     begins = other | own
     begins[1:] |= own[:-1] | (seq[1:] != seq[:-1] + 1) | (at[1:] - newest[:-1] > silence)
-    found: list[Run] = []
+    found: list[RowRun] = []
     firsts = np.flatnonzero(begins)
     heads = rows.select(["node", "kind", "reason", "value"]).take(firsts).to_pylist()
     for head, first, end in zip(heads, firsts, [*firsts[1:], count], strict=True):
@@ -69,7 +69,7 @@ def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[Run]:
         if head["kind"] in STANDS_FOR:
             after = number + int(head["value"] or 1)
         found.append(
-            Run(
+            RowRun(
                 head["node"],
                 int(incarnation[first]),
                 number,
@@ -82,7 +82,7 @@ def runs(batch: pa.RecordBatch | pa.Table, silence: int) -> list[Run]:
     return found
 
 
-class Finding(NamedTuple):
+class AuditFinding(NamedTuple):
     """A row of the audit; see its columns."""
 
     check: str
@@ -98,7 +98,7 @@ class Finding(NamedTuple):
     reason: str | None = None
 
 
-class Piece:
+class _Piece:
     """Rows [first, end) of which all are there, and the time of the first."""
 
     __slots__ = ("began", "end", "first")
@@ -119,27 +119,27 @@ class Incarnation:
         self.since = 0
         self.newest = 0
         self.stopped = False
-        #: It was told that it is silent, and it has not spoken since.
-        self.told_silent = False
-        self._pieces: list[Piece] = []
-        #: Holes that were told of, in which rows may still turn up.
-        self._told: list[list[int]] = []
+        #: It was reported silent, and no row has come since.
+        self.is_silent = False
+        self._pieces: list[_Piece] = []
+        #: Reported holes, in which rows may still turn up.
+        self._reported: list[list[int]] = []
         if saved is not None:
-            self.rows, self.since, self.newest, self.stopped, self.told_silent, pieces, self._told = saved
-            self._pieces = [Piece(*piece) for piece in pieces]
+            self.rows, self.since, self.newest, self.stopped, self.is_silent, pieces, self._reported = saved
+            self._pieces = [_Piece(*piece) for piece in pieces]
 
     def save(self) -> list[Any]:
         pieces = [[piece.first, piece.end, piece.began] for piece in self._pieces]
         return [
             self.node,
             self.number,
-            [self.rows, self.since, self.newest, self.stopped, self.told_silent, pieces, self._told],
+            [self.rows, self.since, self.newest, self.stopped, self.is_silent, pieces, self._reported],
         ]
 
-    def finding(self, check: str, ok: bool, **more: Any) -> Finding:
-        return Finding(check, ok, self.node, self.number, **more)
+    def finding(self, check: str, ok: bool, **more: Any) -> AuditFinding:
+        return AuditFinding(check, ok, self.node, self.number, **more)
 
-    def add(self, run: Run, silence: int) -> Iterator[Finding]:
+    def add(self, run: RowRun, silence: int) -> Iterator[AuditFinding]:
         pieces = self._pieces
         if pieces and run.first >= pieces[-1].end and run.began - self.newest > silence:
             yield self.finding(
@@ -153,7 +153,7 @@ class Incarnation:
         self.since = min(self.since, run.began) if pieces else run.began
         if run.newest > self.newest:
             self.newest = run.newest
-            self.told_silent = False
+            self.is_silent = False
         self.stopped |= run.kind == "exporter.stopped"
         twice = self._place(run)
         late = self._fill(run) if twice else 0
@@ -163,14 +163,14 @@ class Incarnation:
             yield self.finding("duplicate", False, seq=run.first, rows=twice - late, since=run.began)
         self.rows += run.end - run.first - (twice - late) if run.kind not in STANDS_FOR else 0
 
-    def _place(self, run: Run) -> int:
+    def _place(self, run: RowRun) -> int:
         """Puts it to the others; the number of rows that were there."""
         pieces = self._pieces
         if pieces and run.first == pieces[-1].end:  # nearly always
             pieces[-1].end = run.end
             return 0
         twice = sum(max(0, min(piece.end, run.end) - max(piece.first, run.first)) for piece in pieces)
-        pieces.append(Piece(run.first, run.end, run.began))
+        pieces.append(_Piece(run.first, run.end, run.began))
         pieces.sort(key=attrgetter("first", "end"))
         together = pieces[:1]
         for piece in pieces[1:]:
@@ -181,35 +181,35 @@ class Incarnation:
         self._pieces = together
         return twice
 
-    def _fill(self, run: Run) -> int:
-        """How many of its rows lie in holes that were told of; they do so no more."""
+    def _fill(self, run: RowRun) -> int:
+        """How many of its rows fill holes that were reported, which are closed by that."""
         late = 0
         left: list[list[int]] = []
-        for first, end in self._told:
+        for first, end in self._reported:
             inside = max(first, run.first), min(end, run.end)
             if inside[0] >= inside[1]:
                 left.append([first, end])
                 continue
             late += inside[1] - inside[0]
             left += [hole for hole in ([first, inside[0]], [inside[1], end]) if hole[0] < hole[1]]
-        self._told = left
+        self._reported = left
         return late
 
-    def tell_holes(self, until: float) -> Iterator[Finding]:
+    def report_holes(self, until: float) -> Iterator[AuditFinding]:
         """Holes behind which rows follow that are as old as `until`, or all when there are too many pieces."""
         pieces = self._pieces
-        excess = len(pieces) - MOST_PIECES
+        excess = len(pieces) - MAX_PIECES
         while len(pieces) > 1 and (pieces[1].began <= until or excess > 0):
             first, end = pieces[0].end, pieces[1].first
             yield self.finding("gap", False, seq=first, rows=end - first, since=pieces[1].began)
-            self._told.append([first, end])
+            self._reported.append([first, end])
             pieces[1].first = pieces[0].first
             pieces[1].began = pieces[0].began
             del pieces[0]
             excess -= 1
-        del self._told[:-MOST_PIECES]
+        del self._reported[:-MAX_PIECES]
 
-    def over(self, reason: str) -> Finding:
+    def over(self, reason: str) -> AuditFinding:
         first = self._pieces[0].first if self._pieces else None
         return self.finding(
             "incarnation",
@@ -239,11 +239,11 @@ class Auditor:
     def save(self) -> list[Any]:
         return [[incarnation.save() for incarnation in self._known.values()], [*map(list, self._over)]]
 
-    def add(self, run: Run) -> Iterator[Finding]:
+    def add(self, run: RowRun) -> Iterator[AuditFinding]:
         """A run; runs of an incarnation in the order of their rows, as far as there is one."""
         key = run.node, run.incarnation
         if key in self._over:
-            yield Finding("late", True, *key, seq=run.first, rows=run.end - run.first, since=run.began)
+            yield AuditFinding("late", True, *key, seq=run.first, rows=run.end - run.first, since=run.began)
             return
         incarnation = self._known.get(key)
         if incarnation is None:
@@ -256,32 +256,32 @@ class Auditor:
             check = run.kind.removeprefix("log.")
             yield incarnation.finding(check, False, seq=run.first, rows=run.end - run.first, since=run.began)
 
-    def settle(self) -> Iterator[Finding]:
+    def settle(self) -> Iterator[AuditFinding]:
         """What can be said when all is read up to about the same time."""
         now = max((one.newest for one in self._known.values()), default=0)
         latest = self._latest()
         for key, one in list(self._known.items()):
-            yield from one.tell_holes(one.newest - self._lateness)
+            yield from one.report_holes(one.newest - self._lateness)
             superseded = latest[one.node] is not one
             if superseded or one.stopped:
                 if now - one.newest >= self._lateness:
                     yield from self._end(key, one, "stopped" if one.stopped else "killed")
-            elif now - one.newest > self._silence and not one.told_silent:
-                one.told_silent = True
+            elif now - one.newest > self._silence and not one.is_silent:
+                one.is_silent = True
                 yield one.finding("silent", False, since=one.newest, seconds=(now - one.newest) / 1e6)
 
-    def _end(self, key: tuple[str, int], one: Incarnation, reason: str) -> Iterator[Finding]:
-        yield from one.tell_holes(float("inf"))
+    def _end(self, key: tuple[str, int], one: Incarnation, reason: str) -> Iterator[AuditFinding]:
+        yield from one.report_holes(float("inf"))
         yield one.over(reason)
         del self._known[key]
         self._over.append(key)
-        del self._over[:-MOST_OVER]
+        del self._over[:-MAX_ENDED]
 
-    def end(self) -> Iterator[Finding]:
+    def end(self) -> Iterator[AuditFinding]:
         """There is no more to come."""
         latest = self._latest()
         for key, one in list(self._known.items()):
-            reason = "silent" if one.told_silent else "running"
+            reason = "silent" if one.is_silent else "running"
             if one.stopped:
                 reason = "stopped"
             elif latest[one.node] is not one:

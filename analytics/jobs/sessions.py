@@ -6,7 +6,7 @@ from typing import Final, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.connections import Connections, Seen
+from trunkline.analytics.jobs.connections import ConnectionEvent, Connections
 from trunkline.analytics.jobs.job import Positive, columns, job
 from trunkline.analytics.jobs.machines import Machines, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, run
@@ -79,7 +79,7 @@ def sessions(events: DataFrame, options: SessionOptions) -> DataFrame:
         F.col("node").alias("subject"),
     )
     machine = partial(Connections, microseconds(options.node_timeout), options.open)
-    return run(rows, events, Machines(Seen, machine), _COLUMNS)
+    return run(rows, events, Machines(ConnectionEvent, machine), _COLUMNS)
 
 
 def _activity(events: DataFrame, options: SessionOptions) -> DataFrame:

@@ -44,7 +44,7 @@ class SilentOptions(StatefulOptions):
     """Seconds of silence after which a client is forgotten."""
 
 
-class Published(NamedTuple):
+class PublishEvent(NamedTuple):
     at: int
     node: str
     incarnation: int
@@ -53,7 +53,7 @@ class Published(NamedTuple):
     peer: str | None
 
 
-class Rhythm(Machine[Published]):
+class Rhythm(Machine[PublishEvent]):
     """The habit of one client. Times are microseconds."""
 
     state: ClassVar[tuple[str, ...]] = ("about", "last", "beat", "usual", "known", "silent")
@@ -80,7 +80,7 @@ class Rhythm(Machine[Published]):
     def _threshold(self) -> int:
         return max(self._minimum, round(self._options.factor * self.usual))
 
-    def event(self, event: Published) -> Iterator[Result]:
+    def event(self, event: PublishEvent) -> Iterator[Result]:
         if self.silent:
             yield self._row("end", event.at)
             self.silent = False
@@ -150,4 +150,4 @@ def silent(events: DataFrame, options: SilentOptions) -> DataFrame:
     Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
     """
     rows = in_buckets(heard(events, KINDS, options.lateness), options.buckets, subject("client", "client_id"))
-    return run(rows, events, Machines(Published, partial(Rhythm, options)), _COLUMNS)
+    return run(rows, events, Machines(PublishEvent, partial(Rhythm, options)), _COLUMNS)

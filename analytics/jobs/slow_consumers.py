@@ -49,7 +49,7 @@ class SlowConsumersOptions(StatefulOptions):
     """Leave out the clients that are not slow."""
 
 
-class Seen(NamedTuple):
+class ConsumerEvent(NamedTuple):
     """An event of a client's deliveries."""
 
     at: int
@@ -113,7 +113,7 @@ class Counts:
     queue_max: int | None = None
 
 
-class Answers(Machine[Seen]):
+class Answers(Machine[ConsumerEvent]):
     """Which acknowledgement belongs to which delivery of one client, and how long it took."""
 
     def __init__(self, options: SlowConsumersOptions, subject: Subject) -> None:
@@ -132,7 +132,7 @@ class Answers(Machine[Seen]):
         self._counts = Counts()
         self._times = Times()
 
-    def event(self, event: Seen) -> Iterator[Result]:
+    def event(self, event: ConsumerEvent) -> Iterator[Result]:
         counts = self._counts
         self._begin = event.at - event.at % self._window
         match event.kind:
@@ -170,7 +170,7 @@ class Answers(Machine[Seen]):
         self._wait()
         return iter(())
 
-    def _delivered(self, event: Seen) -> None:
+    def _delivered(self, event: ConsumerEvent) -> None:
         if not event.qos or event.message is None:
             return
         granted = self._granted.matching(event.topic or "")
@@ -281,5 +281,7 @@ def slow_consumers(events: DataFrame, options: SlowConsumersOptions) -> DataFram
         | (F.col("unanswered") + F.col("dropped_slow") + F.col("dropped_full") > 0)
         | (F.coalesce("full", F.lit(0.0)) > 0)
     )
-    results = run(rows, events, Machines(Seen, partial(Answers, options)), COLUMNS[:-1]).withColumn("slow", slow)
+    results = run(rows, events, Machines(ConsumerEvent, partial(Answers, options)), COLUMNS[:-1]).withColumn(
+        "slow", slow
+    )
     return results.where("slow") if options.only_slow else results

@@ -36,7 +36,7 @@ class UnheardOptions(StatefulOptions):
     """Subscriptions of one client that are watched at once; further ones are not."""
 
 
-class Seen(NamedTuple):
+class SubscriptionEvent(NamedTuple):
     """A change of a client's subscriptions, or a delivery to it."""
 
     at: int
@@ -62,7 +62,7 @@ class Life:
         self.dead = dead
 
 
-class Lives(Machine[Seen]):
+class Lives(Machine[SubscriptionEvent]):
     """The subscriptions of one client. Each is dead `after` microseconds without a delivery, and lives again with one.
 
     A subscription that is made again while it is there is the same one: clients do so whenever they connect.
@@ -75,7 +75,7 @@ class Lives(Machine[Seen]):
         self._changes = changes
         self._all = Subscriptions[Life](limit)
 
-    def event(self, event: Seen) -> Iterator[Result]:
+    def event(self, event: SubscriptionEvent) -> Iterator[Result]:
         if event.kind == DELIVERED:
             for life in self._all.matching(event.topic or ""):
                 life.last = event.at
@@ -163,7 +163,7 @@ def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
         seen = seen.where(~F.coalesce(internal, F.lit(False)))
     rows = in_buckets(seen, options.buckets, subject("client", "client_id"))
     machine = partial(Lives, microseconds(options.after), options.max_subscriptions, events.isStreaming)
-    return run(rows, events, Machines(Seen, machine), COLUMNS)
+    return run(rows, events, Machines(SubscriptionEvent, machine), COLUMNS)
 
 
 def _topics(events: DataFrame, options: UnheardOptions) -> DataFrame:

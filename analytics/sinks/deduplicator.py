@@ -1,7 +1,7 @@
 """For consumers of results: telling a message that was published again from a new one.
 
-A batch that Spark runs again is published again, message by message with the same numbers. Whoever remembers which
-numbers it has seen knows the repeats.
+A batch that Spark runs again is published again, message by message with the same numbers. A consumer that
+remembers which numbers it has seen recognizes the repeats.
 """
 
 import re
@@ -50,7 +50,7 @@ class Deduplicator:
             return True
         numbered = _NUMBERED.fullmatch(row)
         prefix, number = (row, 0) if numbered is None else (numbered[1], int(numbered[2]) + 1)
-        # lengths are told, so that no two pairs of texts look alike; a digest, as anybody may send texts of 64 KiB
+        # with the length, so that no two pairs of texts look alike; a digest, as clients may send texts of 64 KiB
         digest = blake2b(f"{len(batch)} {batch}{prefix}".encode(), digest_size=16).digest()
         key_of_block = (digest, number // _BLOCK)
         bit = 1 << number % _BLOCK

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from trunkline.events.delta import PARTITIONED, Added, FileWriter, Place, TableError, commit, library
+from trunkline.events.delta import PARTITIONED, Added, FileWriter, TableError, TablePlace, commit, library
 
 if TYPE_CHECKING:
     import deltalake
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The types that Delta has, as Spark names them; and decimals, which name their digits.
 _KNOWN: Final = PARTITIONED | {"float", "double", "binary", "timestamp", "timestamp_ntz"}
-#: By this name Spark tells a batch which query it belongs to.
+#: The local property in which Spark has the query of a batch.
 QUERY_ID: Final = "sql.streaming.queryId"
 
 
@@ -45,14 +45,14 @@ def delta_sink(
         TableError: deltalake is not installed. In the query: the table and the batch do not fit together.
     """
     library()
-    return DeltaSink(Place(fspath(path), dict(storage_options or {})), app_id, tuple(partition_by), rows_per_file)
+    return DeltaSink(TablePlace(fspath(path), dict(storage_options or {})), app_id, tuple(partition_by), rows_per_file)
 
 
 @dataclass(frozen=True)
 class DeltaSink:
     """See `delta_sink`."""
 
-    place: Place
+    place: TablePlace
     app_id: str | None
     partition_by: tuple[str, ...]
     rows_per_file: int
@@ -148,5 +148,5 @@ def _query_of(frame: "DataFrame") -> str:
     context = getattr(frame.sparkSession, "sparkContext", None)
     query: str | None = None if context is None else context.getLocalProperty(QUERY_ID)
     if query is None:
-        raise TableError("give app_id: Spark does not tell which query this is")
+        raise TableError("give app_id: Spark does not say which query this is")
     return query

@@ -12,7 +12,7 @@ from math import isfinite, isnan
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trunkline.analytics.sinks.settings import Settings, SinkError
+from trunkline.analytics.sinks.settings import SinkError, SinkSettings
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.strings import MAX_STRING, decode_string
 from trunkline.mqtt.topics import validate_name
@@ -200,11 +200,11 @@ def _payload(value: Any) -> bytes:
 
 def _judge_row(row: str) -> str | None:
     if len(row.encode()) > MAX_STRING or "\0" in row:
-        return f"id: {row[:80]!r} cannot be told by MQTT"
+        return f"id: {row[:80]!r} cannot be a text of MQTT"
     return None
 
 
-def plan(settings: Settings, schema: "StructType") -> Plan:
+def plan(settings: SinkSettings, schema: "StructType") -> Plan:
     """How rows of this schema become messages.
 
     Raises:

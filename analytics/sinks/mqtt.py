@@ -10,21 +10,21 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from trunkline.analytics.sinks.messages import Outgoing, Plan, plan
 from trunkline.analytics.sinks.publisher import Publisher, client_id
-from trunkline.analytics.sinks.settings import Settings, SinkError, parse
+from trunkline.analytics.sinks.settings import SinkError, SinkSettings, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-#: By these names Spark tells each task which query it belongs to, and which batch. Both are in the checkpoint, so they
+#: The local properties in which Spark has the query and the batch of a task. Both are in the checkpoint, so they
 #: are the same when a batch is run again.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Published(WriterCommitMessage):
-    """What a task tells of itself."""
+class TaskResult(WriterCommitMessage):
+    """What a task has done."""
 
     partition: int
     messages: int
@@ -50,7 +50,7 @@ class _Rows:
                     yield message
 
 
-def publish(settings: Settings, plan: Plan, query: str, batches: "Iterator[pa.RecordBatch]") -> Published:
+def publish(settings: SinkSettings, plan: Plan, query: str, batches: "Iterator[pa.RecordBatch]") -> TaskResult:
     """Publish the rows of this task, by one connection, which is not made if there are none.
 
     `query` stands for the query where Spark does not know of one.
@@ -67,7 +67,7 @@ def publish(settings: Settings, plan: Plan, query: str, batches: "Iterator[pa.Re
     rows = _Rows(plan, partition)
     publisher = Publisher(settings, client_id(settings.client_id_prefix, query, partition), f"{query}/{batch}")
     publisher.publish(rows.of(batches))
-    return Published(partition, rows.messages, rows.skipped)
+    return TaskResult(partition, rows.messages, rows.skipped)
 
 
 class MqttStreamWriter(DataSourceStreamArrowWriter):
@@ -81,7 +81,7 @@ class MqttStreamWriter(DataSourceStreamArrowWriter):
         self._settings = parse(options)
         self._plan = plan(self._settings, schema)
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Published:  # type: ignore[override]
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskResult:  # type: ignore[override]
         return publish(self._settings, self._plan, "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -103,7 +103,7 @@ class MqttWriter(DataSourceArrowWriter):
         # made here and not in the tasks: a task that is tried again has the same
         self._query = str(uuid4())
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Published:  # type: ignore[override]
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskResult:  # type: ignore[override]
         return publish(self._settings, self._plan, self._query, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

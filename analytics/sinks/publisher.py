@@ -19,7 +19,7 @@ from typing import Final
 
 from trunkline.analytics.sinks.deduplicator import BATCH, ROW
 from trunkline.analytics.sinks.messages import Outgoing
-from trunkline.analytics.sinks.settings import Settings, SinkError
+from trunkline.analytics.sinks.settings import SinkError, SinkSettings
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp, Puback, Publish
@@ -66,7 +66,7 @@ class Publisher:
     """Messages of a task, by one connection, made anew as often as it takes."""
 
     def __init__(
-        self, settings: Settings, client_id: str, batch: str, sleep: Callable[[float], None] = time.sleep
+        self, settings: SinkSettings, client_id: str, batch: str, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         """`batch` names the query and the batch in each message."""
         self._settings = settings
@@ -150,7 +150,7 @@ class Publisher:
         self._decoder = Decoder(server=False, version=Version.V5, max_packet_size=_MAX_ANSWER, strict_utf8=False)
         self._accepted = None
         self._packet_id = 0
-        # No keep-alive: what computes the next rows may take any time, and nobody would answer meanwhile.
+        # No keep-alive: what computes the next rows may take any time, in which no PINGREQ would be sent.
         connect = Connect(
             self._client_id,
             username=settings.username or None,
@@ -289,7 +289,7 @@ def _reason(reason: int, properties: Properties) -> str:
     return f"{in_words(reason)} (0x{reason:02X})" + (f" ({string})" if string else "")
 
 
-def _connected(settings: Settings) -> socket:
+def _connected(settings: SinkSettings) -> socket:
     try:
         plain = create_connection(settings.address, settings.timeout)
         plain.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
@@ -300,7 +300,7 @@ def _connected(settings: Settings) -> socket:
         raise ConnectionLost(f"no connection: {error.strerror or error}") from None
 
 
-def _secure(plain: socket, settings: Settings) -> socket:
+def _secure(plain: socket, settings: SinkSettings) -> socket:
     try:
         context = ssl.create_default_context(cafile=settings.ca or None)
         if settings.cert:

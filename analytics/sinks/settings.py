@@ -27,7 +27,7 @@ class SinkError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SinkSettings:
     """The options, with their defaults."""
 
     host: str = option(text("a name or an address"), "127.0.0.1")
@@ -86,7 +86,7 @@ class Settings:
         return self.password.encode() if self.password else None
 
 
-def parse(given: Mapping[str, str]) -> Settings:
+def parse(given: Mapping[str, str]) -> SinkSettings:
     """The settings that the options ask for.
 
     Raises:
@@ -94,7 +94,7 @@ def parse(given: Mapping[str, str]) -> Settings:
     """
     try:
         own = {name: value for name, value in given.items() if name.lower() not in _OF_SPARK}
-        settings = Settings(**options.parse(Settings, own))
+        settings = SinkSettings(**options.parse(SinkSettings, own))
     except OptionError as error:
         raise SinkError(str(error)) from None
     if sum(map(bool, (settings.password, settings.password_file, settings.password_env))) > 1:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.options import Settings
+    from trunkline.analytics.source.options import SourceSettings
 
 
 class EventReader(DataSourceReader):
     """Rows from `startingOffsets` to `endingOffsets`."""
 
-    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
         self._settings = settings
         self._rows = RowReader(settings, schema)
         self._window = Window(settings.since, settings.until)
@@ -42,10 +42,10 @@ class EventReader(DataSourceReader):
 
 
 class PushingEventReader(EventReader):
-    """One that is told the query's conditions. A class of its own, because Spark refuses such readers unless
+    """One that gets the query's conditions. A class of its own, because Spark refuses such readers unless
     `spark.sql.python.filterPushdown.enabled` is set."""
 
-    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
         super().__init__(settings, schema)
         self._schema = schema
         self._pushed = Pushed()

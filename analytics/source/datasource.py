@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.options import Settings
+    from trunkline.analytics.source.options import SourceSettings
 
 
 class TrunklineDataSource(DataSource):
@@ -27,7 +27,7 @@ class TrunklineDataSource(DataSource):
         return "trunkline"
 
     def schema(self) -> str:
-        # asked for by load(): what is wrong is better told there than when the first query runs
+        # asked for by load(): errors are better raised there than when the first query runs
         self._settings(None)
         return spark_schema()
 
@@ -52,7 +52,7 @@ class TrunklineDataSource(DataSource):
 
         return MqttStreamWriter(self.options, schema, overwrite)
 
-    def _settings(self, mode: Mode | None) -> "Settings":
+    def _settings(self, mode: Mode | None) -> "SourceSettings":
         from trunkline.analytics.source.places import check_place
 
         settings = understood(self.options, mode)

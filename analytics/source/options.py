@@ -85,7 +85,7 @@ _CONSUMER: Final = Takes(_consumer, "1 to 100 letters, digits, dots, dashes and 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SourceSettings:
     """The options, with their defaults. Times are microseconds since the epoch, durations are in seconds."""
 
     path: str = option(text("a directory, or a URI such as s3://bucket/events"))
@@ -110,7 +110,7 @@ class Settings:
     storage: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
-def understood(options: Mapping[str, str], mode: Mode | None = None) -> Settings:
+def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSettings:
     """The settings that the options ask for.
 
     What only means something to the other mode is checked, and does nothing; except for what would silently give other
@@ -123,11 +123,11 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> Settings
         name.lower().removeprefix(STORAGE): value for name, value in options.items() if name.lower().startswith(STORAGE)
     }
     others = {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}
-    values = parse(Settings, others, also=f", and {STORAGE}* for the storage")
+    values = parse(SourceSettings, others, also=f", and {STORAGE}* for the storage")
     if "path" not in values:
         raise OptionError("option path is missing: the directory or URI of an event log")
     _check_together(values, mode)
-    return Settings(storage=storage, **values)
+    return SourceSettings(storage=storage, **values)
 
 
 def _check_together(values: Mapping[str, Any], mode: Mode | None) -> None:

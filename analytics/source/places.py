@@ -10,7 +10,7 @@ from trunkline.events.layout import local_root
 if TYPE_CHECKING:
     import pyarrow.fs
 
-    from trunkline.analytics.source.options import Settings
+    from trunkline.analytics.source.options import SourceSettings
     from trunkline.events.reader import EventLog
 
 #: Which file system of pyarrow is meant.
@@ -25,7 +25,7 @@ _SYSTEMS: Final = {
 _NUMBERS: Final = frozenset({"connect_timeout", "request_timeout"})
 
 
-def check_place(settings: "Settings") -> None:
+def check_place(settings: "SourceSettings") -> None:
     """Refuses what cannot be a log, without a connection to an object store.
 
     Raises: OptionError.
@@ -45,7 +45,7 @@ def check_place(settings: "Settings") -> None:
         )
 
 
-def open_log(settings: "Settings") -> "EventLog":
+def open_log(settings: "SourceSettings") -> "EventLog":
     """The log, looked at for the first time.
 
     Raises: OptionError, LogError, OSError.
@@ -58,7 +58,7 @@ def open_log(settings: "Settings") -> "EventLog":
     return log
 
 
-def place(settings: "Settings") -> tuple["pyarrow.fs.FileSystem | None", str]:
+def place(settings: "SourceSettings") -> tuple["pyarrow.fs.FileSystem | None", str]:
     """A file system, and the log's root in it. Without one, the root says all.
 
     Raises: OptionError.

@@ -3,10 +3,10 @@
 A span is a run of rows of one node that were written together, with the times of its first and last event. Offsets may
 cut a span anywhere; its times then stand for both halves.
 
-**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: when one
-node's backlog is read ahead of another's, the other's rows come late, and are dropped without a word. So spans are
-taken from all nodes in the order of their newest events, and while a node is live but has not told of some time yet,
-the others wait for it.
+**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: when one node's
+backlog is read ahead of another's, the other's rows come late, and are dropped without a word. So spans are taken from
+all nodes in the order of their newest events, and while a node is live but has not reached some time yet, the others
+wait for it.
 
 **Splitting** cuts what was admitted into ranges of about equal size, each of one node, which are read in parallel.
 """
@@ -15,32 +15,15 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from trunkline.analytics.source.offsets import Offsets
 from trunkline.events.layout import NodeKey
+from trunkline.events.reader import Span
 
 
-class Span(Protocol):
-    """Rows [first, end) of a node; times in microseconds since the epoch, the size in bytes."""
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def min_time(self) -> int: ...
-    @property
-    def max_time(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-
-
-class Progress(NamedTuple):
-    """How far a node has told: the time of its newest row in microseconds since the epoch, and whether more may
-    come."""
+class NodeProgress(NamedTuple):
+    """How far a node has come: the time of its newest row in microseconds since the epoch, and whether more may come."""
 
     newest: int
     ended: bool
@@ -95,8 +78,8 @@ def superseded(nodes: Iterable[str]) -> set[str]:
     return {key for key, (name, incarnation) in keys.items() if incarnation < newest[name]}
 
 
-def frontier(nodes: Mapping[str, Progress], *, now: int, max_wait: int, within: int) -> int | None:
-    """The time up to which rows may be taken, when some node has yet to tell of what is after it. None: nobody waits.
+def frontier(nodes: Mapping[str, NodeProgress], *, now: int, max_wait: int, within: int) -> int | None:
+    """The time up to which rows may be taken, when some node has yet to write what is after it. None: no node is waited for.
 
     A node is waited for while it is live: not ended, not started anew, and with something new in the last `max_wait`,
     by the clock as by the other nodes' events. So one that was killed, or whose clock is wrong, holds the others back
@@ -157,34 +140,23 @@ def admit(
     return {key: end[key] for key in sorted(end)}
 
 
-class Piece(NamedTuple):
-    """Part of a span, or one that has no other origin."""
-
-    node: str
-    first: int
-    end: int
-    min_time: int
-    max_time: int
-    size: int
-
-
-def divide(span: Span, times: Sequence[int], within: int) -> list[Piece]:
+def divide(span: Span, times: Sequence[int], within: int) -> list[Span]:
     """The span in pieces that cover no more than `within` microseconds each, by the times of its rows.
 
     Rows that could not be read leave it whole.
     """
     held = span.end - span.first
     if len(times) != held:
-        return [Piece(span.node, span.first, span.end, span.min_time, span.max_time, span.size)]
-    pieces: list[Piece] = []
+        return [Span(span.node, span.first, span.end, span.min_time, span.max_time, span.size)]
+    pieces: list[Span] = []
     begin, oldest, newest = 0, times[0], times[0]
     for row, time in enumerate(times):
         if max(newest, time) - min(oldest, time) > within:
-            pieces.append(Piece(span.node, span.first + begin, span.first + row, oldest, newest, 0))
+            pieces.append(Span(span.node, span.first + begin, span.first + row, oldest, newest, 0))
             begin, oldest, newest = row, time, time
         else:
             oldest, newest = min(oldest, time), max(newest, time)
-    pieces.append(Piece(span.node, span.first + begin, span.end, oldest, newest, 0))
+    pieces.append(Span(span.node, span.first + begin, span.end, oldest, newest, 0))
     return [piece._replace(size=span.size * (piece.end - piece.first) // held) for piece in pieces]
 
 
@@ -206,7 +178,7 @@ def split(
     """Ranges of about equal size over the rows [first, end), without spans that are outside of the window.
 
     They hold about `rows` rows or `size` bytes at most, and are cut between spans where possible. Rows that no span has
-    are in them all the same: whoever reads them finds out that they are lost.
+    are in them all the same: the reader finds out that they are lost.
     """
     pieces = list(_pieces(spans, first, end, rows, size, window))
     total = sum(load for _, _, load in pieces)

@@ -18,7 +18,7 @@ from trunkline.events.schema import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.options import Settings
+    from trunkline.analytics.source.options import SourceSettings
     from trunkline.analytics.source.planning import Range
     from trunkline.events.reader import EventLog
 
@@ -56,7 +56,7 @@ _LOGS: "OrderedDict[tuple[str, str], EventLog]" = OrderedDict()
 _MOST_LOGS: Final = 4
 
 
-def _opened(settings: "Settings") -> "EventLog":
+def _opened(settings: "SourceSettings") -> "EventLog":
     key = (settings.path, json.dumps(settings.storage, sort_keys=True))
     if key not in _LOGS:
         _LOGS[key] = open_log(settings)
@@ -68,7 +68,7 @@ def _opened(settings: "Settings") -> "EventLog":
 class RowReader:
     """Reads ranges of rows. Goes to the tasks, so it opens nothing before it is asked for rows."""
 
-    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
         self._settings = settings
         self._schema = arrow_schema(schema)
         self._conditions: list[tuple[str, Condition]] = []

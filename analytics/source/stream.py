@@ -18,10 +18,8 @@ from pyspark.sql.streaming.datasource import (
 from trunkline.analytics.source.offsets import Offsets, check, farthest
 from trunkline.analytics.source.planning import (
     Budget,
-    Piece,
-    Progress,
+    NodeProgress,
     Range,
-    Span,
     Window,
     admit,
     divide,
@@ -30,11 +28,12 @@ from trunkline.analytics.source.planning import (
 )
 from trunkline.analytics.source.rows import RowReader
 from trunkline.analytics.source.view import View
+from trunkline.events.reader import Span
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.options import Settings
+    from trunkline.analytics.source.options import SourceSettings
     from trunkline.events.positions import Positions
 
 #: Wide spans that are remembered as divided.
@@ -44,7 +43,7 @@ _DIVIDED: Final = 64
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One lives in a process of Spark's driver for as long as the query runs; copies of it read the rows in tasks."""
 
-    def __init__(self, settings: "Settings", schema: "StructType") -> None:
+    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
         self._settings = settings
         self._rows = RowReader(settings, schema)
         # opened when first needed: copies of this object go to the tasks, which have no use for it
@@ -53,7 +52,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held: Offsets | None = None
         self._target: Offsets | None = None
         self._seen: Offsets = {}
-        self._divided: OrderedDict[tuple[str, int], list[Piece]] = OrderedDict()
+        self._divided: OrderedDict[tuple[str, int], list[Span]] = OrderedDict()
 
     def _view(self) -> View:
         if self._opened is None:
@@ -115,7 +114,9 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Budget(rows, size), True
 
     def _frontier(self, view: View) -> int | None:
-        nodes = {node: Progress(extent.newest, extent.ended) for node, extent in view.extents().items() if extent.end}
+        nodes = {
+            node: NodeProgress(extent.newest, extent.ended) for node, extent in view.extents().items() if extent.end
+        }
         return frontier(
             nodes,
             now=time.time_ns() // 1000,
@@ -134,7 +135,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 yield span
 
-    def _pieces(self, view: View, span: Span) -> list[Piece]:
+    def _pieces(self, view: View, span: Span) -> list[Span]:
         key = (span.node, span.end)
         known = self._divided.get(key)
         if known is None or known[0].first > span.first:
@@ -170,7 +171,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._hold(check(end))
 
     def _hold(self, position: Offsets) -> None:
-        """Tells retention what is still wanted."""
+        """Note the position, so that retention keeps what is still wanted."""
         if self._settings.consumer is None or (self._held is not None and farthest(self._held, position) == self._held):
             return
         if self._positions is None:

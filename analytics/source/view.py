@@ -11,7 +11,7 @@ from trunkline.events.layout import NodeKey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trunkline.analytics.source.options import Position, Settings
+    from trunkline.analytics.source.options import Position, SourceSettings
     from trunkline.events.reader import EventLog, Extent, Span
 
 
@@ -21,7 +21,7 @@ class View:
     Raises: OptionError, LogError, OSError.
     """
 
-    def __init__(self, settings: "Settings") -> None:
+    def __init__(self, settings: "SourceSettings") -> None:
         self._settings = settings
         self.log: EventLog = open_log(settings)
         self.window = Window(settings.since, settings.until)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.events.logs import KEY, NODE, append, batch, expected, flip, opened, time, write, write_parquet
-from trunkline.events.checking import Checked, Problem, check
+from trunkline.events.checking import Checked, LogProblem, check
 from trunkline.events.layout import RECORD_SIZE, Header, NodeKey, Record
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import STORED
@@ -17,7 +17,7 @@ def checked(root: Path) -> list[Checked]:
     return list(check(EventLog(root)))
 
 
-def found(root: Path) -> list[tuple[Problem, str, int, int]]:
+def found(root: Path) -> list[tuple[LogProblem, str, int, int]]:
     return [
         (finding.problem, Path(finding.path).name.lstrip("0"), finding.first, finding.end)
         for one in checked(root)
@@ -56,7 +56,7 @@ def test_the_oldest_may_begin_anywhere(tmp_path: Path) -> None:
 def test_a_gap(tmp_path: Path) -> None:
     write(tmp_path, [10, 20, 30], roll_bytes=10)
     segment(tmp_path, 10, ".idx").unlink()
-    assert found(tmp_path) == [(Problem.GAP, "30.arrows", 10, 30)]
+    assert found(tmp_path) == [(LogProblem.GAP, "30.arrows", 10, 30)]
     write_parquet(tmp_path, 10, 30)
     assert found(tmp_path) == []
 
@@ -70,9 +70,9 @@ def test_damaged_rows(tmp_path: Path) -> None:
     column = pq.ParquetFile(parquet).metadata.row_group(0).column(3)
     flip(parquet, column.data_page_offset + column.total_compressed_size - 1)
     assert found(tmp_path) == [
-        (Problem.CORRUPT, ".arrows", 0, 10),
-        (Problem.GAP, "30-00000000000000000050.parquet", 10, 30),
-        (Problem.CORRUPT, "30-00000000000000000050.parquet", 30, 50),
+        (LogProblem.CORRUPT, ".arrows", 0, 10),
+        (LogProblem.GAP, "30-00000000000000000050.parquet", 10, 30),
+        (LogProblem.CORRUPT, "30-00000000000000000050.parquet", 30, 50),
     ]
 
 
@@ -87,7 +87,7 @@ def test_a_damaged_record_within(tmp_path: Path) -> None:
 def test_the_same_rows_twice(tmp_path: Path) -> None:
     write_parquet(tmp_path, 0, 30)
     write_parquet(tmp_path, 20, 40)
-    assert found(tmp_path) == [(Problem.OVERLAP, "20-00000000000000000040.parquet", 20, 30)]
+    assert found(tmp_path) == [(LogProblem.OVERLAP, "20-00000000000000000040.parquet", 20, 30)]
 
 
 def test_times_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_times_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
     writer.append(batch(0, 10), time(0), time(8))
     writer.append(batch(10, 20), time(11), time(19))
     writer.append(batch(20, 30), time(0), time(50))  # too wide is slow and not wrong
-    assert found(tmp_path) == [(Problem.TIMES, ".arrows", 0, 10), (Problem.TIMES, ".arrows", 10, 20)]
+    assert found(tmp_path) == [(LogProblem.TIMES, ".arrows", 0, 10), (LogProblem.TIMES, ".arrows", 10, 20)]
 
 
 def test_numbers_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
     path = write_parquet(tmp_path, 0, 30)
     path.rename(path.with_name("00000000000000000100-00000000000000000130.parquet"))
-    assert found(tmp_path) == [(Problem.CORRUPT, "100-00000000000000000130.parquet", 100, 130)]
+    assert found(tmp_path) == [(LogProblem.CORRUPT, "100-00000000000000000130.parquet", 100, 130)]
 
 
 def test_files_that_no_reader_understands(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_files_that_no_reader_understands(tmp_path: Path) -> None:
     assert header is not None
     index.write_bytes(header._replace(version=9).pack() + index.read_bytes()[RECORD_SIZE:])
     results = {Path(one.path).name[-12:]: one.findings for one in checked(tmp_path)}
-    assert [finding.problem for finding in results["0060.parquet"]] == [Problem.GAP, Problem.UNREADABLE]
-    assert [finding.problem for finding in results["00010.arrows"]] == [Problem.UNREADABLE]
+    assert [finding.problem for finding in results["0060.parquet"]] == [LogProblem.GAP, LogProblem.UNREADABLE]
+    assert [finding.problem for finding in results["00010.arrows"]] == [LogProblem.UNREADABLE]
     assert "version 9" in results["00010.arrows"][0].text
 
 
@@ -128,7 +128,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     writer.append(rows, time(0), time(0))
     [one] = checked(tmp_path)
     assert [(finding.problem, finding.text[:26]) for finding in one.findings] == [
-        (Problem.CORRUPT, "its contents are no rows: ")
+        (LogProblem.CORRUPT, "its contents are no rows: ")
     ]
 
 
@@ -153,4 +153,4 @@ def test_a_record_of_a_batch_that_is_another(tmp_path: Path) -> None:
     record = Record.unpack(index.read_bytes()[RECORD_SIZE:])
     assert record is not None
     index.write_bytes(index.read_bytes()[:RECORD_SIZE] + record._replace(rows=9).pack())
-    assert found(tmp_path) == [(Problem.CORRUPT, ".arrows", 0, 9)]
+    assert found(tmp_path) == [(LogProblem.CORRUPT, ".arrows", 0, 9)]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.events.logs import KEY, expected
 from trunkline.events import delta
-from trunkline.events.delta import Added, DeltaTarget, FileWriter, Place, application, as_text, bound
+from trunkline.events.delta import Added, DeltaTarget, FileWriter, TablePlace, application, as_text, bound
 from trunkline.events.layout import LogError
 from trunkline.events.schema import SCHEMA
 from trunkline.events.target import Missing, Piece, Written
@@ -85,7 +85,7 @@ def test_of_two_that_add_the_same_rows_one_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(LogError, match=r"was not added: .*Are there two writers\?"):
         target.write(KEY, 10, 20, pieces())
-    with pytest.raises(LogError, match="somebody else has added rows of n1@1763739192123, up to 20"):
+    with pytest.raises(LogError, match="another writer has added rows of n1@1763739192123, up to 20"):
         target.write(KEY, 10, 20, iter([rows(10, 20)]))
     assert contents(tmp_path / "t").column("seq").to_pylist() == list(range(20))
 
@@ -128,7 +128,7 @@ FILE_SCHEMA = pa.schema([("n", pa.int64()), ("name", pa.string())])
 def writer(
     path: Path | str, *partition_by: str, schema: pa.Schema = FILE_SCHEMA, rows_per_file: int = 10**6
 ) -> FileWriter:
-    return FileWriter(Place(str(path), {}), schema, partition_by, rows_per_file)
+    return FileWriter(TablePlace(str(path), {}), schema, partition_by, rows_per_file)
 
 
 def batches(days: list[str | None], count: int = 1) -> list[pa.RecordBatch]:

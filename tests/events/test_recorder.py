@@ -69,7 +69,7 @@ class Bench:
 
     def tell(self, topic: Any, count: int = 1) -> None:
         for _ in range(count):
-            self.recorder.tell(0, CLIENT, Message(topic, b""))
+            self.recorder.record(0, CLIENT, Message(topic, b""))
 
     def rows(self) -> list[dict[str, Any]]:
         log = EventLog(self.folder)
@@ -102,13 +102,13 @@ def test_a_batch_is_written_when_it_is_full_or_when_somebody_says_so(make: Calla
 def test_a_batch_is_written_when_it_is_heavy(make: Callable[..., Bench]) -> None:
     bench = make(batch_rows=1000, max_payload=BATCH_BYTES)
     large, small = b"x" * (BATCH_BYTES // 2), b"x"
-    bench.recorder.tell(0, CLIENT, Message("t", large))
-    bench.recorder.tell(0, CLIENT, Message("t", small))
+    bench.recorder.record(0, CLIENT, Message("t", large))
+    bench.recorder.record(0, CLIENT, Message("t", small))
     assert bench.recorder.waiting == 2
     pairs = [("k", "v" * (BATCH_BYTES // 2))]
-    bench.recorder.tell(0, CLIENT, Message("t", small, properties={"user_property": pairs}))
+    bench.recorder.record(0, CLIENT, Message("t", small, properties={"user_property": pairs}))
     assert bench.recorder.waiting == 0
-    bench.recorder.tell(0, CLIENT, Message("t", b"x" * (BATCH_BYTES + 1)))  # is not recorded
+    bench.recorder.record(0, CLIENT, Message("t", b"x" * (BATCH_BYTES + 1)))  # is not recorded
     assert bench.recorder.waiting == 1
     batch = PublishBatch(["t"], 0x30, Version.V5, b"\x30\x06\0\1t\0xx" * 10, range(0, 80, 8), ())
     batch.guids = range(10)
@@ -168,7 +168,9 @@ def test_what_is_hidden_shows_neither_where_it_is_set_aside_nor_in_the_logs(
     client = ClientInfo("private-id", username="private-name")
     odd: list[Any] = ["private-topic", ["private-topic"], Path("private-topic")]
     for topic in odd:
-        bench.recorder.tell(0, client, Message(topic, b""), {"reason_code": "private-text", "username": "private-name"})
+        bench.recorder.record(
+            0, client, Message(topic, b""), {"reason_code": "private-text", "username": "private-name"}
+        )
     assert bench.recorder.rejected == 3
     written = (tmp_path / "deadletter" / "n.jsonl").read_text()
     assert len(written.splitlines()) == 3
@@ -189,7 +191,7 @@ def test_the_logs_tell_less_and_less_often_of_what_goes_on(
 def test_a_time_that_is_none_costs_its_own_event_alone(make: Callable[..., Bench]) -> None:
     bench = make()
     for at in (math.nan, math.inf, -math.inf, 1e30):
-        bench.recorder.tell(0, CLIENT, Message("odd", b""), at=at)
+        bench.recorder.record(0, CLIENT, Message("odd", b""), at=at)
     bench.tell("good")
     bench.recorder.flush()
     bench.recorder.flush()

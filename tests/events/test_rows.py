@@ -1,4 +1,4 @@
-"""What hooks told, as columns: compared with rows written out by hand, and publications with their single messages."""
+"""What hooks observed, as columns: compared with rows written out by hand, and publications with their single messages."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -42,12 +42,12 @@ def filled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_row_of_a_message_and_one_of_a_client() -> None:
-    told = [
+    observed = [
         (1, NOW, CLIENT, message(properties={"user_property": [("k", "1"), ("k", "2")]}), None),
         (2, NOW + 1, CLIENT, None, {"keep_alive": 60, "flags": 4}),
         (0, NOW + 2, None, None, {"topic": "by name", "reason": "why"}),
     ]
-    one, two, three = map(filled, converter(weight=10).convert(told).to_pylist())
+    one, two, three = map(filled, converter(weight=10).convert(observed).to_pylist())
     client = {
         "client_id": "cid",
         "username": "ann",
@@ -90,8 +90,8 @@ def test_a_row_of_a_message_and_one_of_a_client() -> None:
 
 
 def test_what_is_given_by_name_goes_before_what_the_message_says() -> None:
-    told = [(0, NOW, CLIENT, message(), {"client_id": "other", "receivers": 3}), (0, NOW, CLIENT, message(), None)]
-    rows = converter().convert(told).to_pylist()
+    observed = [(0, NOW, CLIENT, message(), {"client_id": "other", "receivers": 3}), (0, NOW, CLIENT, message(), None)]
+    rows = converter().convert(observed).to_pylist()
     assert [(row["client_id"], row["receivers"]) for row in rows] == [("other", 3), ("cid", None)]
 
 
@@ -167,12 +167,12 @@ HIDING = Privacy(hash=["client_id", "publisher", "topic"], leave_out=["peer"], k
 
 def test_what_is_hidden_is_hidden_in_every_way_to_a_row() -> None:
     long = batch(["a/b"] * 50, [3] * 50, 1, Version.V5, 5)
-    told = [
+    observed = [
         (0, NOW, CLIENT, message(publisher="cid"), None),
         (1, NOW, CLIENT, long, {"client_id": "cid"}),
         (2, NOW, None, None, {"client_id": "cid", "topic": "a/b"}),
     ]
-    rows = converter(HIDING).convert(told).to_pylist()
+    rows = converter(HIDING).convert(observed).to_pylist()
     text = repr(rows)
     assert "'cid'" not in text
     assert "a/b" not in text

@@ -23,10 +23,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from trunkline.analytics.jobs.audit import AuditOptions, Processor, audit, audited, in_runs, of_consumers
-from trunkline.analytics.jobs.records import Finding, runs
+from trunkline.analytics.jobs.records import AuditFinding, runs
 
 
-def findings(rows: list[Any]) -> list[Finding]:
+def findings(rows: list[Any]) -> list[AuditFinding]:
     """From rows of results."""
     made = []
     for one in rows:
@@ -34,7 +34,7 @@ def findings(rows: list[Any]) -> list[Finding]:
         for name in ("since", "until"):
             if values[name] is not None and not isinstance(values[name], int):
                 values[name] = microseconds(values[name].replace(tzinfo=at(0).tzinfo))
-        made.append(Finding(**values))
+        made.append(AuditFinding(**values))
     return made
 
 
@@ -55,7 +55,7 @@ def test_the_processor_keeps_the_auditor_between_batches() -> None:
 def test_recorded_events_pass_two_steps() -> None:
     rows = table(damaged())
     steps = audited(SILENCE, in_runs(SILENCE, as_read(rows).to_batches(max_chunksize=1000)))
-    found = [Finding(**one) for batch in steps for one in batch.to_pylist()]
+    found = [AuditFinding(**one) for batch in steps for one in batch.to_pylist()]
     assert summed(found, rows.to_pylist()) == plainly(rows.to_pylist())
     assert list(audited(SILENCE, iter([]))) == []
     assert list(in_runs(SILENCE, as_read(table([])).to_batches())) == []
@@ -88,7 +88,7 @@ def test_how_far_readers_are_behind_and_what_could_not_be_written(tmp_path: Path
         # to the batch
         ("slow", 12, 18, microseconds(at(10)), end, 19.0),
     ]
-    assert found[-1] == Finding("dead_letters", False, "n1", INCARNATION, rows=2)
+    assert found[-1] == AuditFinding("dead_letters", False, "n1", INCARNATION, rows=2)
     with pytest.raises(LogError):
         list(of_consumers("nothing://there"))
     assert list(of_consumers("mock://bucket/events")) == []

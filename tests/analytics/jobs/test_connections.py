@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from tests.analytics.events_made import microseconds
 from tests.analytics.jobs import plain
 from tests.broker.room import room
-from trunkline.analytics.jobs.connections import Connections, Seen
+from trunkline.analytics.jobs.connections import ConnectionEvent, Connections
 from trunkline.analytics.jobs.machines import Subject, play
 from trunkline.events.reader import EventLog
 
@@ -21,8 +21,8 @@ N1 = Subject("node", "n1")
 numbers = iter(range(10**9))
 
 
-def seen(kind: str, at: float, client: str | None = None, *, incarnation: int = 1, **columns: Any) -> Seen:
-    return Seen(
+def seen(kind: str, at: float, client: str | None = None, *, incarnation: int = 1, **columns: Any) -> ConnectionEvent:
+    return ConnectionEvent(
         **{
             "at": round(at * SECOND),
             "node": "n1",
@@ -43,20 +43,20 @@ def seen(kind: str, at: float, client: str | None = None, *, incarnation: int = 
     )
 
 
-def connected(at: float, client: str = "c", **columns: Any) -> Seen:
+def connected(at: float, client: str = "c", **columns: Any) -> ConnectionEvent:
     return seen("client.connected", at, client, **columns)
 
 
-def left(at: float, lasted: float | None, client: str = "c", code: int | None = 0, **columns: Any) -> Seen:
+def left(at: float, lasted: float | None, client: str = "c", code: int | None = 0, **columns: Any) -> ConnectionEvent:
     latency = None if lasted is None else round(lasted * SECOND)
     return seen("client.disconnected", at, client, latency_us=latency, reason_code=code, **columns)
 
 
-def tick(at: float, **columns: Any) -> Seen:
+def tick(at: float, **columns: Any) -> ConnectionEvent:
     return seen("node.tick", at, **columns)
 
 
-def told(*events: Seen, until: float = 1000.0) -> list[tuple[str, float | None, float | None, str]]:
+def told(*events: ConnectionEvent, until: float = 1000.0) -> list[tuple[str, float | None, float | None, str]]:
     """Client, beginning and end in seconds, and how it ended."""
     machine = Connections(60 * SECOND, True, N1)
     end = round(until * SECOND)
@@ -242,7 +242,9 @@ async def test_a_brokers_own_record_tells_how_each_connection_ended(tmp_path: Pa
         if row["kind"].startswith(("client.connected", "client.disconnected", "exporter.", "node.tick"))
     ]
     events = [
-        Seen(microseconds(row["time"]), **{name: row[name] for name in Seen._fields if name != "at"})
+        ConnectionEvent(
+            microseconds(row["time"]), **{name: row[name] for name in ConnectionEvent._fields if name != "at"}
+        )
         for row in plain.in_order(rows)
     ]
     machine = Connections(60 * SECOND, True, N1)

@@ -145,14 +145,14 @@ def machines() -> dict[str, tuple[Machines, Sequence[Subject]]]:
             Machines(Occurrence, partial(denials._machine, denied)),
             [*clients, Subject("peer", "p"), Subject("logins", "p"), Subject("names", "p")],
         ),
-        "silent": (Machines(silent.Published, partial(silent.Rhythm, habit)), clients),
+        "silent": (Machines(silent.PublishEvent, partial(silent.Rhythm, habit)), clients),
         "sessions": (
-            Machines(sessions.Seen, partial(sessions.Connections, 6_000_000, True)),
+            Machines(sessions.ConnectionEvent, partial(sessions.Connections, 6_000_000, True)),
             [Subject("node", "n1"), Subject("node", "n2")],
         ),
-        "moves": (Machines(moves.Seen, partial(moves.Whereabouts, 20_000_000)), clients),
-        "slow-consumers": (Machines(slow_consumers.Seen, partial(slow_consumers.Answers, slow)), clients),
-        "unheard": (Machines(unheard.Seen, partial(unheard.Lives, 10_000_000, 3, True)), clients),
+        "moves": (Machines(moves.MoveEvent, partial(moves.Whereabouts, 20_000_000)), clients),
+        "slow-consumers": (Machines(slow_consumers.ConsumerEvent, partial(slow_consumers.Answers, slow)), clients),
+        "unheard": (Machines(unheard.SubscriptionEvent, partial(unheard.Lives, 10_000_000, 3, True)), clients),
     }
 
 

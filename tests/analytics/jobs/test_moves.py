@@ -11,14 +11,14 @@ pytest.importorskip("pyspark")
 from functools import partial
 
 from trunkline.analytics.jobs.machines import Machines, Subject, play
-from trunkline.analytics.jobs.moves import Seen, Whereabouts
+from trunkline.analytics.jobs.moves import MoveEvent, Whereabouts
 
 REMEMBERED = 60.0
 KEY = ("time", "client_id", "from_node", "to_node")
 CAME, LEFT, TAKEN = "client.connected", "client.disconnected", "session.taken_over"
 
 
-MACHINES = Machines(Seen, partial(Whereabouts, round(REMEMBERED * 1e6)))
+MACHINES = Machines(MoveEvent, partial(Whereabouts, round(REMEMBERED * 1e6)))
 
 
 def told(*events: tuple[float, str, str]) -> list[tuple[Any, ...]]:
@@ -26,7 +26,7 @@ def told(*events: tuple[float, str, str]) -> list[tuple[Any, ...]]:
     results, saved, due = [], None, None
     for number, (time, kind, node) in enumerate(events):
         machine = MACHINES.restored(Subject("client", "c"), saved, due)
-        event = Seen(microseconds(at(time)), node, 1, number, kind)
+        event = MoveEvent(microseconds(at(time)), node, 1, number, kind)
         for found in play(machine, [event], event.at - 1):
             results.append(
                 ((found["time"] - microseconds(at(0))) / 1e6, found["from_node"], found["to_node"], found["how"])

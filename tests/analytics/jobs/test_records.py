@@ -18,7 +18,7 @@ from trio.testing import MockClock
 from tests.analytics.events_made import INCARNATION, Row, at, made, microseconds, row, table
 from tests.events.test_plugin import recorded, recording
 from trunkline.analytics.jobs import records
-from trunkline.analytics.jobs.records import Auditor, Finding, Run, runs
+from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
 
 SILENCE = 10_000_000
 COLUMNS = ("node", "incarnation", "seq", "at", "kind", "reason", "value")
@@ -33,13 +33,13 @@ def tick(seq: int, time: float, node: str = "n1", kind: str = "node.tick", **col
     return row(kind, time, node=node, seq=seq, **columns)
 
 
-def found(rows: Iterable[Row]) -> list[Run]:
+def found(rows: Iterable[Row]) -> list[RowRun]:
     return runs(as_read(table(rows)), SILENCE)
 
 
-def audit(*batches: Iterable[Row], lateness: int = 0, end: bool = True) -> list[Finding]:
+def audit(*batches: Iterable[Row], lateness: int = 0, end: bool = True) -> list[AuditFinding]:
     """The findings over several batches, with the state saved after each."""
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     saved = None
     for batch in batches:
         auditor = Auditor(SILENCE, lateness, saved)
@@ -50,7 +50,7 @@ def audit(*batches: Iterable[Row], lateness: int = 0, end: bool = True) -> list[
     return [*findings, *Auditor(SILENCE, lateness, saved).end()] if end else findings
 
 
-def brief(findings: Iterable[Finding]) -> list[tuple[Any, ...]]:
+def brief(findings: Iterable[AuditFinding]) -> list[tuple[Any, ...]]:
     """Check, node, first row, rows, reason."""
     return [(one.check, one.node, one.seq, one.rows, one.reason) for one in findings]
 
@@ -60,7 +60,7 @@ WHOLE = [tick(number, float(number)) for number in range(10)]
 
 def test_consecutive_rows_are_one_run() -> None:
     assert found(reversed(WHOLE)) == [
-        Run("n1", INCARNATION, 0, 10, microseconds(at(0)), microseconds(at(9)), None, None, None)
+        RowRun("n1", INCARNATION, 0, 10, microseconds(at(0)), microseconds(at(9)), None, None, None)
     ]
     assert found([]) == []
 
@@ -99,7 +99,7 @@ def test_a_row_that_was_written_late_makes_no_silence() -> None:
 
 def test_a_whole_record() -> None:
     (finding,) = audit(WHOLE[:4], WHOLE[4:])
-    assert finding == Finding(
+    assert finding == AuditFinding(
         "incarnation", True, "n1", INCARNATION, None, 0, 10, microseconds(at(0)), microseconds(at(9)), 9.0, "running"
     )
 
@@ -179,8 +179,8 @@ def test_a_node_is_silent_while_others_are_not() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MOST_PIECES", 5)
-    monkeypatch.setattr(records, "MOST_OVER", 3)
+    monkeypatch.setattr(records, "MAX_PIECES", 5)
+    monkeypatch.setattr(records, "MAX_ENDED", 3)
     scattered = [tick(2 * number, float(number)) for number in range(100)]
     auditor = Auditor(SILENCE, 10**12)
     for run in found(scattered):
@@ -189,7 +189,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, _, state),), _ = auditor.save()
     assert [len(state[5]), len(state[6])] == [5, 5]
     for number in range(10):
-        list(auditor.add(Run("n2", number, 0, 1, number, number, "exporter.stopped", None, None)))
+        list(auditor.add(RowRun("n2", number, 0, 1, number, number, "exporter.stopped", None, None)))
     list(auditor.end())
     assert len(auditor.save()[1]) == 3
 
@@ -235,7 +235,7 @@ def plainly(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
     return sorted(map(str, result))
 
 
-def summed(findings: Sequence[Finding], rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+def summed(findings: Sequence[AuditFinding], rows: Iterable[Row]) -> list[tuple[Any, ...]]:
     """Findings as `plainly` has them."""
     sums = {(check, one["node"], one["incarnation"]): 0 for one in rows for check in ("duplicate", "dropped")}
     result: list[tuple[Any, ...]] = []

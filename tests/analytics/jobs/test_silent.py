@@ -11,7 +11,7 @@ from tests.analytics.jobs import plain
 pytest.importorskip("pyspark")
 
 from trunkline.analytics.jobs.machines import Subject, play
-from trunkline.analytics.jobs.silent import Published, Rhythm, SilentOptions
+from trunkline.analytics.jobs.silent import PublishEvent, Rhythm, SilentOptions
 
 SECOND = plain.SECOND
 
@@ -19,7 +19,7 @@ SECOND = plain.SECOND
 def told(*times: float, until: float = 1000.0, **options: Any) -> list[tuple[str, float, float, float]]:
     """What is told of a client that published at these seconds: what, when, after how long, and what was usual."""
     machine = Rhythm(SilentOptions(**options), Subject("client", "c"))
-    events = [Published(round(at * SECOND), "n1", 1, number, "u", "p") for number, at in enumerate(times)]
+    events = [PublishEvent(round(at * SECOND), "n1", 1, number, "u", "p") for number, at in enumerate(times)]
     return [
         (row["state"], row["time"] / SECOND, row["silence"], row["usual"])
         for row in play(machine, events, round(until * SECOND))
@@ -72,7 +72,7 @@ def test_it_reports_what_plain_python_finds(times: list[int], learn: int, togeth
     options = SilentOptions(factor=2, minimum=8, learn=learn, learning=0.3, together=together)
     happened = [second * SECOND for second in sorted(times)]
     machine = Rhythm(options, Subject("client", "c"))
-    events = [Published(at, "n1", 1, number, "u", "p") for number, at in enumerate(happened)]
+    events = [PublishEvent(at, "n1", 1, number, "u", "p") for number, at in enumerate(happened)]
     found = list(play(machine, events, 1000 * SECOND))
     wanted = plain.silences(happened, options, 1000 * SECOND)
     for row, want in zip(found, wanted, strict=True):

@@ -26,7 +26,7 @@ from trunkline.analytics.jobs.slow_consumers import (
     KINDS,
     PRECISION,
     Answers,
-    Seen,
+    ConsumerEvent,
     SlowConsumersOptions,
     Times,
 )
@@ -36,9 +36,9 @@ PATIENCE = 20_000_000
 RULES = SlowConsumersOptions(window=10, unanswered_after=20, max_open=100, max_inflight=20, max_subscriptions=10)
 
 
-def seen(rows: Iterable[Row]) -> list[Seen]:
+def seen(rows: Iterable[Row]) -> list[ConsumerEvent]:
     return [
-        Seen(
+        ConsumerEvent(
             microseconds(one["time"]),
             one["node"],
             one["incarnation"],
@@ -61,7 +61,7 @@ def told(rows: Iterable[Row], rules: SlowConsumersOptions = RULES) -> list[Row]:
     """What a machine tells about these events, whose state is saved after each of them."""
     results: list[Row] = []
     saved, due = None, None
-    machines = Machines(Seen, partial(Answers, rules))
+    machines = Machines(ConsumerEvent, partial(Answers, rules))
     for event in seen(rows):
         machine = machines.restored(Subject("client", "c"), saved, due)
         results += play(machine, [event], event.at - 1)

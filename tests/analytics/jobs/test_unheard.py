@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 from trunkline.analytics.jobs.machines import Subject, play
-from trunkline.analytics.jobs.unheard import Lives, Seen, unheard
+from trunkline.analytics.jobs.unheard import Lives, SubscriptionEvent, unheard
 
 AFTER = 40.0
 ENDS = ("session.discarded", "session.terminated", "session.created")
 
 
-def seen(rows: Iterable[Row]) -> list[Seen]:
+def seen(rows: Iterable[Row]) -> list[SubscriptionEvent]:
     return [
-        Seen(
+        SubscriptionEvent(
             microseconds(one["time"]),
             one["node"],
             one["incarnation"],

@@ -120,7 +120,7 @@ def test_a_row_can_have_a_name_in_place_of_its_number() -> None:
         ("é" * 40_000, {}, "the topic has 80000 bytes; MQTT allows 65535"),
         ("a\0b", {}, r"holds U\+0000"),
         ("a\nb", {}, r"holds U\+000A"),
-        ("a\0b", {"topic": "t", "id": "{topic}"}, "cannot be told by MQTT"),
+        ("a\0b", {"topic": "t", "id": "{topic}"}, "cannot be a text of MQTT"),
     ],
 )
 def test_a_row_that_cannot_be_a_message_is_named_or_skipped(

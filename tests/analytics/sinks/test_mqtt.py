@@ -16,8 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
 from trunkline.analytics.options import names
-from trunkline.analytics.sinks.mqtt import MqttStreamWriter, MqttWriter, Published
-from trunkline.analytics.sinks.settings import Settings, SinkError
+from trunkline.analytics.sinks.mqtt import MqttStreamWriter, MqttWriter, TaskResult
+from trunkline.analytics.sinks.settings import SinkError, SinkSettings
 from trunkline.testing import ThreadBroker
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_a_batch_that_is_run_again_has_the_same_numbers(mqtt_broker: ThreadBroke
     writer = pickle.loads(pickle.dumps(MqttStreamWriter(options(mqtt_broker), SCHEMA)))
     for attempt in range(2):
         task(2, sql__streaming__queryId="the-query", streaming__sql__batchId="41")
-        assert writer.write(iter(batches(3, 0, 2))) == Published(2, 5, 0), attempt
+        assert writer.write(iter(batches(3, 0, 2))) == TaskResult(2, 5, 0), attempt
     task(2, sql__streaming__queryId="the-query", streaming__sql__batchId="42")
     writer.write(iter(batches(1)))
     numbers = [("the-query/41", f"2/{row}") for row in range(5)]
@@ -71,7 +71,7 @@ def test_rows_that_are_skipped_keep_their_numbers(mqtt_broker: ThreadBroker, tas
     task(0, sql__streaming__queryId="q", streaming__sql__batchId="0")
     writer = MqttStreamWriter(options(mqtt_broker, invalid="skip"), SCHEMA)
     rows = pa.record_batch({"client_id": ["a", "#", "b"], "n": [1, 2, 3]})
-    assert writer.write(iter([rows, rows])) == Published(0, 4, 2)
+    assert writer.write(iter([rows, rows])) == TaskResult(0, 4, 2)
     assert [row for _, row in properties(mqtt_broker)] == ["0/0", "0/2", "0/3", "0/5"]
 
 
@@ -123,7 +123,7 @@ def test_the_page_shows_the_example() -> None:
 
 
 def test_the_page_tells_every_option() -> None:
-    assert [name for name in names(Settings) if f"`{name}`" not in PAGE] == []
+    assert [name for name in names(SinkSettings) if f"`{name}`" not in PAGE] == []
 
 
 def test_a_stream_reaches_a_client_and_what_comes_twice_is_known(

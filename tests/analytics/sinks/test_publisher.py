@@ -18,7 +18,7 @@ from trunkline import testing
 from trunkline.analytics.sinks.deduplicator import Deduplicator
 from trunkline.analytics.sinks.messages import Outgoing
 from trunkline.analytics.sinks.publisher import Publisher, PublishError, client_id
-from trunkline.analytics.sinks.settings import Settings, SinkError
+from trunkline.analytics.sinks.settings import SinkError, SinkSettings
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.packets import Connack, Packet
 from trunkline.mqtt.versions import Version
@@ -38,7 +38,7 @@ def waits() -> list[float]:
 @pytest.fixture
 def publisher(mqtt_broker: ThreadBroker, waits: list[float]) -> Callable[..., Publisher]:
     def make(**options: Any) -> Publisher:
-        settings = Settings(host=mqtt_broker.host, port=mqtt_broker.port, **options)
+        settings = SinkSettings(host=mqtt_broker.host, port=mqtt_broker.port, **options)
         return Publisher(settings, "sink", "query/3", waits.append)
 
     return make
@@ -74,7 +74,7 @@ def test_it_says_goodbye(mqtt_broker: ThreadBroker, publisher: Callable[..., Pub
 
 
 def test_without_messages_there_is_no_connection() -> None:
-    Publisher(Settings(port=1), "sink", "query/0").publish([])
+    Publisher(SinkSettings(port=1), "sink", "query/0").publish([])
 
 
 def test_the_state_of_a_topic_is_retained_and_deleted(
@@ -91,7 +91,7 @@ def test_ten_thousand_messages_pass_through_the_brokers_window(waits: list[float
     with broker(history=0, mqtt={"receive_maximum": 20}) as here:
         arrived: list[bytes] = []
         here.hooks.add("message.publish", lambda client, message: arrived.append(message.payload))
-        settings = Settings(host=here.host, port=here.port, max_inflight=65_535)
+        settings = SinkSettings(host=here.host, port=here.port, max_inflight=65_535)
         Publisher(settings, "sink", "q/0", waits.append).publish(messages(10_000))
     assert arrived == [payload for _, _, payload in messages(10_000)]
     assert not waits
@@ -107,7 +107,7 @@ def test_packet_identifiers_go_round(waits: list[float], monkeypatch: pytest.Mon
             count += 1
 
         here.hooks.add("message.publish", arrived)
-        settings = Settings(host=here.host, port=here.port, max_inflight=1000)
+        settings = SinkSettings(host=here.host, port=here.port, max_inflight=1000)
         Publisher(settings, "sink", "q/0", waits.append).publish(messages(5_000))
         assert count == 5_000
 
@@ -168,7 +168,7 @@ def test_a_broker_that_is_not_there_is_named(waits: list[float]) -> None:
         taken.bind(("127.0.0.1", 0))  # and not listened on
         port = taken.getsockname()[1]
         with pytest.raises(PublishError, match=f"127.0.0.1:{port}: no connection: Connection refused; gave up"):
-            Publisher(Settings(port=port, retries=1), "sink", "q/0", waits.append).publish(messages(1))
+            Publisher(SinkSettings(port=port, retries=1), "sink", "q/0", waits.append).publish(messages(1))
     assert waits == [0.1]
 
 
@@ -256,7 +256,7 @@ def test_who_has_lost_its_client_id_does_not_fight_for_it(
 
 def test_a_message_that_is_too_large_for_the_broker_is_named(waits: list[float]) -> None:
     with broker(mqtt={"max_packet_size": 1000}) as here:
-        settings = Settings(host=here.host, port=here.port)
+        settings = SinkSettings(host=here.host, port=here.port)
         with pytest.raises(PublishError, match="row 0/0 to topic 'results/0': 1061 bytes, and the broker takes 1000"):
             Publisher(settings, "sink", "q/0", waits.append).publish(messages(1, size=1000))
 
@@ -273,7 +273,7 @@ def test_what_the_broker_does_not_have_is_said(
 ) -> None:
     mqtt = {"max_qos": told.get("maximum_qos", 2), "retain_available": bool(told.get("retain_available", 1))}
     with broker(mqtt=mqtt) as here:
-        settings = Settings(host=here.host, port=here.port, **options)
+        settings = SinkSettings(host=here.host, port=here.port, **options)
         with pytest.raises(PublishError, match=words):
             Publisher(settings, "sink", "q/0", waits.append).publish(messages(1))
 
@@ -302,7 +302,7 @@ def test_who_is_no_broker_is_told_so(answer: bytes | Packet, words: str, waits: 
 
         thread = threading.Thread(target=serve)
         thread.start()
-        settings = Settings(port=server.getsockname()[1], retries=0)
+        settings = SinkSettings(port=server.getsockname()[1], retries=0)
         with pytest.raises(PublishError, match=words):
             Publisher(settings, "sink", "q/0", waits.append).publish(messages(1))
         thread.join()
@@ -343,14 +343,14 @@ async def safe(broker: Broker, context: ssl.SSLContext) -> AsyncIterator[int]:
         nursery.cancel_scope.cancel()
 
 
-async def publish(settings: Settings, sent: list[Outgoing]) -> None:
+async def publish(settings: SinkSettings, sent: list[Outgoing]) -> None:
     await trio.to_thread.run_sync(Publisher(settings, "sink", "q/0", sleep=never).publish, sent)
 
 
 async def test_over_tls_everything_is_as_without(tmp_path: Path) -> None:
     context, ca = authority(tmp_path)
     async with testing.broker() as here, safe(here, context) as port:
-        await publish(Settings(port=port, tls=True, ca=str(ca)), messages(2000))
+        await publish(SinkSettings(port=port, tls=True, ca=str(ca)), messages(2000))
         assert [message.payload for message in here.messages] == [payload for _, _, payload in messages(2000)]
 
 
@@ -360,13 +360,13 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
         with pytest.raises(
             PublishError, match=r"127\.0\.0\.1: its certificate is not trusted: unable to get local issuer"
         ):
-            await publish(Settings(port=port, tls=True), messages(1))
+            await publish(SinkSettings(port=port, tls=True), messages(1))
 
 
 async def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     async with testing.broker() as here:
         with pytest.raises(SinkError, match=r"ca .*no\.pem: No such file"):
-            await publish(Settings(port=here.port, tls=True, ca=str(tmp_path / "no.pem")), messages(1))
+            await publish(SinkSettings(port=here.port, tls=True, ca=str(tmp_path / "no.pem")), messages(1))
 
 
 def never(seconds: float) -> None:

@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from trunkline.analytics.options import names
-from trunkline.analytics.sinks.settings import Settings, SinkError, parse
+from trunkline.analytics.sinks.settings import SinkError, SinkSettings, parse
 
 
 def test_without_options_everything_has_its_default() -> None:
-    assert parse({}) == Settings()
+    assert parse({}) == SinkSettings()
     assert parse({}).address == ("127.0.0.1", 1883)
     assert parse({"tls": "true"}).address[1] == 8883
 
 
 def test_names_are_taken_in_any_case_and_sparks_own_are_left_alone() -> None:
     settings = parse({"MAXINFLIGHT": "9", "queryName": "q", "checkpointLocation": "/c", "clientidprefix": "jobs"})
-    assert settings == Settings(max_inflight=9, client_id_prefix="jobs")
+    assert settings == SinkSettings(max_inflight=9, client_id_prefix="jobs")
 
 
 def test_each_option_becomes_its_setting() -> None:
-    texts = dict.fromkeys(names(Settings), "x") | {
+    texts = dict.fromkeys(names(SinkSettings), "x") | {
         "port": "1884",
         "tls": "true",
         "columns": "a, b",
@@ -34,7 +34,7 @@ def test_each_option_becomes_its_setting() -> None:
     }
     for left_out in ("passwordFile", "passwordEnv", "payload"):
         del texts[left_out]
-    assert parse(texts) == Settings(
+    assert parse(texts) == SinkSettings(
         host="x",
         port=1884,
         tls=True,

@@ -9,14 +9,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tests.analytics.events_made import microseconds, row, table
-from trunkline.analytics.source.options import Mode, Settings, understood
+from trunkline.analytics.source.options import Mode, SourceSettings, understood
 from trunkline.events.schema import SCHEMA, STORED
 from trunkline.events.writer import LogWriter
 
 Events = list[dict[str, Any]]
 
 
-def settings(root: Path | str, mode: Mode | None = None, **options: object) -> Settings:
+def settings(root: Path | str, mode: Mode | None = None, **options: object) -> SourceSettings:
     return understood({"path": str(root), **{name: str(value) for name, value in options.items()}}, mode)
 
 

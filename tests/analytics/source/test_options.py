@@ -4,16 +4,16 @@ from pathlib import Path
 import pytest
 
 from trunkline.analytics.options import OptionError, names
-from trunkline.analytics.source.options import Settings, understood
+from trunkline.analytics.source.options import SourceSettings, understood
 
 
 def test_every_option_is_documented_with_its_default() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark-source.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.+?`) \| (.*?) ?\|", page, re.MULTILINE)
     defaults = {name: default.strip("` ") for names, default in rows for name in re.findall(r"`([^`]+)`", names)}
-    assert defaults.keys() == {*names(Settings), "fs.*"}
+    assert defaults.keys() == {*names(SourceSettings), "fs.*"}
     given = {name: text for name, text in defaults.items() if text not in ("", "all", "no end")}
-    assert understood({"path": "x", **given}) == Settings("x")
+    assert understood({"path": "x", **given}) == SourceSettings("x")
 
 
 def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
