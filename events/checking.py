@@ -142,8 +142,8 @@ def _invalid(rows: Rows) -> str | None:
 
 
 def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterator[LogFinding]:
-    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere: what
-    was before has been deleted."""
+    """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere:
+    what was before has been deleted."""
     if same is not None and found.first < same:
         text = f"rows {found.first} to {same - 1} are in the file before too"
         yield LogFinding(LogProblem.OVERLAP, found.path, found.node, found.first, same, text)

@@ -1,8 +1,9 @@
 """Delta tables, written by the library deltalake: results of Spark, and the event log itself.
 
-A writer puts rows into Parquet files, which are not part of the table yet, in one process or in many. One commit adds them to the
-table, together with the name of the application and a number that says how far it has come (Delta's application
-transactions). So a writer that goes on after a crash reads in the table itself where, and nothing is there twice.
+A writer puts rows into Parquet files, which are not part of the table yet, in one process or in many. One commit adds
+them to the table, together with the name of the application and a number that says how far it has come (Delta's
+application transactions). So a writer that goes on after a crash reads in the table itself where, and nothing is there
+twice.
 """
 
 import json

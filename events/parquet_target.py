@@ -1,7 +1,7 @@
 """Compacted segments: Parquet files that are wholly there or not at all.
 
-`ROOT/node=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. What has
-been compacted follows from the names alone, so that nothing else must be kept, and nothing else can be wrong.
+`ROOT/node=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. What
+has been compacted follows from the names alone, so that nothing else must be kept, and nothing else can be wrong.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """From the hooks to the log: observations are gathered, and written a batch at a time.
 
-A batch is converted and written in the turn of the event that completed it, in half a millisecond: a worker thread would take
-longer and stop the loop for longer, by its switches. Only waiting for the disk happens in a thread.
+A batch is converted and written in the turn of the event that completed it, in half a millisecond: a worker thread
+would take longer and stop the loop for longer, by its switches. Only waiting for the disk happens in a thread.
 
 A batch that cannot be written is lost and counted; the first batch that can be written again begins with a row that
 says so. Nothing here raises into the broker.
@@ -82,7 +82,8 @@ class Recorder:
         given: dict[str, Any] | None = None,
         at: float | None = None,
     ) -> None:
-        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the epoch: now, if not given."""
+        """Record an event, or one for each message of a publication. `at` is when it happened, in seconds since the
+        epoch: now, if not given."""
         observed = self._observed
         observed.append((kind, self.clock() if at is None else at, client, publication, given))
         if publication is not None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
 
-    #: What a hook was called with: number of the kind, seconds since the epoch, whom it is about, of what, and the columns that
-    #: follow from neither client nor message.
+    #: What a hook was called with: number of the kind, seconds since the epoch, whom it is about, of what, and the
+    #: columns that follow from neither client nor message.
     Observation: TypeAlias = tuple[int, float, ClientInfo | None, Publication | None, Mapping[str, Any] | None]
     Values: TypeAlias = pa.Array[Any]
 
@@ -55,8 +55,8 @@ class Converter:
     def __init__(
         self, kinds: Sequence[str], schema: pa.Schema, privacy: Privacy, max_payload: int, weight: int
     ) -> None:
-        """`kinds` are the names behind the numbers of `Observation`; `schema` some columns of `STORED`. Payloads longer than
-        `max_payload` bytes are left out; `weight` is what each row of a message counts for."""
+        """`kinds` are the names behind the numbers of `Observation`; `schema` some columns of `STORED`. Payloads
+        longer than `max_payload` bytes are left out; `weight` is what each row of a message counts for."""
         self.schema: Final = schema
         self._kinds = pa.array(kinds, pa.string())
         self._privacy = privacy

@@ -117,7 +117,8 @@ class Watching:
             hooks.add(point, callback, priority=priority, publications=point.publication is not None)
 
     def _messages(self, kind: int, *, at_origin: bool) -> Callable[..., None]:
-        """The points that see each message. `at_origin`: it is given_by_hook of in the moment that its own time stamp says."""
+        """The points that see each message. `at_origin`: each is recorded with its own time
+        stamp."""
         record, wanted = self._recorder.record, self._wanted
         topics, by_topic_alone = wanted.known_topics, wanted.by_topic_alone
 
@@ -147,20 +148,20 @@ class Watching:
         record, wanted, names, texts = self._recorder.record, self._wanted, point.arguments, self._texts
 
         def look(*values: Any) -> None:
-            given_by_hook = dict(zip(names, values, strict=True))
-            client: ClientInfo | None = given_by_hook.pop("client", None)
-            publication: Publication | None = given_by_hook.pop("message", None)
+            arguments = dict(zip(names, values, strict=True))
+            client: ClientInfo | None = arguments.pop("client", None)
+            publication: Publication | None = arguments.pop("message", None)
             if client is not None and not wanted.client(client.client_id):
                 return
             parts: Sequence[Publication | None] = (None,) if publication is None else wanted.publications(publication)
             if not parts:
                 return
-            topic = given_by_hook.get("topic")
-            if topic is not None and given_by_hook.get("action") != "subscribe" and not wanted.topic(topic):
+            topic = arguments.get("topic")
+            if topic is not None and arguments.get("action") != "subscribe" and not wanted.topic(topic):
                 return
             given: dict[str, Any] = {}
             flags = 0
-            for name, value in given_by_hook.items():
+            for name, value in arguments.items():
                 flags |= _give(name, value, given, texts)
             if point.name.startswith("client.") and client is not None:
                 given["keep_alive"] = client.keep_alive

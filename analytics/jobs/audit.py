@@ -1,4 +1,5 @@
-"""Is the record whole: what is missing in it, what was lost before it, which nodes are silent, and which consumers lag behind."""
+"""Is the record whole: what is missing in it, what was lost before it, which nodes are silent, and which consumers
+lag behind."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -146,7 +147,8 @@ def of_consumers(root: str) -> Iterator[AuditFinding]:
     times=("since", "until"),
 )
 def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
-    """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, which nodes were silent.
+    """Whether the record can be relied on: what is missing in it, what is in it twice, what was lost, which nodes
+    were silent.
 
     It needs all events: with some left out by kind or time, there are gaps. The rows of each incarnation of a node are
     numbered, so each gap is known. In a stream a gap is reported when rows follow it that are `lateness` seconds newer;

@@ -121,8 +121,8 @@ class DeliveryEvent(NamedTuple):
 
 
 class ByFilter(Machine[DeliveryEvent]):
-    """The subscriptions of one client. A delivery belongs to each whose filter matches its topic, since the broker sends a
-    message once where several do."""
+    """The subscriptions of one client. A delivery belongs to each whose filter matches its topic, since the broker
+    sends a message once where several do."""
 
     columns: Final = columns(
         """

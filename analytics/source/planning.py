@@ -3,10 +3,10 @@
 A span is a run of rows of one node that were written together, with the times of its first and last event. Offsets may
 cut a span anywhere; its times then stand for both halves.
 
-**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: when one node's
-backlog is read ahead of another's, the other's rows come late, and are dropped without a word. So spans are taken from
-all nodes in the order of their newest events, and while a node is live but has not reached some time yet, the others
-wait for it.
+**Admission** decides how far a trigger goes. Spark's watermark is the maximum over all rows of a source: if one node's
+backlog is read ahead of another's, the other's rows come late, and are dropped silently. So spans are taken from all
+nodes in the order of their newest events, and while a node is live but has not reached some time yet, the others wait
+for it.
 
 **Splitting** cuts what was admitted into ranges of about equal size, each of one node, which are read in parallel.
 """
@@ -23,7 +23,8 @@ from trunkline.events.reader import Span
 
 
 class NodeProgress(NamedTuple):
-    """How far a node has come: the time of its newest row in microseconds since the epoch, and whether more may come."""
+    """How far a node has come: the time of its newest row in microseconds since the epoch, and whether more may
+    come."""
 
     newest: int
     ended: bool
@@ -79,7 +80,8 @@ def superseded(nodes: Iterable[str]) -> set[str]:
 
 
 def frontier(nodes: Mapping[str, NodeProgress], *, now: int, max_wait: int, within: int) -> int | None:
-    """The time up to which rows may be taken, when some node has yet to write what is after it. None: no node is waited for.
+    """The time up to which rows may be taken, when some node has yet to write what is after it. None: no node is
+    waited for.
 
     A node is waited for while it is live: not ended, not started anew, and with something new in the last `max_wait`,
     by the clock as by the other nodes' events. So one that was killed, or whose clock is wrong, holds the others back

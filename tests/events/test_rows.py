@@ -1,4 +1,5 @@
-"""What hooks observed, as columns: compared with rows written out by hand, and publications with their single messages."""
+"""What hooks observed, as columns: compared with rows written out by hand, and publications with their single
+messages."""
 
 from datetime import UTC, datetime
 from typing import Any
