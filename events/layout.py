@@ -1,7 +1,7 @@
 """Where the log's files are, what they are called, and the records of an index.
 
-`ROOT/node=<name>@<incarnation>/<first seq>.arrows` holds rows. The `.idx` of the same name says which of them are whole:
-a batch is there once its record is. What has no record does not exist, so a tail never has to be repaired.
+`ROOT/node=<name>@<incarnation>/<first seq>.arrows` holds rows. The `.idx` of the same name says which of them are
+whole: a batch is there once its record is. What has no record does not exist, so a tail never has to be repaired.
 Compacted rows are in `<first seq>-<end seq>.parquet`, perhaps in folders `date=YYYY-MM-DD` below the node's.
 """
 
