@@ -17,6 +17,13 @@ import trunkline
 ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
+    "mqtt/tracked.py": "broker/session/test_changes.py",
+    "mqtt/packets.py": "mqtt/test_round_trip.py",
+    "events/inspection.py": "management/test_event_commands.py",
+    "broker/transitions.py": "broker/session/test_lifecycle.py",
+    "broker/session/ending.py": "broker/session/test_actor.py",
+    "broker/session/attachment.py": "broker/session/test_actor.py",
+    "analytics/options.py": "analytics/sinks/test_settings.py",
     "analytics/jobs/reference.py": "analytics/jobs/test_catalogue.py",
     "actors/bonds.py": "actors/test_ref.py",
     "broker/traced_message.py": "broker/test_message_trace.py",
@@ -37,7 +44,6 @@ TESTED_IN: dict[str, str] = {
     "management/journal_commands.py": "management/test_journal_view.py",
     "plugins/errors.py": "plugins/test_finding.py",
     "events/exporter.py": "events/test_plugin.py",
-    "events/looking.py": "management/test_event_commands.py",
     "events/target.py": "events/test_compaction.py",
     "events/watching.py": "events/test_plugin.py",
     "events/schema.py": "events/test_reference.py",
