@@ -28,12 +28,12 @@ class _Trunkline(LazyGroup):
 
     elsewhere: ClassVar = {
         "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
-        "ctl": ("trunkline.management.ctl", "Look at a running broker on this machine, and change it."),
+        "ctl": ("trunkline.management.ctl", "Inspect and change a running broker on this machine."),
         "events": ("trunkline.management.event_commands", "Look at the event log."),
-        "journal": ("trunkline.management.journal_commands", "Look at what a broker in a test has recorded."),
+        "journal": ("trunkline.management.journal_commands", "Show the journal of a broker in a test."),
         "plugins": (
             "trunkline.management.plugin_commands",
-            "List plugins, look at one, enable it, write one of your own.",
+            "List, show, enable and create plugins.",
         ),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
     }
@@ -74,13 +74,13 @@ def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | N
 
 @cli.group()
 def config() -> None:
-    """Look at the configuration."""
+    """Check or show the configuration."""
 
 
 @config.command()
 @config_option
 def check(path: Path | None) -> None:
-    """Say all that keeps a broker from starting with it, short of taking its addresses and starting its plugins."""
+    """Report all that would keep a broker from starting, without taking addresses or starting plugins."""
     # imported here: no other command needs it
     from trunkline.management.start_check import obstacles
 
@@ -93,7 +93,7 @@ def check(path: Path | None) -> None:
 @config_option
 @click.option("--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True)
 def show(path: Path | None, form: str) -> None:
-    """Print every key that is in force and where it comes from. Secrets are not shown."""
+    """Print all settings in force, and the source of each. Secrets are not shown."""
     # imported here: no other command needs it
     from trunkline.management.config_view import as_json, as_toml
 
@@ -116,7 +116,7 @@ def _print_coloured(text: str, form: str) -> None:
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("name")
-@click.option("--delete", is_flag=True, help="Take the name out of the file.")
+@click.option("--delete", is_flag=True, help="Remove the name from the file.")
 @click.option("--scram", is_flag=True, help="FILE is for auth.scram_file.")
 @click.option("--stdin", is_flag=True, help="Read the password from standard input (one line), without asking.")
 def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> None:

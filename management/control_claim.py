@@ -58,7 +58,7 @@ def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
     try:
         with alone(path.parent):  # two that start together must not both find that a third one is dead
             _clear(path)
-            return _listen_tcp(path, backlog) if tcp else _listen_unix(path, backlog)
+            return _listen(path, tcp, backlog)
     except OSError as error:
         raise PlaceError(f"{path}: {error.strerror or error}") from error
 
@@ -81,31 +81,23 @@ def _clear(path: Path) -> None:
     path.unlink()
 
 
-def _listen_unix(path: Path, backlog: int) -> Claim:
-    listening = socket.socket(socket.AF_UNIX)
+def _listen(path: Path, tcp: bool, backlog: int) -> Claim:
+    listening, token = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX), None
     try:
-        before = os.umask(0o177)
-        try:
-            listening.bind(str(path))
-        finally:
-            os.umask(before)
+        if tcp:
+            listening.bind(("127.0.0.1", 0))
+        else:
+            before = os.umask(0o177)
+            try:
+                listening.bind(str(path))
+            finally:
+                os.umask(before)
         listening.listen(backlog)
         listening.setblocking(False)
-        return Claim(path, listening, None, _identity(path))
-    except OSError:
-        listening.close()
-        raise
-
-
-def _listen_tcp(path: Path, backlog: int) -> Claim:
-    listening = socket.socket(socket.AF_INET)
-    try:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(backlog)
-        listening.setblocking(False)
-        port = Port(listening.getsockname()[1], secrets.token_urlsafe(32))
-        write_port(path, port)
-        return Claim(path, listening, port.token, _identity(path))
+        if tcp:
+            token = secrets.token_urlsafe(32)
+            write_port(path, Port(listening.getsockname()[1], token))
+        return Claim(path, listening, token, _identity(path))
     except OSError:
         listening.close()
         raise

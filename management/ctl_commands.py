@@ -18,8 +18,8 @@ from trunkline.management.operations import OPERATIONS
 from trunkline.management.operations.registry import Argument, Operation
 
 _GROUPS: Final = {
-    "alarms": "Conditions that an operator should know of.",
-    "bans": "Who may not connect; the plugin bans must run.",
+    "alarms": "Alarms: conditions that an operator should know of.",
+    "bans": "Bans of clients; the plugin bans must run.",
     "clients": "Clients that are connected.",
     "config": "The configuration.",
     "hooks": "Callbacks at hook points.",
@@ -71,7 +71,7 @@ def _command(name: str, operation: Operation) -> click.Command:
 def _parameter(argument: Argument) -> click.Parameter:
     name, kind, flag = argument.name, argument.kind, f"--{argument.name.replace('_', '-')}"
     if name == "limit":
-        return click.Option([flag], type=click.IntRange(min=1), help="Print so many rows. [default: all]")
+        return click.Option([flag], type=click.IntRange(min=1), help="Print at most this many rows. [default: all]")
     several = get_origin(kind) in (dict, list)
     if argument.required or name in _BY_PLACE:
         return click.Argument(

@@ -12,7 +12,7 @@ from trunkline.management.command_line import FAILED, fail
 
 @click.group()
 def journal() -> None:
-    """Look at what a broker in a test has recorded."""
+    """Show the journal of a broker in a test."""
 
 
 @journal.command()

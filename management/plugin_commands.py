@@ -12,13 +12,13 @@ import click
 
 from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
 
-_now_option = click.option("--now", is_flag=True, help="Change the running broker, too.")
+_now_option = click.option("--now", is_flag=True, help="Apply it to the running broker, too.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def plugins() -> None:
-    """List plugins, look at one, enable it, write one of your own."""
+    """List, show, enable and create plugins."""
 
 
 @plugins.command("list")
@@ -38,7 +38,7 @@ def list_installed(path: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @_json_option
 def show(name: str, as_json: bool) -> None:
-    """Say what the plugin NAME does, and what its settings and its hooks are."""
+    """Describe the plugin NAME, its settings and its hooks."""
     from trunkline.management.plugin_listing import page_lines, plugin_page
 
     with _problems_reported(None):
@@ -51,10 +51,10 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @config_option
-@click.option("--create", is_flag=True, help="Make the file if there is none.")
+@click.option("--create", is_flag=True, help="Create the file if there is none.")
 @_now_option
 def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, now: bool) -> None:
-    """Have a broker with this configuration run the plugin NAME, with these settings.
+    """Enable the plugin NAME in the configuration file, with these settings.
 
     A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as
     an inline TOML table. Nothing is written unless all of it is right.
@@ -82,7 +82,7 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, 
 @config_option
 @_now_option
 def disable(name: str, path: Path | None, now: bool) -> None:
-    """Have brokers with this configuration no longer run the plugin NAME. Its settings stay in the file."""
+    """Disable the plugin NAME in the configuration file. Its settings stay there."""
     from trunkline.management import plugin_enabling
 
     path = _needed(path)
@@ -97,8 +97,8 @@ def disable(name: str, path: Path | None, now: bool) -> None:
 @click.argument("name")
 @config_option
 def reload(name: str, path: Path | None) -> None:
-    """Have the running broker stop the plugin NAME, import its code anew and start it with the settings as they are
-    now. The configuration says where the broker is."""
+    """Restart the plugin NAME in the running broker, with its code imported anew and the settings as they are now. The
+    configuration says where the broker is."""
     _change_broker(path, name, "reload")
 
 
@@ -108,10 +108,10 @@ def reload(name: str, path: Path | None) -> None:
     "--directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder to make for it. [default: trunkline-NAME]",
+    help="The folder to create. [default: trunkline-NAME]",
 )
 def new(name: str, directory: Path | None) -> None:
-    """Write the package of a plugin NAME that works and tests itself, to be changed into what you need."""
+    """Create the package of a plugin NAME that works and has tests, as a start for your own."""
     from trunkline.management.plugin_template import write_plugin
 
     directory = directory or Path(f"trunkline-{name}")

@@ -35,8 +35,8 @@ class ActorRow:
 @operation("actors")
 async def list_actors(
     broker: Administered,
-    layer: Annotated[str, "Only those of this supervisor, such as node, sessions or connections."] = "",
-    name: Annotated[str, "Only those whose name begins so."] = "",
+    layer: Annotated[str, "Only actors of this supervisor, such as node, sessions or connections."] = "",
+    name: Annotated[str, "Only actors whose name has this prefix."] = "",
     after: Position = 0,
     limit: Limit = AT_ONCE,
 ) -> Page[ActorRow]:

@@ -29,7 +29,7 @@ from trunkline.mqtt.topics import validate_filter
 NEIGHBOURS = 100
 
 ClientId = Annotated[str, "The client id."]
-Prefix = Annotated[str, "Only client ids that begin so."]
+Prefix = Annotated[str, "Only client ids with this prefix."]
 Username = Annotated[str | None, "Only clients of this user name."]
 Filter = Annotated[str, "The topic filter."]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
@@ -149,7 +149,7 @@ async def list_subscriptions(
     broker: Administered,
     client_id: Annotated[str | None, "Only subscriptions of this client."] = None,
     filter: Annotated[str | None, "Only subscriptions with exactly this topic filter."] = None,
-    after: Annotated[list[str] | None, "Begin behind this client id and topic filter."] = None,
+    after: Annotated[list[str] | None, "Start after this client id and topic filter."] = None,
     limit: Limit = AT_ONCE,
 ) -> Page[SubscriptionRow]:
     """Subscriptions, in order of client id and topic filter."""

@@ -42,8 +42,8 @@ NEIGHBOURS = 100
 Topic = Annotated[str, "The topic name."]
 Payload = Annotated[bytes, "What to publish."]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
-Expiry = Annotated[int | None, "Seconds after which nobody gets it any more.", Interval(ge=0, le=0xFFFF_FFFF)]
-ContentType = Annotated[str | None, "What the payload is, for 5.0 clients."]
+Expiry = Annotated[int | None, "Seconds after which the message expires.", Interval(ge=0, le=0xFFFF_FFFF)]
+ContentType = Annotated[str | None, "The content type, for 5.0 clients."]
 UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clients."]
 
 
@@ -52,15 +52,15 @@ UserProperties = Annotated[dict[str, str] | None, "User properties, for 5.0 clie
 
 @operation("routes.list", cursor=lambda row: row.filter)
 def list_routes(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[RouteRow]:
-    """Topic filters that somebody has subscribed to, each with the number of subscribers."""
+    """Topic filters with subscriptions, each with the number of subscribers."""
     rows = route_rows(broker.router, after, limit)
     return Page(rows, rows[-1].filter if len(rows) == limit else None)
 
 
 @operation("routes.lookup")
 def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limit = AT_ONCE) -> Page[ReceiverRow]:
-    """Who would get a message of this topic: clients as they subscribed, then shared groups. Who comes or goes while it
-    is listed may be missing, or come twice."""
+    """The receivers of a message with this topic: clients as they subscribed, then shared groups. A client that comes or
+    goes meanwhile may be missing, or be listed twice."""
     validate_name(topic)
     rows = receiver_rows(broker.router.match(topic), after, limit)
     return Page(rows, after + len(rows) if len(rows) == limit else None)
@@ -174,7 +174,7 @@ def publish(
     topic: Topic,
     payload: Payload = b"",
     qos: Qos = 0,
-    retain: Annotated[bool, "Keep it for later subscribers."] = False,
+    retain: Annotated[bool, "Retain the message for later subscribers."] = False,
     expiry: Expiry = None,
     content_type: ContentType = None,
     user_properties: UserProperties = None,

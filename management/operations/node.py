@@ -25,7 +25,7 @@ from trunkline.management.operations.registry import (
 from trunkline.management.reloading import ReloadError
 from trunkline.management.reloading import reload as read_again
 
-Level = Annotated[Literal["debug", "info", "warning", "error"] | None, "The least important records that are written."]
+Level = Annotated[Literal["debug", "info", "warning", "error"] | None, "The lowest level that is logged."]
 
 #: What `status` gives the rates of, by the counter's name.
 RATES = {
@@ -39,7 +39,7 @@ RATES = {
 
 @operation("status")
 async def status(broker: Administered) -> dict[str, object]:
-    """How the broker stands. Rates are per minute, averaged over the last one, five and fifteen minutes."""
+    """The state of the broker. Rates are per minute, averaged over the last one, five and fifteen minutes."""
     figures = await broker.figures()
     now = trio.current_time()
     broker.rates.update(figures, now)
@@ -75,7 +75,7 @@ async def status(broker: Administered) -> dict[str, object]:
 @operation("metrics")
 async def metrics(
     broker: Administered,
-    prefix: Annotated[str, "Only names that begin so."] = "",
+    prefix: Annotated[str, "Only names with this prefix."] = "",
     after: Position = 0,
     limit: Limit = AT_ONCE,
 ) -> Page[MetricRow]:
@@ -104,7 +104,7 @@ def reload(broker: Administered) -> dict[str, object]:
 
 @operation("log.level")
 def log_level(broker: Administered, level: Level = None) -> dict[str, object]:
-    """Say how much is logged, or change it until the next reload."""
+    """Show the log level, or change it until the next reload."""
     if level is not None:
         logs.set_level(level)
     return {"level": logs.level()}
@@ -114,11 +114,10 @@ def log_level(broker: Administered, level: Level = None) -> dict[str, object]:
 def log_packets(
     broker: Administered,
     client_id: Annotated[str, "The client id; it need not be connected."],
-    off: Annotated[bool, "No longer."] = False,
+    off: Annotated[bool, "Stop logging them."] = False,
 ) -> dict[str, object]:
-    """Have the packets of one client in the log, both ways, as `log level debug` has those of all new connections: what
-    they are and how large, without payloads and passwords. It holds for its later connections too, until the broker
-    stops."""
+    """Log the packets of one client, in both directions, as `log level debug` does for all new connections: their type and
+    size, without payloads and passwords. It applies to later connections of the client, too, until the broker stops."""
     broker.host.log_packets(client_id, not off)
     return {"packets_logged_of": broker.host.logged_clients}
 
@@ -128,7 +127,7 @@ def log_packets(
 
 @operation("alarms.list")
 def list_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
-    """Conditions that last and that an operator should know of, in the order in which they began."""
+    """Active alarms: conditions that an operator should know of, the oldest first."""
     return page_at(broker.alarms.active, after, limit)
 
 
@@ -140,7 +139,7 @@ def list_past_alarms(broker: Administered, after: Position = 0, limit: Limit = A
 
 @operation("alarms.clear")
 def clear_alarm(broker: Administered, name: Annotated[str, "The alarm's name."]) -> dict[str, object]:
-    """Say that an alarm is over. It comes again when its condition is found again."""
+    """Clear an alarm. It is raised again when its condition is found again."""
     active = [alarm.name for alarm in broker.alarms.active]
     if name not in active:
         raise NotFound(f"no alarm {name!r} lasts{nearest(name, active)}")

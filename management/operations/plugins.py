@@ -29,9 +29,9 @@ BANS = "bans"
 
 Name = Annotated[str, "The plugin's name."]
 Settings = Annotated[
-    dict[str, str] | None, "Settings, written as in an environment variable; what is not given is as configured."
+    dict[str, str] | None, "Settings, written as in an environment variable; all others are as configured."
 ]
-Kind = Annotated[Literal["client_id", "username", "address"], "What is banned."]
+Kind = Annotated[Literal["client_id", "username", "address"], "The kind of ban."]
 Who = Annotated[str, "The client id, user name, address or network."]
 
 
@@ -69,7 +69,7 @@ def call(
     broker: Administered,
     name: Name,
     command: Annotated[str, "One of the commands that the plugin offers."],
-    arguments: Annotated[dict[str, str] | None, "What the command is given."] = None,
+    arguments: Annotated[dict[str, str] | None, "Arguments of the command."] = None,
 ) -> object:
     """Run a command of a plugin's own."""
     with answering():
@@ -107,7 +107,7 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
 
 @operation("bans.list", cursor=lambda row: f"{row['kind']}:{row['who']}")
 def list_bans(broker: Administered, after: After = "", limit: Limit = AT_ONCE) -> Page[dict[str, Any]]:
-    """Who is banned, and until when."""
+    """Bans, and when they end."""
     rows = cast("list[dict[str, Any]]", _ask(broker, "list", after=after, limit=str(limit)))
     return Page(rows, f"{rows[-1]['kind']}:{rows[-1]['who']}" if len(rows) == limit else None)
 
@@ -117,8 +117,8 @@ def ban(
     broker: Administered,
     kind: Kind,
     who: Who,
-    seconds: Annotated[float | None, "For how long; for good when it is not given."] = None,
-    reason: Annotated[str, "Why, for those who read the list."] = "",
+    seconds: Annotated[float | None, "Duration of the ban; without it the ban is permanent."] = None,
+    reason: Annotated[str, "The reason, shown in the list."] = "",
 ) -> object:
     """Keep clients out, and disconnect those that are here."""
     return _ask(broker, "add", kind=kind, who=who, seconds="" if seconds is None else str(seconds), reason=reason)

@@ -244,9 +244,9 @@ def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> Iterat
 
 
 #: Arguments that several operations have.
-After = Annotated[str, "Begin behind this one."]
-Position = Annotated[int, "Leave out so many.", Interval(ge=0)]
-Limit = Annotated[int, "How many rows a page has at most.", Interval(ge=1)]
+After = Annotated[str, "Start after this key."]
+Position = Annotated[int, "Skip this many rows.", Interval(ge=0)]
+Limit = Annotated[int, "The most rows of a page.", Interval(ge=1)]
 
 
 def page_at(rows: Sequence[R], after: int, limit: int) -> Page[R]:

@@ -20,10 +20,10 @@ Guid = Annotated[str, "The message's id, as the list shows it."]
 @operation("trace.start")
 def start(
     broker: Administered,
-    client: Annotated[list[str] | None, "Messages that this client publishes or is to get. May be repeated."] = None,
+    client: Annotated[list[str] | None, "Messages that this client publishes or receives. May be repeated."] = None,
     topic: Annotated[list[str] | None, "Messages whose topic matches this filter. May be repeated."] = None,
 ) -> dict[str, object]:
-    """Begin to follow messages, in place of the trace that is on: those of some clients and topics, or all."""
+    """Start a trace of messages, in place of the running one: of some clients and topics, or of all."""
     with answering():
         broker.trace.start(clients=client or (), topics=topic or ())
     return _state(broker)

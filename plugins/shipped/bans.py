@@ -31,7 +31,7 @@ PAGE: Final = 1000
 class ConfiguredBan(Table):
     """A ban that holds as long as the plugin runs."""
 
-    kind: Kind = setting(..., "What is banned.")
+    kind: Kind = setting(..., "The kind of ban.")
     who: Text = setting(
         ...,
         'Which one; for `address` also a CIDR block such as "10.0.0.0/8", for a pattern text with `*`, `?` and '
