@@ -239,7 +239,8 @@ class Control:
             result = await operation.run(self._broker, arguments)
             await trio.lowlevel.checkpoint()
             if isinstance(result, Page):
-                page = operation.first_of(result, _fitting(result.rows), arguments)
+                whole = cast("Page[object]", result)
+                page = operation.first_of(whole, _fitting(whole.rows), arguments)
                 result = {"rows": page.rows, "next": page.next}
             answer = pack({"id": number, "result": result})
         except OperationError as error:

@@ -120,7 +120,7 @@ class Argument:
 
 @cache
 def _validator(kind: Any, bounds: Interval) -> TypeAdapter[Any]:
-    return TypeAdapter(Annotated[kind, bounds], config=ConfigDict(strict=True))
+    return TypeAdapter[Any](Annotated[kind, bounds], config=ConfigDict(strict=True))  # pyright: ignore
 
 
 _WORDS: Final = {
