@@ -47,7 +47,8 @@ class _Operations(click.Group):
 def ctl(context: click.Context, path: Path | None, socket: Path | None, node: str | None) -> None:
     """Inspect and change a running broker on this machine.
 
-    --socket or --node select the broker, or else the configuration does; without any of them it is the only one that runs.
+    --socket or --node select the broker, or else the configuration does; without any of them it is the only one that
+    runs.
 
     Lists are tables, or with --json an object a line. The exit code is 1 where something is not there or cannot be
     done, 2 where the command is wrong, and 3 where no broker runs.

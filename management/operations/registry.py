@@ -120,7 +120,7 @@ class Argument:
 
 @cache
 def _validator(kind: Any, bounds: Interval) -> TypeAdapter[Any]:
-    return TypeAdapter[Any](Annotated[kind, bounds], config=ConfigDict(strict=True))  # pyright: ignore
+    return TypeAdapter[Any](Annotated[kind, bounds], config=ConfigDict(strict=True))  # pyright: ignore[reportInvalidTypeForm, reportArgumentType]
 
 
 _WORDS: Final = {
