@@ -117,7 +117,7 @@ def log_packets(
     off: Annotated[bool, "Stop logging them."] = False,
 ) -> dict[str, object]:
     """Log the packets of one client, in both directions, as `log level debug` does for all new connections: their type
-    and size, without payloads and passwords. It applies to later connections of the client, too, until the broker stops."""
+    and size, without payloads and passwords. It applies to later connections of the client, until the broker stops."""
     broker.host.log_packets(client_id, not off)
     return {"packets_logged_of": broker.host.logged_clients}
 
