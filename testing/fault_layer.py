@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
+from trunkline.broker.connection.stream_transport import STREAM_BUFFER
 from trunkline.broker.connection.transport import (
     BLOCKED,
     DRAINED,
-    STREAM_BUFFER,
     Ended,
     Layer,
     SocketTransport,
@@ -347,7 +347,7 @@ class FaultLayer(Layer):
                 self.below.pause()
 
     def _let_go(self) -> None:
-        self.below.close()
+        super().close()
         self.network.forget(self)
 
     # Recorders

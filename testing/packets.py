@@ -64,7 +64,7 @@ class Splitter:
                 packets.append(bytes(stream[begin:end]))
             begin = end
         if stream is self.rest:
-            del stream[:begin]
+            del self.rest[:begin]
         else:
             self.rest = bytearray(stream[begin:])
         return packets

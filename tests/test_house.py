@@ -52,6 +52,7 @@ TESTED_IN: dict[str, str] = {
     "router/table.py": "router/test_router.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",
+    "broker/connection/stream_transport.py": "broker/connection/test_transport.py",
     "testing/fault_layer.py": "testing/test_faults.py",
     "testing/packet_queue.py": "testing/test_faults.py",
     "testing/published.py": "testing/test_messages.py",

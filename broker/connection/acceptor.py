@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from trunkline.actors import Actor
-from trunkline.broker.connection.transport import SocketTransport, StreamTransport
+from trunkline.broker.connection.stream_transport import StreamTransport
+from trunkline.broker.connection.transport import SocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
-"""The bytes of a connection: a socket or a stream with its output buffer, and the layers on top of it.
+"""The bytes of a connection: a socket with its output buffer, and the layers on top of it.
 
-`SocketTransport` is driven by the node's poller. `StreamTransport` wraps any trio stream: in-process connections, and
-sockets where the platform has no selector that can be waited for. A `Layer` stands between one of them, or another
-layer, and the connection, which sees the top of that stack alone.
+`SocketTransport` is driven by the node's poller; `StreamTransport`, in a module of its own, by tasks. A `Layer` stands
+between one of them, or another layer, and the connection, which sees the top of that stack alone.
 """
 
 from __future__ import annotations
@@ -13,17 +12,15 @@ from contextlib import suppress
 from socket import IPPROTO_TCP, SHUT_WR, SO_LINGER, SOL_SOCKET, TCP_NODELAY, socket
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-import trio
-
 from trunkline.broker.connection.poller import MAX_READ, READ, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trunkline.actors import Actor, Ref, Scheduler
+    from trunkline.actors import Actor, Ref
     from trunkline.broker.connection.poller import Poller
 
-#: Bytes of one read of a stream.
+#: Bytes of one read outside of the poller.
 READ_SIZE: Final = 65_536
 #: Bytes to ask a socket for whose last read brought fewer. Asking for more costs the memory for it: five times the read
 #: itself.
@@ -31,10 +28,8 @@ SMALL_READ: Final = 16_384
 #: From so many bytes on, a socket is written to at once: as much for each of many subscribers would not stay in the
 #: processor's cache until the end of the turn, when the rest is written.
 WRITTEN_AT_ONCE: Final = 4_096
-#: Bytes that may wait for a stream before it counts as blocked. (A socket has the kernel's buffer for that.)
-STREAM_BUFFER: Final = 65_536
 #: Linger for no time: closing resets the connection.
-_NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 class Ended:
@@ -66,7 +61,7 @@ Event: TypeAlias = "bytes | Ended | OutputBlocked | OutputDrained"
 Receiver: TypeAlias = "Callable[[Event], None]"
 
 
-def _nobody(_event: Event) -> None:
+def discard(_event: Event) -> None:
     """Receives what still comes for a connection that is closed, and is no reference to it."""
 
 
@@ -163,7 +158,7 @@ class Layer:
 
     def close(self) -> None:
         self.below.close()
-        self.above = _nobody
+        self.above = discard
 
 
 class SocketTransport:
@@ -315,7 +310,7 @@ class SocketTransport:
             self.end_turn()
         self._pending.clear()
         with suppress(OSError):  # the peer was faster
-            self._sock.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
+            self._sock.setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
         self._end("reset")
 
     def _shut_down(self) -> None:
@@ -335,116 +330,4 @@ class SocketTransport:
             # the poller may hold an event of this socket that it has not passed on
             self._reading = False
             self._pending.clear()
-            self.receiver = _nobody
-
-
-class StreamTransport:
-    """Feeds a connection from any trio stream, by a task that reads and one that writes."""
-
-    __slots__ = (
-        "_blocked",
-        "_finishing",
-        "_pending",
-        "_receiver",
-        "_resetting",
-        "_resumed",
-        "_scheduler",
-        "_stream",
-        "_wake",
-        "peer",
-    )
-
-    def __init__(self, stream: trio.abc.Stream, peer: tuple[str, int] | None, scheduler: Scheduler) -> None:
-        self.peer = peer
-        self._stream = stream
-        self._scheduler = scheduler
-        self._pending = bytearray()
-        self._blocked = False
-        self._finishing = False
-        self._resetting = False
-        self._wake = trio.Event()
-        self._resumed = trio.Event()
-        self._resumed.set()
-
-    def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
-        self._receiver = receiver
-        owner.start_task(self._run)
-
-    async def _run(self) -> None:
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._read)
-                nursery.start_soon(self._write)
-        finally:
-            await trio.aclose_forcefully(self._stream)
-
-    async def _read(self) -> None:
-        while True:
-            error = ""
-            data: bytes | bytearray = b""
-            try:
-                data = await self._stream.receive_some(READ_SIZE)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as lost:
-                error = str(lost.__cause__ or "connection lost")
-            await self._resumed.wait()
-            with self._scheduler.turn:
-                self._receiver(bytes(data) if data else Ended(error))
-            if not data:
-                return
-            await self._scheduler.drained()
-
-    async def _write(self) -> None:
-        while True:
-            await self._wake.wait()
-            data, self._pending = self._pending, bytearray()
-            try:
-                if data:
-                    await self._stream.send_all(data)
-                if self._finishing and not self._pending and isinstance(self._stream, trio.abc.HalfCloseableStream):
-                    await self._stream.send_eof()
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return  # the peer is gone, and reading says so
-            if self._resetting:
-                if isinstance(self._stream, trio.SocketStream):
-                    self._stream.setsockopt(SOL_SOCKET, SO_LINGER, _NO_LINGER)
-                with self._scheduler.turn:
-                    self._receiver(Ended("reset"))
-                return
-            if not self._pending:
-                self._wake = trio.Event()
-                if self._blocked:
-                    self._blocked = False
-                    with self._scheduler.turn:
-                        self._receiver(DRAINED)
-
-    def send(self, data: bytes) -> None:
-        self._pending += data
-        self._wake.set()
-        if self._blocked or len(self._pending) > STREAM_BUFFER:
-            self._blocked = True
-            self._receiver(BLOCKED)
-
-    @property
-    def pending(self) -> int:
-        return len(self._pending)
-
-    def pause(self) -> None:
-        self._resumed = trio.Event()
-
-    def resume(self) -> None:
-        self._resumed.set()
-
-    def read_now(self) -> None:
-        """Its task does, which runs before the next turn."""
-
-    def finish(self) -> None:
-        self._finishing = True
-        self._wake.set()
-
-    def reset(self) -> None:
-        self._resetting = True
-        self._wake.set()
-
-    def close(self) -> None:
-        """The end of the connection cancels the tasks, which closes the stream."""
-        self._receiver = _nobody
+            self.receiver = discard

@@ -14,6 +14,7 @@ from trio.testing import lockstep_stream_pair, memory_stream_pair
 
 from trunkline.actors import Scheduler
 from trunkline.broker.connection.poller import Poller
+from trunkline.broker.connection.stream_transport import StreamTransport
 from trunkline.broker.connection.transport import (
     BLOCKED,
     DRAINED,
@@ -21,7 +22,6 @@ from trunkline.broker.connection.transport import (
     Event,
     Layer,
     SocketTransport,
-    StreamTransport,
 )
 
 #: More than any socket's buffers hold.
