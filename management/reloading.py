@@ -5,36 +5,20 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from trunkline.broker.security import SecurityError
-from trunkline.config.config import Config, changes
+from trunkline.config.config import changes
 from trunkline.config.errors import ConfigError
 from trunkline.management import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from trunkline.broker.node import Node
     from trunkline.config.settings import PluginSettings
 
 _logger = logging.getLogger("trunkline")
-
-
-class RunningPlugins(Protocol):
-    """The plugins of a broker."""
-
-    def enabled(self) -> Mapping[str, PluginSettings]: ...
-
-
-class Reloadable(Protocol):
-    config: Config
-    #: Reads the configuration anew; None where the broker is part of somebody else's process, with a log of its own.
-    read: Callable[[], Config] | None
-
-    @property
-    def plugins(self) -> RunningPlugins: ...
-
-    def reload(self) -> None: ...
 
 
 class ReloadError(Exception):
@@ -55,7 +39,7 @@ class Pending:
     plugins: list[str]
 
 
-def reload(broker: Reloadable) -> Pending:
+def reload(broker: Node) -> Pending:
     """Read password and access rule files again, and the settings of the log. What happened is logged.
 
     Raises:
