@@ -7,7 +7,7 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from trunkline.actors import Actor, Due, Later, Shutdown
 from trunkline.broker.routes import Subscriber
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.packets import Acknowledgement, Will
+    from trunkline.mqtt.packets import Will
 
 _logger = logging.getLogger("trunkline.session")
 
@@ -134,9 +134,6 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces:
             outbound.flush()
 
-    def _on_due(self, message: Due) -> None:
-        message.action()
-
     # What the client sends
 
     def _on_received(self, message: mail.Received) -> None:
@@ -155,14 +152,15 @@ class SessionActor(Actor["mail.ToSession"]):
                     inbound.publish_parts(packet, channel)
                 else:
                     kind: type = type(packet)
-                    if type(packet) is Acknowledgements:
-                        kind = packet.kind
-                        self._received[TYPE_OF[kind]] += packet.count - 1
+                    if kind is Acknowledgements:
+                        many = cast("Acknowledgements", packet)
+                        kind = many.kind
+                        self._received[TYPE_OF[kind]] += many.count - 1
                     self._received[TYPE_OF[kind]] += 1
                     handler = self._packets.get(kind)
                     if handler is None:  # [MQTT-3.1.0-2]
                         raise ProtocolError(f"a second {kind.__name__.upper()}")
-                    handler(self, packet)
+                    handler(self, packet, channel)
                     acknowledged = True
                     if life.reading is not channel:
                         if self._outbound.channel is not channel:
@@ -211,37 +209,21 @@ class SessionActor(Actor["mail.ToSession"]):
         if message.channel is not self._outbound.channel:
             return
         self._waiting.answered(message.channel)
+        if self._proceed(message.proceed):
+            self._go_on(message.channel)
+
+    def _proceed(self, action: Callable[[], None]) -> bool:
+        """False if that ended the connection."""
         try:
-            message.proceed()
+            action()
         except ProtocolError as error:
             self._attachment.disconnect(error.reason, str(error))
-            return
-        self._go_on(message.channel)
+            return False
+        return True
 
     def _go_on(self, channel: Channel) -> None:
         """Handle what the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
-
-    def _on_puback(self, packet: Acknowledgement | Acknowledgements) -> None:
-        self._acknowledged.puback(packet)
-
-    def _on_pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
-        self._acknowledged.pubrec(packet)
-
-    def _on_pubrel(self, packet: Acknowledgement | Acknowledgements) -> None:
-        assert self._outbound.channel is not None
-        self._inbound.pubrel(packet, self._outbound.channel)
-
-    def _on_pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
-        self._acknowledged.pubcomp(packet)
-
-    def _on_subscribe(self, packet: Subscribe) -> None:
-        assert self._outbound.channel is not None
-        self._subscribing.subscribe(packet, self._outbound.channel)
-
-    def _on_unsubscribe(self, packet: Unsubscribe) -> None:
-        assert self._outbound.channel is not None
-        self._subscribing.unsubscribe(packet, self._outbound.channel)
 
     def _on_subscribed(self, message: mail.Subscribed) -> None:
         self._routed(message.answer, lambda: self._subscribing.subscribed(message.answer, message.grants))
@@ -249,19 +231,10 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
         self._routed(message.answer, lambda: self._subscribing.unsubscribed(message.answer, message.existed))
 
-    def _on_unreachable(self, message: mail.Unreachable) -> None:
-        del message
-        self._ending.unreachable()
-
     def _routed(self, answer: Answer, acknowledge: Callable[[], None]) -> None:
         """The route writer has answered. If this connection asked, its client need not wait any more."""
         channel = answer.channel
-        try:
-            acknowledge()
-        except ProtocolError as error:
-            self._attachment.disconnect(error.reason, str(error))
-            return
-        if channel is not None and channel is self._outbound.channel:
+        if self._proceed(acknowledge) and channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
             if answer.packet_id:
                 self._waiting.answered(channel)
@@ -274,12 +247,12 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_unsubscribe_for(self, message: mail.UnsubscribeFor) -> None:
         self._subscribing.unsubscribe_for(message.filters, self.session.client, self._outbound.channel)
 
-    def _on_pingreq(self, packet: Pingreq) -> None:
+    def _on_pingreq(self, packet: Pingreq, channel: Channel) -> None:
+        del packet, channel
         self._outbound.write(Pingresp())  # [MQTT-3.12.4-1]
 
-    def _on_auth(self, packet: Auth) -> None:
-        channel, waiting = self._outbound.channel, self._waiting
-        assert channel is not None
+    def _on_auth(self, packet: Auth, channel: Channel) -> None:
+        waiting = self._waiting
         reauthentication.step(
             packet,
             channel,
@@ -289,9 +262,8 @@ class SessionActor(Actor["mail.ToSession"]):
             self._subscription_check.forget_decisions,
         )
 
-    def _on_disconnect(self, packet: Disconnect) -> None:
-        channel, session = self._outbound.channel, self.session
-        assert channel is not None
+    def _on_disconnect(self, packet: Disconnect, channel: Channel) -> None:
+        session = self.session
         expiry = packet.properties.get("session_expiry_interval")
         if expiry is not None:
             if expiry and not channel.expiry_interval:  # [MQTT-3.14.2-2]
@@ -309,9 +281,6 @@ class SessionActor(Actor["mail.ToSession"]):
         """Have this connection. `present` says whether the session was there before."""
         channel.hand = self.ref.hand
         self._attachment.request(channel, present)
-
-    def _on_attach(self, message: mail.Attach) -> None:
-        self._attachment.attach(message.channel, message.present)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
         """It comes from a connection that lost this session, or that wanted it when it had just ended."""
@@ -340,13 +309,6 @@ class SessionActor(Actor["mail.ToSession"]):
         channel = self._outbound.channel
         if channel is not None and message.channel in (None, channel):
             self._attachment.disconnect(message.reason, message.text)
-
-    def _on_publish_will(self, message: mail.PublishWill) -> None:
-        del message
-        self._away.publish_will()
-
-    def _on_rules_changed(self, message: mail.RulesChanged) -> None:
-        self._subscription_check.forget_decisions(subscriptions=message.subscriptions)
 
     def go_on_away(self) -> None:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
@@ -384,32 +346,32 @@ class SessionActor(Actor["mail.ToSession"]):
             self._ending.stop()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
-        mail.Attach: _on_attach,
+        mail.Attach: lambda self, message: self._attachment.attach(message.channel, message.present),
         mail.Received: _on_received,
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,
         mail.Subscribed: _on_subscribed,
         mail.Unsubscribed: _on_unsubscribed,
-        mail.Unreachable: _on_unreachable,
+        mail.Unreachable: lambda self, _: self._ending.unreachable(),
         mail.Answered: _on_answered,
-        Due: _on_due,
+        Due: lambda _, message: message.action(),
         mail.Kick: _on_kick,
         mail.End: _on_end_wanted,
         mail.SubscribeFor: _on_subscribe_for,
         mail.UnsubscribeFor: _on_unsubscribe_for,
-        mail.PublishWill: _on_publish_will,
-        mail.RulesChanged: _on_rules_changed,
+        mail.PublishWill: lambda self, _: self._away.publish_will(),
+        mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
     }
 
     #: Without PUBLISH, which needs no look-up.
-    _packets: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
-        Puback: _on_puback,
-        Pubrec: _on_pubrec,
-        Pubrel: _on_pubrel,
-        Pubcomp: _on_pubcomp,
-        Subscribe: _on_subscribe,
-        Unsubscribe: _on_unsubscribe,
+    _packets: ClassVar[dict[type, Callable[[SessionActor, Any, Channel], None]]] = {
+        Puback: lambda self, packet, _: self._acknowledged.puback(packet),
+        Pubrec: lambda self, packet, _: self._acknowledged.pubrec(packet),
+        Pubrel: lambda self, packet, channel: self._inbound.pubrel(packet, channel),
+        Pubcomp: lambda self, packet, _: self._acknowledged.pubcomp(packet),
+        Subscribe: lambda self, packet, channel: self._subscribing.subscribe(packet, channel),
+        Unsubscribe: lambda self, packet, channel: self._subscribing.unsubscribe(packet, channel),
         Pingreq: _on_pingreq,
         Auth: _on_auth,
         Disconnect: _on_disconnect,

@@ -6,7 +6,7 @@ async, or the filters are many, a task decides, and the client waits for that, t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.actors import Paced
@@ -49,24 +49,22 @@ SEND_RETAINED: Final = 0
 SEND_RETAINED_IF_NEW: Final = 1
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
     """The SUBACK or UNSUBACK that is being made: a reason for each filter, and the filters to act on."""
 
-    __slots__ = ("before", "channel", "client", "filters", "packet_id", "places", "reasons", "text")
-
-    def __init__(self, client: ClientInfo, channel: Channel | None, packet_id: int, length: int) -> None:
-        self.client = client
-        #: The connection that asked; None while no client is connected.
-        self.channel = channel
-        #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
-        self.packet_id = packet_id
-        self.reasons: list[int] = [Reason.SUCCESS] * length
-        #: The filters that were accepted, and where each stands in the answer.
-        self.filters: list[str] = []
-        self.places: list[int] = []
-        #: What is to be removed, as it was when that was asked for.
-        self.before: list[Options | None] = []
-        self.text = ""
+    client: ClientInfo
+    #: The connection that asked; None while no client is connected.
+    channel: Channel | None
+    #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
+    packet_id: int
+    reasons: list[int]
+    #: The filters that were accepted, and where each stands in the answer.
+    filters: list[str] = field(default_factory=list[str])
+    places: list[int] = field(default_factory=list[int])
+    #: What is to be removed, as it was when that was asked for.
+    before: list[Options | None] = field(default_factory=list["Options | None"])
+    text: str = ""
 
     def accept(self, place: int, filter: str) -> None:
         self.filters.append(filter)
@@ -215,7 +213,7 @@ class Subscribing:
         """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
         _check_stays(outcomes)
         self.waiting.for_routes()
-        answer = Answer(channel.client, channel, packet.packet_id, len(outcomes))
+        answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(outcomes))
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
         known = self.session.subscriptions
@@ -239,7 +237,7 @@ class Subscribing:
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """On behalf of the client: neither hooks nor access rules are asked."""
-        answer = Answer(channel.client, channel, 0, len(requests))
+        answer = Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests))
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(requests):
             self._want(request, None, answer, place, wanted)
@@ -278,7 +276,7 @@ class Subscribing:
     def _unsubscribe(self, packet: Unsubscribe, filters: Sequence[FilterOutcome], channel: Channel) -> None:
         _check_stays(filters)
         self.waiting.for_routes()
-        answer = Answer(channel.client, channel, packet.packet_id, len(filters))
+        answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(filters))
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
                 answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
@@ -290,7 +288,7 @@ class Subscribing:
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
         """On behalf of the client, which may be away."""
-        answer = Answer(client, channel, 0, len(filters))
+        answer = Answer(client, channel, 0, [Reason.SUCCESS] * len(filters))
         for place, filter in enumerate(filters):
             answer.accept(place, filter)
         self._remove_routes(answer)

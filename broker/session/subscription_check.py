@@ -64,7 +64,7 @@ class SubscriptionCheck:
         self.outbound.held = True
         self._check(background=False)
 
-    def forget_decisions(self, *, subscriptions: bool = True) -> None:
+    def forget_decisions(self, subscriptions: bool = True) -> None:
         """Access is decided otherwise than before."""
         if self.outbound.channel is not None:
             self.outbound.channel.forget_decisions()
