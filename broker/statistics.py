@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from trunkline import __version__
+from trunkline.actors import Paced
 from trunkline.broker.metrics import Gauges, Rates
 from trunkline.broker.process_memory import memory
 from trunkline.broker.sys_topics import RATED, changed, sys_topics
@@ -55,15 +56,13 @@ class Statistics:
         gauges.sessions_count = len(self._sessions)
         gauges.connections_count = gauges.queue_count = gauges.queue_bytes = 0
         gauges.inflight_count = gauges.awaiting_rel_count = 0
-        for number, session in enumerate(self._sessions, 1):
+        async for session in Paced(self._sessions, COUNTED_AT_ONCE):
             state = session.session
             gauges.connections_count += session.channel is not None
             gauges.queue_count += state.queue.length
             gauges.queue_bytes += state.queue.byte_size
             gauges.inflight_count += len(state.inflight)
             gauges.awaiting_rel_count += len(state.awaiting_rel)
-            if number % COUNTED_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
         gauges.output_bytes = sum(connection.pending for connection in self._connections())
         gauges.process_memory, gauges.process_memory_max = memory()
         gauges.subscriptions_count = router.subscriptions

@@ -6,7 +6,7 @@ They are noted only after `Changes` was made for the session. A session without 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from trunkline.broker.session.export import awaiting_to_plain, head_to_plain, inflight_to_plain, queued_to_plain
 
@@ -37,7 +37,7 @@ class Changes:
         return client, session.will, session.left_at, session.expiry_interval, session.revoked
 
     def take(self, now: float, wall: float) -> dict[str, Any]:
-        """For `apply_changes`. A value of None says that what has this key is no more."""
+        """For `apply_changes`. A key alone says that what had it is no more, as do options of None."""
         session, head = self._session, self._compared()
         subscriptions, self.subscriptions = self.subscriptions, {}
         changes: dict[str, Any] = {
@@ -50,16 +50,16 @@ class Changes:
                 for options in (session.subscriptions.get(filter),)
             ],
             "inflight": [
-                [packet_id, entry and inflight_to_plain(*entry, now)]
+                [packet_id] if entry is None else inflight_to_plain(*entry, now)
                 for packet_id in self._inflight.take()
                 for entry in (session.inflight.exported(packet_id),)
             ],
             "queue": [
-                [list(position), entry and queued_to_plain(*entry[:3], now)]
+                [list(position)] if entry is None else queued_to_plain(position, *entry[:3], now)
                 for position, entry in session.queue.take_changes().items()
             ],
             "awaiting_rel": [
-                [packet_id, entry and awaiting_to_plain(*entry, now)]
+                [packet_id] if entry is None else awaiting_to_plain(*entry, now)
                 for packet_id in self._awaiting_rel.take()
                 for entry in (session.awaiting_rel.exported(packet_id),)
             ],
@@ -90,15 +90,15 @@ def apply_changes(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 
 def _replayed(entries: list[list[Any]], changes: list[list[Any]], elapsed: float) -> list[list[Any]]:
-    """Each entry is a key, and what has this key. What is new or has advanced comes last."""
-    gone = [key for key, _ in changes]
-    kept = [[key, _aged(entry, elapsed)] for key, entry in entries if key not in gone]
-    return kept + [[key, entry] for key, entry in changes if entry is not None]
+    """What is new or has advanced comes last."""
+    changed = [key for key, *_ in changes]
+    kept = [[_aged(value, elapsed) for value in entry] for entry in entries if entry[0] not in changed]
+    return kept + [entry for entry in changes if len(entry) > 1]
 
 
-def _aged(entry: list[Any], elapsed: float) -> list[Any]:
-    """The message, which comes first, has that much less time before it expires."""
-    message, *rest = entry
-    if message is not None and message["expires_in"] is not None:
-        message = {**message, "expires_in": message["expires_in"] - elapsed}
-    return [message, *rest]
+def _aged(value: Any, elapsed: float) -> Any:
+    """A message has that much less time before it expires."""
+    if not isinstance(value, dict):
+        return value
+    cell = cast("dict[str, Any]", value)
+    return cell if cell.get("expires_in") is None else {**cell, "expires_in": cell["expires_in"] - elapsed}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.mqueue import Position
     from trunkline.broker.session.state import Session
     from trunkline.mqtt.message import Message
 
@@ -51,13 +52,13 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
         "subscriptions": sorted([filter, asdict(options)] for filter, options in session.subscriptions.items()),
         "unasked": sorted(session.unasked),
         "last_packet_id": last_id,
-        # by packet id, by priority and number, by packet id
-        "inflight": [[entry[0], inflight_to_plain(*entry, now)] for entry in inflight],
+        # each begins with its key: the packet id, or priority and number
+        "inflight": [inflight_to_plain(*entry, now) for entry in inflight],
         "queue": [
-            [list(position), queued_to_plain(message, target, qos, now)]
+            queued_to_plain(position, message, target, qos, now)
             for message, target, qos, position in session.queue.export()
         ],
-        "awaiting_rel": [[entry[0], awaiting_to_plain(*entry, now)] for entry in session.awaiting_rel.export()],
+        "awaiting_rel": [awaiting_to_plain(*entry, now) for entry in session.awaiting_rel.export()],
     }
 
 
@@ -77,17 +78,17 @@ def head_to_plain(session: Session, now: float) -> dict[str, Any]:
 def inflight_to_plain(
     packet_id: int, state: int, message: Message, target: Target[Subscriber], now: float
 ) -> list[Any]:
-    del packet_id
-    return [message_to_plain(message, now), _target_to_plain(target), state]
+    return [packet_id, state, message_to_plain(message, now), _target_to_plain(target)]
 
 
-def queued_to_plain(message: Message, target: Target[Subscriber], qos: int, now: float) -> list[Any]:
-    return [message_to_plain(message, now), _target_to_plain(target), qos]
+def queued_to_plain(
+    position: Position, message: Message, target: Target[Subscriber], qos: int, now: float
+) -> list[Any]:
+    return [list(position), message_to_plain(message, now), _target_to_plain(target), qos]
 
 
 def awaiting_to_plain(packet_id: int, size: int, message: Message | None, now: float) -> list[Any]:
-    del packet_id
-    return [None if message is None else message_to_plain(message, now), size]
+    return [packet_id, size, None if message is None else message_to_plain(message, now)]
 
 
 def restore_session(
@@ -131,17 +132,17 @@ def restore_session(
         plain["last_packet_id"],
         [
             (packet_id, state, message_from_plain(message, then), target(value))
-            for packet_id, (message, value, state) in plain["inflight"]
+            for packet_id, state, message, value in plain["inflight"]
         ],
         now,
     )
     session.queue.restore(
-        [(message_from_plain(message, then), target(value), qos) for _, (message, value, qos) in plain["queue"]]
+        [(message_from_plain(message, then), target(value), qos) for _, message, value, qos in plain["queue"]]
     )
     session.awaiting_rel.restore(
         [
             (packet_id, size, None if message is None else message_from_plain(message, then))
-            for packet_id, (message, size) in plain["awaiting_rel"]
+            for packet_id, size, message in plain["awaiting_rel"]
         ],
         now,
     )

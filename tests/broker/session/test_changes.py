@@ -170,5 +170,5 @@ def test_changes_are_small_and_given_once() -> None:
     session.inflight.end([7])
     session.queue.pop(0.0, [])
     first, second = changes.take(0.0, 0.0), changes.take(0.0, 0.0)
-    assert (first["inflight"], first["queue"], first["head"]) == ([[7, None]], [[[0, 1], None]], None)
+    assert (first["inflight"], first["queue"], first["head"]) == ([[7]], [[[0, 1]]], None)
     assert (second["inflight"], second["queue"]) == ([], [])

@@ -143,8 +143,7 @@ async def outcome(
         held = []
         for name in wires:
             plain = export_session(here.session(name).session, 0.0, 0.0)
-            sent, queued = [[key, *entry] for key, entry in plain["inflight"]], [entry for _, entry in plain["queue"]]
-            held.append((name, without_ids(sent), without_ids(queued), len(plain["awaiting_rel"])))
+            held.append((name, without_ids(plain["inflight"]), without_ids(plain["queue"]), len(plain["awaiting_rel"])))
     # each client's own order counts, not whose turn was first
     heard.sort(key=lambda each: (each[0], each[1] if isinstance(each[1], str) else ""))
     same = {
