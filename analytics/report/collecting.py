@@ -14,7 +14,6 @@ from trunkline.analytics.report import figures
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
 from trunkline.analytics.report.results import (
     Alert,
-    Churn,
     Consumer,
     Denial,
     Drop,
@@ -27,7 +26,7 @@ from trunkline.analytics.report.results import (
     Silence,
     Slow,
     Talker,
-    Traffic,
+    Window,
 )
 from trunkline.events.reader import EventLog
 from trunkline.mqtt.reasons import in_words
@@ -114,7 +113,7 @@ def collect(
     say("traffic, connections, drops")
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
     dropped = [row for row in timeline if row["sort"] == "dropped"]
-    found["traffic"], found["churn"] = _traffic(timeline), _churn(timeline)
+    found["timeline"] = _windows(timeline)
     found["drops"] = [Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in dropped]
     say("top talkers")
     published = reading.events(("message.publish",), figures.COLUMNS)
@@ -235,28 +234,12 @@ def _newest(queues: DataFrame, end: datetime) -> DataFrame:
     )
 
 
-def _counts(timeline: Sequence[Row]) -> list[tuple[datetime, Counter[str]]]:
-    """Events and bytes of each sort, in the order of the windows."""
+def _windows(timeline: Sequence[Row]) -> list[Window]:
+    """The sums of each window, whatever their sort; a sort that no window has a field for is left out."""
     found: dict[datetime, Counter[str]] = defaultdict(Counter)
     for row in timeline:
-        found[row["time"]][row["sort"]] += row["events"]
-        found[row["time"]][f"{row['sort']} bytes"] += row["bytes"]
-    return sorted(found.items(), key=lambda item: item[0])
-
-
-def _traffic(timeline: Sequence[Row]) -> list[Traffic]:
-    names = ("published", "published bytes", "delivered", "delivered bytes")
-    return [
-        Traffic(time, *(counts[name] for name in names))
-        for time, counts in _counts(timeline)
-        if counts["published"] or counts["delivered"]
-    ]
-
-
-def _churn(timeline: Sequence[Row]) -> list[Churn]:
-    names = Churn._fields[1:]
-    found = [Churn(time, *(counts[name] for name in names)) for time, counts in _counts(timeline)]
-    return [row for row in found if any(row[1:])]
+        found[row["time"]].update({row["sort"]: row["events"], f"{row['sort']}_bytes": row["bytes"]})
+    return [Window(time, *(found[time][name] for name in Window._fields[1:])) for time in sorted(found)]
 
 
 def _denial(row: Row) -> Denial:

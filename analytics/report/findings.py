@@ -28,17 +28,17 @@ class Finding(NamedTuple):
 
 def tiles(results: Results) -> list[Tile]:
     seconds = max((results.end - results.begin).total_seconds(), 1e-6)
-    received = sum(row.received for row in results.traffic)
-    delivered = sum(row.delivered for row in results.traffic)
-    received_bytes = wording.size(sum(row.received_bytes for row in results.traffic))
-    delivered_bytes = wording.size(sum(row.delivered_bytes for row in results.traffic))
+    published = sum(row.published for row in results.timeline)
+    delivered = sum(row.delivered for row in results.timeline)
+    published_bytes = wording.size(sum(row.published_bytes for row in results.timeline))
+    delivered_bytes = wording.size(sum(row.delivered_bytes for row in results.timeline))
     drops = sum(row.messages for row in results.drops)
     worst = max((row.p99 for row in results.latency), default=None)
     usual = sorted(row.p50 for row in results.latency)
     denied = wording.count(len({row.client_id for row in results.denials}), "client")
     short = wording.short
     return [
-        Tile("Published", short(received), f"{short(received / seconds)}/s, {received_bytes}"),
+        Tile("Published", short(published), f"{short(published / seconds)}/s, {published_bytes}"),
         Tile("Delivered", short(delivered), f"{short(delivered / seconds)}/s, {delivered_bytes}"),
         Tile(
             "Latency, worst p99",
@@ -47,8 +47,8 @@ def tiles(results: Results) -> list[Tile]:
         ),
         Tile(
             "Connections",
-            short(sum(row.connected for row in results.churn)),
-            f"{short(sum(row.refused for row in results.churn))} refused",
+            short(sum(row.connected for row in results.timeline)),
+            f"{short(sum(row.refused for row in results.timeline))} refused",
         ),
         Tile("Dropped", short(drops), _share(drops, delivered + drops, "of deliveries")),
         Tile("Denied", short(results.denied), denied),

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class Traffic(NamedTuple):
+class Window(NamedTuple):
+    """What happened in a window; bytes are those of payloads."""
+
     time: datetime
-    received: int
-    received_bytes: int
-    delivered: int
-    delivered_bytes: int
+    published: int = 0
+    published_bytes: int = 0
+    delivered: int = 0
+    delivered_bytes: int = 0
+    connected: int = 0
+    disconnected: int = 0
+    refused: int = 0
 
 
 class Latency(NamedTuple):
@@ -41,13 +46,6 @@ class Slow(NamedTuple):
     delivered: int
     p99_us: float
     undelivered: int
-
-
-class Churn(NamedTuple):
-    time: datetime
-    connected: int
-    disconnected: int
-    refused: int
 
 
 class Talker(NamedTuple):
@@ -165,10 +163,9 @@ class Results:
     end: datetime
     #: Seconds of a window.
     window: float
-    traffic: Sequence[Traffic] = ()
+    timeline: Sequence[Window] = ()
     latency: Sequence[Latency] = ()
     slow: Sequence[Slow] = ()
-    churn: Sequence[Churn] = ()
     flapping: Sequence[Alert] = ()
     topics: Sequence[Talker] = ()
     clients: Sequence[Talker] = ()

@@ -26,7 +26,7 @@ from trunkline.analytics.report.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trunkline.analytics.report.results import Churn, Drop, Results, Talker, Traffic
+    from trunkline.analytics.report.results import Drop, Results, Talker, Window
 
 #: Reasons, or clients, that a plot shows apart; the rest is one.
 MAX_SERIES: Final = 5
@@ -89,7 +89,7 @@ def sections(results: Results) -> list[Section]:
     return [make(results, grid) for make in makers]
 
 
-def _sums(rows: Sequence[Traffic | Churn], grid: Grid, **attributes: str) -> list[Series]:
+def _sums(rows: Sequence[Window], grid: Grid, **attributes: str) -> list[Series]:
     """A series for each attribute of the rows, by its name in the plot."""
     return [
         Series(name, grid.sums((row.time, getattr(row, attribute)) for row in rows))
@@ -98,9 +98,9 @@ def _sums(rows: Sequence[Traffic | Churn], grid: Grid, **attributes: str) -> lis
 
 
 def _traffic(results: Results, grid: Grid) -> Section:
-    rows = results.traffic
-    messages = _sums(rows, grid, published="received", delivered="delivered")
-    payloads = _sums(rows, grid, published="received_bytes", delivered="delivered_bytes")
+    rows = [row for row in results.timeline if row.published or row.delivered]
+    messages = _sums(rows, grid, published="published", delivered="delivered")
+    payloads = _sums(rows, grid, published="published_bytes", delivered="delivered_bytes")
     parts: list[Plot | Table] = [
         lines("traffic-messages", "Messages", grid, messages, wording.short),
         lines("traffic-bytes", "Bytes of payload", grid, payloads, wording.size),
@@ -138,7 +138,7 @@ def _latency(results: Results, grid: Grid) -> Section:
 
 
 def _connections(results: Results, grid: Grid) -> Section:
-    rows = results.churn
+    rows = [row for row in results.timeline if row.connected or row.refused or row.disconnected]
     up = _sums(rows, grid, connected="connected", refused="refused")
     down = _sums(rows, grid, disconnected="disconnected")
     parts = [bars("churn", "Connections that began and ended", grid, up, down)] if rows else []

@@ -76,13 +76,13 @@ def test_the_report_has_the_sums_of_the_events(ran: Ran) -> None:
     results, rows = ran.results, ran.rows
     kinds = Counter(row["kind"] for row in rows)
     published = [row for row in rows if row["kind"] == "message.publish"]
-    assert sum(row.received for row in results.traffic) == kinds["message.publish"] > 0
-    assert sum(row.received_bytes for row in results.traffic) == sum(row["size"] for row in published)
-    assert sum(row.delivered for row in results.traffic) == kinds["message.delivered"] > 0
-    assert sum(row.connected for row in results.churn) == kinds["client.connected"] > 0
-    assert sum(row.disconnected for row in results.churn) == kinds["client.disconnected"]
+    assert sum(row.published for row in results.timeline) == kinds["message.publish"] > 0
+    assert sum(row.published_bytes for row in results.timeline) == sum(row["size"] for row in published)
+    assert sum(row.delivered for row in results.timeline) == kinds["message.delivered"] > 0
+    assert sum(row.connected for row in results.timeline) == kinds["client.connected"] > 0
+    assert sum(row.disconnected for row in results.timeline) == kinds["client.disconnected"]
     refused = sum(row["kind"] == "client.connack" and row["reason_code"] != 0 for row in rows)
-    assert sum(row.refused for row in results.churn) == refused > 0
+    assert sum(row.refused for row in results.timeline) == refused > 0
     drops = Counter(row["reason"] for row in rows if row["kind"] == "message.dropped")
     found = Counter[str]()
     for drop in results.drops:

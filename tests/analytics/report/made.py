@@ -6,7 +6,6 @@ from random import Random
 
 from trunkline.analytics.report.results import (
     Alert,
-    Churn,
     Consumer,
     Denial,
     Drop,
@@ -19,7 +18,7 @@ from trunkline.analytics.report.results import (
     Silence,
     Slow,
     Talker,
-    Traffic,
+    Window,
 )
 
 BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
@@ -43,8 +42,8 @@ def bad_day(hostile: str = HOSTILE) -> Results:
         begin=BEGIN,
         end=BEGIN + timedelta(seconds=WINDOW * WINDOWS),
         window=WINDOW,
-        traffic=[
-            Traffic(time, number, number * 60, number * 3, number * 180)
+        timeline=[
+            Window(time, number, number * 60, number * 3, number * 180, *(random.randrange(end) for end in (6, 6, 3)))
             for time, number in zip(times, messages, strict=True)
         ],
         latency=[
@@ -58,7 +57,6 @@ def bad_day(hostile: str = HOSTILE) -> Results:
             for index, time in enumerate(times)
             if not 120 < index < 127
         ],
-        churn=[Churn(time, random.randrange(6), random.randrange(6), random.randrange(3)) for time in times],
         flapping=[
             Alert("flapping", "client", "pump-17", times[20], times[60], 41),
             Alert("flapping", "client", hostile, times[70], None, 19),

@@ -8,7 +8,7 @@ from tests.analytics.events_made import INCARNATION, START, at, row, table
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
 from trunkline.analytics.report.collecting import NothingRecorded, period, window
-from trunkline.analytics.report.results import Alert, Churn, Denial, Growth, Health, Queue, Silence, Traffic
+from trunkline.analytics.report.results import Alert, Denial, Growth, Health, Queue, Silence, Window
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 
@@ -70,7 +70,7 @@ def sums(sort: str, second: float, events: int, bytes: int = 0, why: str | None 
     return {"time": at(second), "sort": sort, "reason": why, "events": events, "bytes": bytes}
 
 
-def test_a_timeline_is_traffic_and_churn() -> None:
+def test_sums_become_windows() -> None:
     timeline = [
         sums("delivered", 1, 3, 30),
         sums("connected", 1, 2),
@@ -79,8 +79,10 @@ def test_a_timeline_is_traffic_and_churn() -> None:
         sums("refused", 0, 5),
         sums("dropped", 1, 9, 0, "expired"),
     ]
-    assert collecting._traffic(timeline) == [Traffic(at(0), 1, 10, 0, 0), Traffic(at(1), 2, 20, 3, 30)]
-    assert collecting._churn(timeline) == [Churn(at(0), 0, 0, 5), Churn(at(1), 2, 0, 0)]
+    assert collecting._windows(timeline) == [
+        Window(at(0), published=1, published_bytes=10, refused=5),
+        Window(at(1), published=2, published_bytes=20, delivered=3, delivered_bytes=30, connected=2),
+    ]
 
 
 def queue(client_id: str | None, begin: float, highest: float, full_in: float | None = None) -> tuple[object, ...]:

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from tests.analytics.report.made import BEGIN, WINDOW, bad_day, nothing
 from trunkline.analytics.report.plots import Plot
-from trunkline.analytics.report.results import Alert, Churn, Drop, Growth, Lag, Queue, Silence, Traffic
+from trunkline.analytics.report.results import Alert, Drop, Growth, Lag, Queue, Silence, Window
 from trunkline.analytics.report.sections import LIMITS, MAX_SERIES, Section, sections
 from trunkline.analytics.report.tables import Table
 
@@ -30,7 +30,7 @@ def test_every_section_has_parts_with_names_of_their_own() -> None:
 
 
 def test_traffic_is_what_the_rows_say() -> None:
-    results = replace(nothing(), traffic=[Traffic(BEGIN, 3, 30, 6, 60)])
+    results = replace(nothing(), timeline=[Window(BEGIN, 3, 30, 6, 60)])
     plot = part(section(sections(results), "traffic"), "traffic-bytes")
     assert isinstance(plot, Plot)
     assert plot.table == [["2025-06-01 14:30:00", "30\N{NO-BREAK SPACE}B", "60\N{NO-BREAK SPACE}B"]]
@@ -43,7 +43,13 @@ def test_latency_says_when_windows_were_grouped() -> None:
 
 
 def test_churn_has_those_who_went_below() -> None:
-    plot = part(section(sections(replace(nothing(), churn=[Churn(BEGIN, 5, 2, 1)])), "connections"), "churn")
+    plot = part(
+        section(
+            sections(replace(nothing(), timeline=[Window(BEGIN, connected=5, disconnected=2, refused=1)])),
+            "connections",
+        ),
+        "churn",
+    )
     assert isinstance(plot, Plot)
     assert [(each.name, each.figure) for each in plot.series] == [
         ("connected", "5 in all"),
