@@ -176,7 +176,7 @@ class BrokerProxy(Messages[P]):
 
     @waiting_in_broker
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
-        """End as a process that is killed (or, if `graceful`, one that is told to stop) and come back on the same port.
+        """End as a process that is killed (or, if `graceful`, one that is asked to stop) and come back on the same port.
         Hooks, faults and recordings stay.
 
         Raises:
@@ -216,12 +216,12 @@ class BrokerProxy(Messages[P]):
             TimeoutError: it is not. The message lists the clients that are, and those that were refused.
         """
         __tracebackhide__ = True
-        who = "no client connected" if client_id is None else f"the client {client_id!r} did not connect"
+        missing = "no client connected" if client_id is None else f"the client {client_id!r} did not connect"
 
         def found() -> list[ClientRow]:
             return [row for row in self.clients if client_id in (None, row.client_id)]
 
-        return (await self._until(found, timeout, f"{who} within {timeout:g} s"))[0]
+        return (await self._until(found, timeout, f"{missing} within {timeout:g} s"))[0]
 
     @maybe_async
     async def wait_for_subscription(
@@ -236,14 +236,14 @@ class BrokerProxy(Messages[P]):
             TimeoutError: none has. The message lists the subscriptions.
         """
         __tracebackhide__ = True
-        who = "nobody" if client_id is None else f"not the client {client_id!r}"
+        missing = "no client has" if client_id is None else f"the client {client_id!r} has not"
         what = "" if topic_filter is None else f" to {topic_filter!r}"
 
         def found() -> list[SubscriptionRow]:
             rows = self.subscriptions
             return [row for row in rows if topic_filter in (None, row.filter) and client_id in (None, row.client_id)]
 
-        return (await self._until(found, timeout, f"{who} has subscribed{what} within {timeout:g} s"))[0]
+        return (await self._until(found, timeout, f"{missing} subscribed{what} within {timeout:g} s"))[0]
 
     async def _until(self, condition: Callable[[], T], timeout: float, failure: str) -> T:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a condition is true, and return its answer."""

@@ -35,7 +35,7 @@ def written(settings: Mapping[str, Any]) -> Generator[dict[str, Any], None, None
 
 
 def _hashed(password: str) -> str:
-    """At the lowest cost: nobody is to be kept from guessing."""
+    """At the lowest cost, because no attacker has to be slowed down."""
     from argon2 import PasswordHasher
 
     return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(password)

@@ -47,7 +47,7 @@ def call_plain(function: Callable[..., T], *args: object) -> T:
     __tracebackhide__ = True
     answer = function(*args)
     if iscoroutine(answer):
-        answer.close()  # or Python warns that nobody awaited it
+        answer.close()  # or Python warns that it was never awaited
     if isawaitable(answer):
         raise TypeError(f"{_name(function)} is async, but is not awaited here: a plain function is needed")
     return answer

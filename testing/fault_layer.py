@@ -172,7 +172,7 @@ class FaultLayer(Layer):
 
     @property
     def client_id(self) -> str:
-        """Empty as long as it is not known, or if the client has none and is not told which one it gets."""
+        """Empty as long as it is not known, or if the client does not learn the one that it gets."""
         return self._conversation.client_id
 
     @property

@@ -1,4 +1,4 @@
-"""The messages of a test's broker, kept where it lives, and news of what becomes of them."""
+"""The messages of a test's broker, kept in its trio run, and news of their outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.packets import RawPacket
 
-#: Messages that a test's broker keeps, if it is not told another number.
+#: Messages that a test's broker keeps, by default.
 HISTORY: Final = 10_000
 #: Bytes that all of them may take.
 MAX_BYTES: Final = 268_435_456

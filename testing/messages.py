@@ -102,8 +102,8 @@ class Messages(Proxy[P]):
     @property
     @in_broker
     def messages(self) -> list[Published]:
-        """What was published, in order, of more than `history` the last ones. What became of each is told as things
-        stand when it is asked. Messages that the broker did not take are there too: they say why.
+        """What was published, in order, of more than `history` the last ones. The outcome of each is as things
+        stand when you ask. Messages that the broker refused are there too: they say why.
 
         Raises:
             RuntimeError: the broker was opened with `history=0`.

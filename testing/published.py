@@ -18,7 +18,7 @@ _WIDTH: Final = 80
 
 
 class Published:
-    """A message that somebody published. What became of it is as things stand when you ask."""
+    """A message that was published. What became of it is as things stand when you ask."""
 
     __slots__ = ("_record",)
 
@@ -76,7 +76,7 @@ class Published:
 
     @property
     def routed(self) -> bool:
-        """Did the broker take it, and look for subscribers?"""
+        """Did the broker accept it, and find its subscribers?"""
         return self._record.routed
 
     @property
@@ -127,7 +127,7 @@ class Published:
             ends.append(f"not taken ({self.refused})")
         elif not self.routed:
             ends.append(HELD)
-        return ", ".join(ends) or "nobody had subscribed"
+        return ", ".join(ends) or "no subscribers"
 
 
 def _cut(client_id: str) -> str:

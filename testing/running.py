@@ -1,5 +1,4 @@
-"""What lives in the broker's own trio run. Its faces (`Broker`, `ThreadBroker`) portal it from wherever the test
-runs."""
+"""A test's broker in its own trio run. `Broker` and `ThreadBroker` get to it from wherever the test runs."""
 
 from __future__ import annotations
 

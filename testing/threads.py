@@ -154,7 +154,7 @@ class BrokerThread:
                 try:
                     future.set_result(await function(*args))
                 except (trio.Cancelled, InvalidStateError):
-                    raise  # by the caller, who has cancelled the future, or by the broker's end, which sees to it
+                    raise  # by the caller, which has cancelled the future, or by the broker's end, which sees to it
                 except BaseException as error:  # noqa: BLE001 - it is the caller's
                     future.set_exception(error)
 
@@ -226,7 +226,7 @@ async def done(future: Future[Any]) -> None:
     if in_trio():
         event, soon = trio.Event(), trio.lowlevel.current_trio_token().run_sync_soon
     else:
-        import asyncio  # not there yet where nobody uses it
+        import asyncio  # imported only in programs that use it
 
         event, soon = asyncio.Event(), asyncio.get_running_loop().call_soon_threadsafe
 

@@ -72,7 +72,7 @@ class Transport(Protocol):
         ...
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
-        """Begin to read, on behalf of an actor: an error that nobody waits for crashes that actor.
+        """Begin to read, on behalf of an actor: an error outside of its own calls crashes that actor.
 
         Raises:
             OSError: the system watches no more sockets.

@@ -201,7 +201,7 @@ async def test_waiting_for_clients_and_subscriptions(autojump_clock: MockClock) 
         await wire.connect("a")
         assert (await b.wait_for_client("a")).connected
         assert (await b.wait_for_client()).client_id == "a"
-        with pytest.raises(TimeoutError, match="not the client 'a' has subscribed to 'x/#' within 5 s"):
+        with pytest.raises(TimeoutError, match="the client 'a' has not subscribed to 'x/#' within 5 s"):
             await b.wait_for_subscription("x/#", "a")
         await wire.subscribe(("x/#", 1))
         assert (await b.wait_for_subscription("x/#", "a")).qos == 1

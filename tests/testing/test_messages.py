@@ -47,8 +47,7 @@ async def test_what_was_published_by_whom_when_and_to_whom_it_went(autojump_cloc
         assert len(first.guid) == 32
         assert first.guid < second.guid
         assert repr(here.broker.messages) == (
-            "[<t/1 b'x' QoS 1 RETAIN from 'p'; 'a': completed>, "
-            "<u b'y' QoS 0 from the broker itself; nobody had subscribed>]"
+            "[<t/1 b'x' QoS 1 RETAIN from 'p'; 'a': completed>, <u b'y' QoS 0 from the broker itself; no subscribers>]"
         )
 
 
