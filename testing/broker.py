@@ -176,8 +176,8 @@ class BrokerProxy(Messages[P]):
 
     @waiting_in_broker
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
-        """End as a process that is killed (or, if `graceful`, one that is asked to stop) and come back on the same port.
-        Hooks, faults and recordings stay.
+        """End as a process that is killed (or, if `graceful`, one that is asked to stop) and come back on the same
+        port. Hooks, faults and recordings stay.
 
         Raises:
             ListenError: another process has taken the port.
