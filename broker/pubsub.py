@@ -149,15 +149,15 @@ class PubSub:
         so that the client has it before the acknowledgement of what it published. `route` is the way of all messages of
         the publication, where it is known.
         """
-        if publication.retain:
-            self._retain(publication, now)
         if route is None:
             route = self.router.match(publication.topic)
+        if route.groups and publication.count > 1 and self._hooks.message_routed:  # of each, another member gets it
+            return max(self.publish(message, now, origin, own, route) for message in publication.messages)
+        if publication.retain:
+            self._retain(publication, now)
         targets = route.targets
         shares = NO_SHARES
         if route.groups:
-            if publication.count > 1 and self._hooks.message_routed:  # of each message, another member gets it
-                return max(self.publish(message, now, origin, own, route) for message in publication.messages)
             shares = [share for group in route.groups for share in _shares(group, publication)]
         if self._hooks.message_routed:
             receivers = [target.subscriber.client_id for target in (*targets, *[member for _, member in shares])]

@@ -57,12 +57,15 @@ class AwaitingRel:
 
     def receive(
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
-    ) -> None:
-        """QoS 2 PUBLISH packets with new ids came. The messages, of `weight` bytes, are routed only at their
-        PUBRELs."""
+    ) -> bool:
+        """QoS 2 PUBLISH packets with new ids came. The messages, of `weight` bytes, are routed only at their PUBRELs.
+        False, and none of them is held, when there is no room for all."""
+        if not self.has_room(len(packet_ids), weight):
+            return False
         held = _Held(publication, weight, len(packet_ids), now)
         self._open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
         self.byte_size += held.weight
+        return True
 
     def release(self, packet_ids: Sequence[int]) -> list[Publication | None]:
         """PUBRELs of open ids came. Returns what was held, in order, and together what came together."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.tracked import TrackedDict
+from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_PACKET_ID: Final = 65_535
-
-#: Bytes from which on a message counts in the window's bytes. Lighter ones are bounded by their number, and pay
-#: nothing.
-HEAVY: Final = 4096
 
 
 class State(IntEnum):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from trunkline.mqtt.frames import PACKET_ID, publish_pieces, publish_whole
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
-from trunkline.mqtt.weight import OVERHEAD, properties_weight, text_weight
+from trunkline.mqtt.weight import HEAVY, OVERHEAD, properties_weight, text_weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Message:
 
     def without_large_payload(self) -> Message:
         """For as long as only its PUBREL is left to send."""
-        if len(self.payload) < LARGE_PAYLOAD and not self.properties:
+        if len(self.payload) < LARGE_PAYLOAD and self.weight < HEAVY:
             return self
         left = self.bare()
         left.payload, left.properties = b"", NO_PROPERTIES

@@ -12,6 +12,10 @@ OVERHEAD: Final = 512
 _BLOCK: Final = 256
 _PROPERTY: Final = 64
 
+#: Bytes from which on a message counts in the bytes of a window. Lighter ones are bounded by their number, and pay
+#: nothing.
+HEAVY: Final = 4096
+
 
 def text_weight(text: str) -> int:
     return len(text) if text.isascii() else 4 * len(text)

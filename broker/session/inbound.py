@@ -131,11 +131,9 @@ class Inbound:
                 return
             routed = changed
         if qos == 2:
-            size = routed.weight
-            if not self._awaiting_rel.has_room(publication.count, size):
+            if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, outbound.now):
                 self._too_many(publication, channel)
                 return
-            self._awaiting_rel.receive(publication.packet_ids, routed, size, outbound.now)
             self.expect_pubrel()
             reached: int = bool(services.pubsub.router.match(routed.topic))
         else:

@@ -11,8 +11,7 @@ def received(maximum: int, *sizes: int, max_bytes: int = 0) -> AwaitingRel:
     awaiting = AwaitingRel(maximum, max_bytes)
     for packet_id, size in enumerate(sizes, 1):
         assert awaiting.are_new([packet_id])
-        assert awaiting.has_room(1, size)
-        awaiting.receive([packet_id], MESSAGES[packet_id - 1], size)
+        assert awaiting.receive([packet_id], MESSAGES[packet_id - 1], size)
     return awaiting
 
 
@@ -42,7 +41,8 @@ def test_one_that_was_refused_stands_for_nothing() -> None:
 
 def test_no_more_than_the_maximum_may_be_open() -> None:
     awaiting = received(2, 5, 5)
-    assert not awaiting.has_room(1, 0)
+    assert not awaiting.receive([3], None, 0)
+    assert len(awaiting) == 2
     awaiting.release([1])
     assert awaiting.has_room(1, 0)
     assert not awaiting.has_room(2, 0)
@@ -83,7 +83,7 @@ def test_a_batch_takes_its_memory_until_the_last_of_it_is_released() -> None:
     size = len(packets[0])
     batch = PublishBatch(["t"], 0x34, Version.V311, b"".join(packets), range(0, 5 * size, size), [1, 2, 3, 4, 5])
     awaiting = AwaitingRel(10)
-    awaiting.receive(batch.packet_ids, batch, batch.weight)
+    assert awaiting.receive(batch.packet_ids, batch, batch.weight)
     assert awaiting.byte_size == batch.weight
     assert [part.count for part in awaiting.release([1, 2, 4]) if part is not None] == [2, 1]
     awaiting.release([3])
