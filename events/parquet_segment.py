@@ -6,7 +6,6 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
@@ -46,7 +45,7 @@ class ParquetSegment:
                 return
             for group, (low, high) in enumerate(self._groups(footer)):
                 if low < end and high > first:
-                    times = _times(footer, group) or _look_for_times(file, footer, group)
+                    times: tuple[int | None, int | None] = _times(footer, group) or (None, None)
                     yield Part(low, high, *times, footer.row_group(group).total_byte_size)
 
     def read(
@@ -121,15 +120,6 @@ def _times(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None:
             if isinstance(oldest, datetime.datetime) and isinstance(newest, datetime.datetime):
                 return _microseconds(oldest), _microseconds(newest)
     return None
-
-
-def _look_for_times(file: pa.NativeFile, footer: pq.FileMetaData, group: int) -> tuple[int | None, int | None]:
-    try:
-        times = pq.ParquetFile(file, metadata=footer).read_row_group(group, columns=["time"]).column("time")
-        numbers = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        return pc.min(numbers).as_py(), pc.max(numbers).as_py()
-    except (pa.ArrowException, KeyError):
-        return None, None
 
 
 def _microseconds(time: datetime.datetime) -> int:

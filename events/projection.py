@@ -14,17 +14,6 @@ from trunkline.events.schema import DERIVED, SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_WIDER: Final[dict[pa.DataType, set[pa.DataType]]] = {
-    pa.int64(): {pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()},
-    pa.int32(): {pa.int8(), pa.int16(), pa.uint8(), pa.uint16()},
-    pa.float64(): {
-        *(pa.float16(), pa.float32()),
-        *(pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()),
-    },
-    pa.string(): {pa.large_string(), pa.string_view()},
-    pa.binary(): {pa.large_binary(), pa.binary_view()},
-}
-
 
 class Fit(NamedTuple):
     """How the columns of one segment become those of the projection."""
@@ -33,8 +22,6 @@ class Fit(NamedTuple):
     names: list[str]
     #: And their places.
     places: list[int]
-    #: Those among them whose type is narrower.
-    casts: frozenset[str]
 
 
 class Projection:
@@ -51,9 +38,11 @@ class Projection:
         self.schema: Final = pa.schema([SCHEMA.field(name) for name in names])
 
     def fit(self, stored: pa.Schema, path: str) -> Fit:
-        """Raises LogError if a column of the segment has a type from which nothing leads to the wanted one."""
+        """
+        Raises:
+            LogError: a column of the segment has another type than the table of events.
+        """
         names: list[str] = []
-        casts: set[str] = set()
         for field in stored:
             if field.name not in self.schema.names or field.name in DERIVED:
                 continue
@@ -61,13 +50,11 @@ class Projection:
                 raise LogError(f"{path}: column {field.name} is there twice")
             wanted = self.schema.field(field.name).type
             if field.type != wanted:
-                if not _leads_to(field.type, wanted):
-                    raise LogError(f"{path}: column {field.name} is {field.type}, which cannot be read as {wanted}")
-                casts.add(field.name)
+                raise LogError(f"{path}: column {field.name} is {field.type}, which cannot be read as {wanted}")
             names.append(field.name)
         # a reader that gets no column at all reads all of them
         names = names or stored.names[:1]
-        return Fit(names, [stored.names.index(name) for name in names], frozenset(casts))
+        return Fit(names, [stored.names.index(name) for name in names])
 
     def apply(self, batch: pa.RecordBatch, fit: Fit, key: NodeKey, first: int) -> pa.RecordBatch:
         """The batch's row 0 gets the number `first`."""
@@ -83,8 +70,6 @@ class Projection:
                 column = pa.repeat(pa.scalar(key.incarnation, pa.int64()), rows)
             elif name not in fit.names:
                 column = pa.nulls(rows, field.type)
-            elif name in fit.casts:
-                column = batch.column(name).cast(field.type)
             else:
                 column = batch.column(name)
             columns.append(column)
@@ -103,16 +88,6 @@ class Projection:
         }
         columns = [pa.array([values.get(field.name)], field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _leads_to(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_null(stored):
-        return True
-    if pa.types.is_dictionary(stored):
-        return stored.value_type == wanted or _leads_to(stored.value_type, wanted)
-    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(wanted):
-        return stored.tz == wanted.tz and stored.unit in ("s", "ms")
-    return stored in _WIDER.get(wanted, ())
 
 
 def _numbers(first: int, rows: int) -> pa.Array[Any]:

@@ -62,29 +62,12 @@ def rewrite(path: Path, change: Any = None, **options: Any) -> None:
     pq.write_table(change(rows) if change else rows, path, **options)
 
 
-def test_without_statistics_the_rows_tell_the_times(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path, 0, 300)
-    rewrite(path, write_statistics=False, row_group_size=200)
-    assert [part[:4] for part in segment(path).parts(0, 300)] == [
-        (0, 200, time(0), time(199)),
-        (200, 300, time(200), time(299)),
-    ]
-
-
 def test_without_times_nobody_tells_them(tmp_path: Path) -> None:
     path = write_parquet(tmp_path, 0, 300)
     rewrite(path, lambda rows: rows.drop_columns(["time"]))
     [part] = segment(path).parts(0, 300)
     assert part[:4] == (0, 300, None, None)
     assert segment(path).newest is None
-
-
-def test_milliseconds_of_others(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path, 0, 300)
-    number = expected(0, 1).schema.get_field_index("time")
-    rewrite(path, lambda rows: rows.set_column(number, "time", rows["time"].cast(pa.timestamp("ms", "UTC"))))
-    assert segment(path).newest == time(299)
-    assert rows(segment(path), 0, 300) == expected(0, 300)
 
 
 def test_it_numbers_its_rows_by_its_name(tmp_path: Path) -> None:

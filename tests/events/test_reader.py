@@ -526,7 +526,7 @@ def test_segments_of_different_schemas_are_one_table(tmp_path: Path) -> None:
     directory = tmp_path / KEY.directory
     schemas = [
         SMALL,
-        pa.schema([("time", pa.timestamp("us", "UTC")), ("kind", pa.string()), ("size", pa.int16())]),
+        pa.schema([("time", pa.timestamp("us", "UTC")), ("kind", pa.string()), ("size", pa.int64())]),
         pa.schema([*SMALL, pa.field("colour", pa.string())]),
     ]
     for number, schema in enumerate(schemas):
