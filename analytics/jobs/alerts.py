@@ -121,19 +121,22 @@ class Burst(Alerting):
         while self.recent and self._amount() - int(self.recent[0][1]) > most:  # the others alone are too many
             del self.recent[0]
         self._forget(event.at)
-        name, weight, known = event.username or "", event.weight, 0
-        if self.limit.names:
-            others = [one for one in self.recent if one[2] != name]
-            weight, known = 1, len(self.recent) - len(others)
-            self.recent = others
-        self.recent.append([event.at, weight, name if self.limit.names else ""])
-        return weight - known
+        if not self.limit.names:
+            self.recent.append([event.at, event.weight, ""])
+            return event.weight
+        name = event.username or ""
+        known = next((one for one in self.recent if one[2] == name), None)
+        if known is not None:
+            self.recent.remove(known)
+        self.recent.append([event.at, 1, name])
+        return int(known is None)
 
     def _amount(self) -> int:
-        return sum(int(weight) for _, weight, _ in self.recent)
+        return len(self.recent) if self.limit.names else sum(int(weight) for _, weight, _ in self.recent)
 
     def _forget(self, now: int) -> None:
-        self.recent = [one for one in self.recent if int(one[0]) > now - self.limit.window]
+        while self.recent and int(self.recent[0][0]) <= now - self.limit.window:
+            del self.recent[0]
 
     def _over_until(self, amount: int) -> int | None:
         """When the amount will be above the limit no more; None when it is not above it."""
