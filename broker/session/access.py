@@ -31,12 +31,12 @@ _logger = logging.getLogger("trunkline.access")
 #: connection.
 LONGEST_REMEMBERED: Final = 256
 
-#: A no with one of these reasons says nothing about the right: whoever decides could not.
+#: Denials for these reasons say nothing about the right: it could not be decided.
 _CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
 
 
 class Undecided(Exception):
-    """Somebody has to be asked, and waited for, before this may be published."""
+    """A service has to answer before this may be published."""
 
     def __init__(self, publication: ReceivedPublication) -> None:
         self.publication = publication
@@ -56,20 +56,20 @@ class Access:
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
         self._timeout = config.acl.timeout
-        #: For those who ask again about what was allowed before: they leave room for those who ask for something new.
+        #: For questions about what was allowed before: they leave room for new ones.
         self.few = trio.CapacityLimiter(config.acl.asked_again)
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
     def decide(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
-        """At once: where somebody would have to be waited for, the answer is no."""
+        """Decide at once: what only a service could decide is denied."""
         if client.superuser:
             return True
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
         return self._told(decision, self._default, client, action, topic, qos, retain)
 
     async def ask(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
-        """`decide`, waiting for whom it takes, but not for ever."""
+        """As `decide`, but wait for services, with a timeout."""
         if client.superuser:
             return True
         decision: Allow | Deny | None = CRASHED
@@ -86,14 +86,14 @@ class Access:
         return self._told(decision, self._default, client, action, topic, qos, retain)
 
     def still(self, client: ClientInfo, filter: str, qos: int) -> bool | None:
-        """May it have this subscription, which it has? None: nobody can say now."""
+        """May the client keep this subscription? None if that cannot be decided now."""
         if client.superuser:
             return True
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
         return self._told_again(decision, client, filter, qos)
 
     async def ask_still(self, client: ClientInfo, filter: str, qos: int, *, patient: bool) -> bool | None:
-        """`still`, waiting for whom it takes if `patient`; else only those decide who can at once."""
+        """As `still`, but wait for services if `patient`."""
         if client.superuser:
             return True
         with trio.move_on_after(self._timeout if patient else 0):
@@ -108,13 +108,13 @@ class Access:
 
     @property
     def waits(self) -> bool:
-        """Does somebody have to be waited for, so that `ask` is to be used where a client can wait?"""
+        """A service takes part in decisions: use `ask` where a client can wait."""
         return self._hooks.is_async(CLIENT_CHECK_ACL)
 
     def _decide_delivery(
         self, client: ClientInfo, action: Action, topic: str, default: bool, qos: int = 0, retain: bool = False
     ) -> bool:
-        """A delivery waits for nobody: who would have to be waited for has decided about the subscription."""
+        """A delivery does not wait: services have decided about the subscription."""
         if client.superuser:
             return True
         decision = self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
@@ -146,11 +146,11 @@ class Access:
         return allowed
 
     async def ask_publish(self, channel: Channel, packet: Publish) -> None:
-        """`may_publish`, waiting for whom it takes. The answer is for this packet, and is remembered for others."""
+        """As `may_publish`, but wait for services. The answer is for this packet, and is remembered for others."""
         topic, qos, retain = packet.topic, packet.qos, packet.retain
         rules = -1
         allowed = False
-        while rules != channel.rules:  # whoever was asked under other rules is asked again
+        while rules != channel.rules:  # the answer is of other rules: ask again
             rules = channel.rules
             allowed = topic[:5] != "$SYS/" and await self.ask(channel.client, "publish", topic, qos, retain)
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
@@ -168,11 +168,11 @@ class Access:
         return allowed
 
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
-        """What was retained is given only to those who might have subscribed to this very topic."""
+        """A client gets a retained message only if it might subscribe to this very topic."""
         return self._decide_delivery(client, "subscribe", topic, self._default or self.waits)
 
     def may_still_publish(self, client: ClientInfo, message: Message) -> bool:
-        """Has the publisher of a retained message the right to it? The broker has it to its own."""
+        """May the publisher of a retained message still publish it? The broker may always publish its own."""
         return not message.publisher or self._decide_delivery(
             client, "publish", message.topic, self._default or self.waits, message.qos, message.retain
         )

@@ -187,6 +187,35 @@ async def test_what_a_session_leaves_behind_is_dealt_with_in_slices(monkeypatch:
         assert counted == ((3000, 0) if what == "queue" else (0, 3000))
 
 
+async def test_what_a_session_that_crashes_leaves_behind_is_dealt_with_in_slices() -> None:
+    def crash() -> None:
+        raise Broken("on purpose")
+
+    async with room() as here, trio.open_nursery() as nursery:
+        turns: Counter[int] = Counter()
+        turn = 0
+
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await trio.lowlevel.checkpoint()
+
+        client = await here.stay("a")
+        await client.subscribe(("t", 1))
+        await client.abort()
+        for _ in range(3000):
+            here.broker.publish("t", b"x", qos=1)
+        await trio.testing.wait_all_tasks_blocked()
+        here.node.hooks.add("message.dropped", lambda *_: turns.update([turn]))
+        nursery.start_soon(count_turns)
+        here.session("a").ref.cast(Due(crash))
+        while turns.total() < 3000:
+            await trio.lowlevel.checkpoint()
+        assert max(turns.values()) <= 1000  # a slice of 500, or two that come between two turns of the other task
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_ends_a_session() -> None:
     async with room() as here:
         ends: list[tuple[str, str]] = []
