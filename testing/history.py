@@ -94,11 +94,11 @@ class History:
         """The number of the newest message that is not kept any more."""
         return self._trace.forgotten
 
-    def changes(self) -> Changes:
-        return Changes(self._trace)
+    def changes(self) -> TraceChanges:
+        return TraceChanges(self._trace)
 
 
-class Changes:
+class TraceChanges:
     """The messages whose outcomes change from now on."""
 
     def __init__(self, trace: MessageTrace) -> None:

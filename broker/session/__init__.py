@@ -2,5 +2,5 @@
 
 Modules that know each other: access, channel, lifecycle, mail, outbound, pressure, services, subscribing, waiting.
 
-Modules that know each other: mqueue, state.
+Modules that know each other: changes, export, mqueue, state.
 """
