@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, Final, Never, TypeVar
+from typing import ClassVar, Final, NamedTuple, Never, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -52,6 +52,14 @@ def _found(context: click.Context, parameter: click.Parameter, path: Path | None
             raise click.UsageError("--config and --no-config say different things")
         return None
     return path or next((file for file in usual_files() if os.path.lexists(file)), None)
+
+
+class ChosenBroker(NamedTuple):
+    """The broker that a command names: by its configuration, its control socket or its node."""
+
+    config: Path | None
+    socket: Path | None
+    node: str | None
 
 
 def config_option(command: Callable[..., T]) -> Callable[..., T]:

@@ -1,19 +1,10 @@
 """The command group `trunkline ctl`. What its commands need is imported when one of them is asked for."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from trunkline.management.command_line import config_option
-
-
-class ChosenBroker(NamedTuple):
-    """Which broker."""
-
-    config: Path | None
-    socket: Path | None
-    node: str | None
+from trunkline.management.command_line import ChosenBroker, config_option
 
 
 class _Operations(click.Group):

@@ -9,10 +9,9 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 
-from trunkline.management.command_line import FAILED, fail
+from trunkline.management.command_line import FAILED, ChosenBroker, fail
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
-from trunkline.management.ctl import ChosenBroker
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
 from trunkline.management.operations.registry import Argument, Operation
