@@ -201,7 +201,7 @@ def test_importing_the_testing_module_brings_nothing_heavy() -> None:
 SHARED_NAMES = """
 Answer Budget Column Connection ConnectionEvent Due Ending Entry Faults Figures Finding Header Hold Kind Life Lives
 OptionError Options Piece Plugins Problem Processor Progress Published Reader Received Recorder Rule Run Running
-Section Seen Selection Settings Span State Stop Target
+Section Seen Selection Settings Span State Stop Target Window
 """
 
 
