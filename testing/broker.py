@@ -309,6 +309,7 @@ class Plugins(Proxy[P]):
             PluginError: it runs already, is not installed, or cannot start.
         """
         await self._running.node.plugins.enable(name, settings, factory)
+        await self._running.node.scheduler.drained()  # what it has subscribed to reaches it from here on
 
     @waiting_in_broker
     async def disable(self, name: str) -> None:
@@ -327,6 +328,7 @@ class Plugins(Proxy[P]):
             PluginError: none of this name was started, or it cannot start again.
         """
         await self._running.node.plugins.reload(name, settings)
+        await self._running.node.scheduler.drained()
 
     @in_broker
     def call(self, name: str, command: str, /, **arguments: object) -> object:

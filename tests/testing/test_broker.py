@@ -10,6 +10,7 @@ from trunkline import testing
 from trunkline.config.errors import ConfigError
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.errors import ProtocolError
+from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, Settings, hook, setting
 from trunkline.plugins.errors import PluginError
 
@@ -206,3 +207,18 @@ async def test_waiting_for_clients_and_subscriptions(autojump_clock: MockClock) 
         await wire.subscribe(("x/#", 1))
         assert (await b.wait_for_subscription("x/#", "a")).qos == 1
         assert (await b.wait_for_subscription()).filter == "x/#"
+
+
+async def test_what_a_plugin_has_subscribed_to_reaches_it_when_it_is_enabled() -> None:
+    """Several times, because trio runs tasks in random order."""
+    async with testing.broker() as b:
+        for number in range(20):
+            heard: list[Message] = []
+
+            def listener(context: Context[Settings], heard: list[Message] = heard) -> None:
+                context.subscribe("say/#", heard.append)
+
+            await b.plugins.enable(f"listener-{number}", factory=listener)
+            b.publish("say/hello")
+            await b.node.scheduler.drained()
+            assert [message.topic for message in heard] == ["say/hello"]
