@@ -68,7 +68,7 @@ def table(
             [
                 Cell(
                     "–" if value is None and form is not END else form.say(value),
-                    round(100 * value / top, 1) if top else None,
+                    round(100 * value / top, 1) if top and value is not None else None,
                 )
                 for value in values[:MAX_ROWS]
             ]
