@@ -149,8 +149,10 @@ class Node:
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),
             open_session=lambda channel: self.sessions.open(channel),
-            hold_publisher=lambda *publisher: self.sessions.hold_publisher(*publisher),
-            release_publisher=lambda *publisher: self.sessions.release_publisher(*publisher),
+            hold_publisher=lambda client_id, holder, trusted: self.sessions.hold_publisher(client_id, holder, trusted),
+            release_publisher=lambda client_id, holder, waited: self.sessions.release_publisher(
+                client_id, holder, waited
+            ),
             start_task=self._start_task,
             client_of=self._client_of,
         )
