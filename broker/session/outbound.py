@@ -128,9 +128,9 @@ class Outbound:
             self.drop(publication, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
         packet_ids = NO_IDS
+        rest: Sequence[Message] = ()
         try:
             if qos:
-                rest: Sequence[Message] = ()
                 packet_ids = self._window.insert(publication, target, qos, self.now)
                 sent = len(packet_ids)
                 if not sent:

@@ -44,7 +44,8 @@ async def drain(wire: Wire, limit: int = 1000) -> Seen:
 
 
 def alone(**settings: Any) -> Decoder:
-    return Decoder(**{**settings, "gathers": False})
+    settings["gathers"] = False
+    return Decoder(**settings)
 
 
 class ByteByByte(Decoder):
@@ -58,7 +59,8 @@ class ByteByByte(Decoder):
 
 
 def byte_by_byte(**settings: Any) -> Decoder:
-    return ByteByByte(**{**settings, "gathers": False})
+    settings["gathers"] = False
+    return ByteByByte(**settings)
 
 
 def outcome(seed: int, decoder: Callable[..., Decoder]) -> list[object]:
@@ -148,9 +150,13 @@ async def test_acknowledgements_in_a_row_count_up_to_one_of_another_kind(publica
     """PUBACKs, the fourth of which is for a message of QoS 2."""
     async with room() as here:
         acked: list[bytes] = []
+
+        def look(client: ClientInfo, publication: Publication) -> None:
+            acked.extend(message.payload for message in publication.messages)
+
         here.broker.hooks.add(
             "message.acked",
-            lambda client, publication: acked.extend(each.payload for each in publication.messages),
+            look,
             publications=publications,
         )
         client = await here.client("a")
