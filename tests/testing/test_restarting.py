@@ -261,7 +261,7 @@ class Stubborn:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, 20)
+            assert self.changed.wait_for(condition, 120)  # a limit for broken brokers
 
     def stop(self) -> None:
         self.client.disconnect()
