@@ -119,7 +119,8 @@ class Inflight(Generic[T]):
         first = self._last_id + 1
         packet_ids = range(first, first + count)
         is_heavy = publication.weight >= HEAVY * count
-        if is_heavy or first + count > MAX_PACKET_ID or not entries.keys().isdisjoint(packet_ids):
+        is_taken = first in entries if count == 1 else not entries.keys().isdisjoint(packet_ids)
+        if is_taken or is_heavy or first + count > MAX_PACKET_ID:
             packet_ids = self._free_ids(1 if is_heavy else count)
             publication = publication.part(0, len(packet_ids))
             first = packet_ids.start
@@ -161,10 +162,13 @@ class Inflight(Generic[T]):
 
     def expects(self, packet_ids: Sequence[int], state: State) -> bool:
         """Are all of these packet ids open and wait for this? Each may be asked about once."""
+        if len(packet_ids) == 1:
+            entry = self._entries.get(packet_ids[0])
+            return entry is not None and entry.state is state
         for entry in set(map(self._entries.get, packet_ids)):
             if entry is None or entry.state is not state:
                 return False
-        return len(packet_ids) == 1 or len(set(packet_ids)) == len(packet_ids)
+        return len(set(packet_ids)) == len(packet_ids)
 
     def state(self, packet_id: int) -> State | None:
         """What the message with this packet id waits for, if there is one."""

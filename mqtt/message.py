@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from trunkline.mqtt.frames import PACKET_ID, publish_pieces, publish_whole
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
-from trunkline.mqtt.weight import HEAVY, OVERHEAD, properties_weight, text_weight
+from trunkline.mqtt.weight import HEAVY, OVERHEAD, properties_weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,8 @@ class Message:
 
         A message that is encoded for somebody takes its content once more, which is not counted.
         """
-        size = OVERHEAD + text_weight(self.topic) + len(self.payload)
+        topic = self.topic
+        size = OVERHEAD + len(self.payload) + (len(topic) if topic.isascii() else 4 * len(topic))
         if self.properties:
             size += properties_weight(self.properties)
         return size
