@@ -27,10 +27,12 @@ import trio.testing
 
 import trunkline
 from bench import wire
-from trunkline import testing
+from trunkline.broker.node import Node, open_node
+from trunkline.config.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import CodeType, FrameType
 
 PACKAGE: Final = str(Path(trunkline.__file__).parent) + "/"
@@ -97,8 +99,8 @@ def layer_of(file: str) -> str | None:
 
 
 class Bench:
-    def __init__(self, broker: testing.Broker) -> None:
-        self.broker = broker
+    def __init__(self, node: Node) -> None:
+        self.node = node
         self.lines: list[Line] = []
         #: Bytes that clients were sent and have answered since they were last asked for.
         self.fed = 0
@@ -106,8 +108,8 @@ class Bench:
     async def line(self, name: str, filters: Sequence[str] = (), qos: int = 0) -> Line:
         """A client that is connected and subscribed."""
         line = Line()
-        self.broker.node.listeners[0].acceptor.accept(line)
-        turn = self.broker.node.scheduler.turn
+        self.node.listeners[0].acceptor.accept(line)
+        turn = self.node.scheduler.turn
         with turn:
             line.feed(wire.connect(name, wire.V311))
         await trio.testing.wait_all_tasks_blocked()
@@ -127,7 +129,7 @@ class Bench:
                 self.fed += sum(map(len, line.sent))
                 line.sent.clear()
             started = perf_counter()
-            scheduler = self.broker.node.scheduler
+            scheduler = self.node.scheduler
             with scheduler.turn:
                 for line, data in ready:
                     line.feed(data)
@@ -278,6 +280,15 @@ async def echo_qos1(bench: Bench, text: str) -> Case:
     return case
 
 
+def opened() -> AbstractAsyncContextManager[Node]:
+    settings = {
+        "listeners": [{"url": "tcp://127.0.0.1:0"}],
+        "session": {"max_inflight": 1000},
+        "control": {"enabled": False},
+    }
+    return open_node(Config.from_mapping(settings))
+
+
 def passes(_client: object, message: object) -> object:
     """The cheapest hook that there is."""
     return message
@@ -285,8 +296,8 @@ def passes(_client: object, message: object) -> object:
 
 async def examine_all(rounds: int) -> list[Case]:
     cases: list[Case] = []
-    async with testing.broker(history=0, session={"max_inflight": 1000}) as broker:
-        bench = Bench(broker)
+    async with opened() as node:
+        bench = Bench(node)
         for made in (
             await single(bench, "QoS 0, one packet a read", 0),
             await stream(bench, "QoS 0, a read full of packets"),
@@ -297,7 +308,7 @@ async def examine_all(rounds: int) -> list[Case]:
             await window(bench, "QoS 2, 100 packets a read, and their acknowledgements", 2),
         ):
             cases.append(await bench.examine(made, rounds))
-        broker.hooks.add("message.publish", passes)
+        node.hooks.add("message.publish", passes)
         hooked = await stream(bench, "QoS 0, a read full of packets, a hook at message.publish", topics=2)
         cases.append(await bench.examine(hooked, rounds))
     return cases

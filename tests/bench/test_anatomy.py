@@ -1,9 +1,7 @@
 """What a message is made of is counted, not timed; so it can be tested."""
 
 import pytest
-from bench.anatomy import ORDER, Bench, examine_all, single, stream, table
-
-from trunkline import testing
+from bench.anatomy import ORDER, Bench, examine_all, opened, single, stream, table
 
 
 async def test_every_case_is_counted() -> None:
@@ -22,8 +20,8 @@ async def test_every_case_is_counted() -> None:
 async def test_a_publish_costs_the_same_beside_any_number_of_sessions_and_subscriptions(burst: bool) -> None:
     counted = []
     for others in (0, 300):
-        async with testing.broker(history=0) as broker:
-            bench = Bench(broker)
+        async with opened() as node:
+            bench = Bench(node)
             for number in range(others):
                 await bench.line(f"other-{number}", [f"other/{number}/{place}" for place in ("exact", "+", "#")])
             case = await (stream(bench, "burst") if burst else single(bench, "single", 0))
