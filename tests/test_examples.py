@@ -1,6 +1,7 @@
 """The README and the documentation show what is in examples/, and what the README shows works."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -23,17 +24,20 @@ SHOWN = [
 PARTS = re.findall(r"<!-- (examples/\S+) -->\n```python\n(.*?)```", README, re.DOTALL)
 
 
-#: Examples that are tests, with the plugin of pytest that they need.
+#: Examples that are tests, by the plugin of pytest that they need.
 TESTS = {
-    "test_aiomqtt.py": "asyncio",
-    "test_gmqtt.py": "asyncio",
-    "test_greetings.py": "",
-    "test_hook_errors.py": "",
-    "test_paho.py": "",
-    "test_settings.py": "",
-    "test_time.py": "",
-    "test_trio.py": "trio",
-    "test_unittest.py": "",
+    "": [
+        "faults_test.py",
+        "restart_test.py",
+        "test_greetings.py",
+        "test_hook_errors.py",
+        "test_paho.py",
+        "test_settings.py",
+        "test_time.py",
+        "test_unittest.py",
+    ],
+    "asyncio": ["test_aiomqtt.py", "test_gmqtt.py"],
+    "trio": ["plugin_away_test.py", "test_trio.py"],
 }
 
 
@@ -43,23 +47,26 @@ def test_every_block_of_python_is_an_example() -> None:
 
 
 def test_every_example_that_is_a_test_is_run() -> None:
-    assert sorted(path.name for path in (ROOT / "examples").glob("test_*.py")) == sorted(TESTS)
+    found = {path.name for path in (ROOT / "examples").glob("*.py") if re.search("^test_|_test$", path.stem)}
+    assert found == {name for names in TESTS.values() for name in names}
 
 
-@pytest.mark.parametrize(("name", "plugin"), TESTS.items())
-def test_an_example_that_is_a_test_passes(name: str, plugin: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("plugin", "names"), TESTS.items())
+def test_examples_that_are_tests_pass(plugin: str, names: list[str], tmp_path: Path) -> None:
     """As in somebody's project, whose configuration is not ours."""
     configuration = tmp_path / "pytest.ini"
     own = {"trio": "trio_mode = true\n", "asyncio": "asyncio_default_fixture_loop_scope = function\n"}.get(plugin, "")
     configuration.write_text(f"[pytest]\nfilterwarnings = error\n{own}")
-    command = [sys.executable, "-m", "pytest", "-q", "-c", str(configuration), "-p", "no:cacheprovider"]
-    for other in {"trio", "asyncio", "anyio"} - {plugin}:
+    command = [sys.executable, "-m", "pytest", "-v", "-c", str(configuration), "-p", "no:cacheprovider"]
+    for other in {"trio", "asyncio", "anyio", "xdist"} - {plugin}:
         command += ["-p", f"no:{other}"]
-    done = subprocess.run(
-        [*command, str(ROOT / "examples" / name)], capture_output=True, text=True, timeout=120, check=False
-    )
+    examples = [str(ROOT / "examples" / name) for name in names]
+    command += ["--rootdir", str(ROOT), *examples]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^=+ \d+ passed in", done.stdout, re.MULTILINE), done.stdout
+    passed = set(re.findall(r"^examples/(\w+\.py)::.* PASSED", done.stdout, re.MULTILINE))
+    assert passed == {*names}, done.stdout
 
 
 @pytest.mark.parametrize(("name", "block"), SHOWN)
@@ -102,13 +109,6 @@ def test_mosquittos_commands(port: int) -> None:
     assert out == "greetings/world hello\n"
 
 
-def test_plugin() -> None:
-    command = [sys.executable, "examples/plugin.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout == "too many: 1\n"
-
-
-def test_virtual_time() -> None:
-    command = [sys.executable, "examples/virtual_time.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout == "keep_alive_timeout after 5400 s\n"
+def test_virtual_time(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "virtual_time.py"), run_name="__main__")
+    assert capsys.readouterr().out == "keep_alive_timeout after 5400 s\n"

@@ -1,10 +1,14 @@
 """What docs/faults.md shows is what is in examples/, and it works."""
 
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from trunkline.management.cli import cli
 from trunkline.testing.faults import Faults
 
 ROOT = Path(__file__).parents[2]
@@ -18,24 +22,12 @@ def test_every_block_of_python_is_an_example() -> None:
         assert block == (ROOT / name).read_text(encoding="utf-8"), name
 
 
-def test_examples_that_are_tests_pass(tmp_path: Path) -> None:
-    examples = [str(ROOT / name) for name in SHOWN if name.endswith("_test.py")]
-    assert len(examples) == 2
-    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-c", str(tmp_path / "pytest.ini"), "-p", "no:cacheprovider"]
-    for other in ("trio", "asyncio", "anyio"):
-        command += ["-p", f"no:{other}"]
-    done = subprocess.run([*command, *examples], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout
-
-
-def test_replaying(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "examples" / "replay.py"), str(tmp_path / "journal")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert f"```text\n{done.stdout}```" in PAGE
-    command = [sys.executable, "-m", "trunkline", "journal", "show", str(tmp_path / "journal"), "--client", "mary"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+def test_replaying(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = str(tmp_path / "journal")
+    monkeypatch.setattr(sys, "argv", ["replay.py", journal])
+    runpy.run_path(str(ROOT / "examples" / "replay.py"), run_name="__main__")
+    assert f"```text\n{capsys.readouterr().out}```" in PAGE
+    shown = CliRunner().invoke(cli, ["journal", "show", journal, "--client", "mary"], catch_exceptions=False).output
     assert re.findall(r"#1 mary .*", shown)[1:5] == re.findall(r"#1 mary .*", PAGE)[1:5]
 
 
