@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
     from xdist.workermanage import WorkerController
+
+# A test does not fail because the machine is busy.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 #: One session of Spark costs half a gigabyte and more seconds than any test: one worker takes all that may need it.
 TOGETHER = "tests/analytics/"

@@ -45,7 +45,7 @@ async def test_a_batch_is_one_call_of_handle_many() -> None:
     assert batches == [[0, 1, 2, 3, 4], [5]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     script=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["cast", "call", "yield"])), max_size=60),
     batch=st.integers(1, 5),

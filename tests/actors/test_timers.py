@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.actors.probes import Probe
@@ -161,7 +161,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(OPERATIONS)
 def test_against_a_model(operations: list[tuple[str, int, int]]) -> None:
     """Any mixture of arming, cancelling and waiting fires what a plain dictionary of deadlines would fire."""

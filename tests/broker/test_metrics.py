@@ -100,7 +100,7 @@ def test_no_time_between_two_updates_loses_nothing() -> None:
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=20), st.floats(0, 1e4))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_irregular_updates_of_a_steady_rate_agree_with_one(steps: list[float], speed: float) -> None:
     often, once = Rates(["a"], 0.0), Rates(["a"], 0.0)
     now = 0.0

@@ -1,7 +1,7 @@
 """An index is understood as far as it is whole, whatever pieces it comes in."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.events.index import Index
@@ -136,7 +136,6 @@ def test_a_later_version_is_refused() -> None:
 
 
 @given(st.integers(0, 140), st.integers(0, 140))
-@settings(max_examples=300)
 def test_batches_within(first: int, end: int) -> None:
     index = fed(FILE)
     within = [batch for batch in index.batches if batch.first < end and batch.end > first and first < end]

@@ -130,7 +130,7 @@ def test_spans_are_the_batches(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_cut_of_any_batches(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 60), min_size=1, max_size=12))
     end = sum(sizes)
@@ -321,7 +321,7 @@ def spoil(path: Path, chance: random.Random) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["none", "lz4"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_is_damaged_no_row_is_wrong(
     tmp_path_factory: pytest.TempPathFactory, seed: int, compression: Any
 ) -> None:

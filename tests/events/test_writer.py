@@ -370,7 +370,7 @@ def test_a_disk_that_fails_to_flush_is_told_of(tmp_path: Path, monkeypatch: pyte
 
 
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 30_000), st.sampled_from(["none", "lz4", "zstd"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_whatever_the_sizes_all_rows_are_there(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], roll_bytes: int, compression: Any
 ) -> None:

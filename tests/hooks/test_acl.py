@@ -1,7 +1,7 @@
 """Access rules against their meaning, and against a brute-force reading of it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hooks.rules import RULES, TOPICS, filters
@@ -207,7 +207,6 @@ class TestPlaceholders:
 
 
 class TestBruteForce:
-    @settings(max_examples=300, deadline=None)
     @given(rule=filters(), filter=filters())
     def test_covering_is_matching_every_topic_that_the_filter_matches(self, rule: str, filter: str) -> None:
         matched = [topic for topic in TOPICS if naive_match(filter, topic)]
@@ -215,12 +214,10 @@ class TestBruteForce:
         client_acl = Acl([Rule("allow", topics=(Topic(rule),))], no_match="deny").compile_for(REMOTE)
         assert client_acl.check("subscribe", filter) is expected
 
-    @settings(max_examples=200, deadline=None)
     @given(rule=filters(), topic=st.sampled_from(TOPICS))
     def test_a_topic_is_covered_when_it_matches(self, rule: str, topic: str) -> None:
         assert covers(rule.split("/"), topic.split("/")) is naive_match(rule, topic)
 
-    @settings(max_examples=200, deadline=None)
     @given(
         rules=st.lists(RULES, max_size=5),
         no_match=st.sampled_from(["allow", "deny"]),

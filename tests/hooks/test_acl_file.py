@@ -4,7 +4,7 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hooks.rules import RULES, serialise_rules
@@ -110,13 +110,11 @@ def test_the_default_reads_back() -> None:
     assert parse_rules(serialise_rules(default_rules())) == default_rules()
 
 
-@settings(max_examples=150, deadline=None)
 @given(rules=st.lists(RULES, max_size=3))
 def test_what_is_written_is_read_back(rules: list[Rule]) -> None:
     assert parse_rules(serialise_rules(rules)) == rules
 
 
-@settings(max_examples=150, deadline=None)
 @given(name=st.text(st.characters(codec="utf-8"), max_size=8))
 def test_any_name_is_read_back(name: str) -> None:
     rule = Rule("deny", users=(name,), clients=(name, "x"))

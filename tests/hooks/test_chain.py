@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.hooks import (
@@ -525,7 +525,6 @@ def _callback(kind: str, position: int, ran: list[int]) -> Callable[[ClientInfo,
 
 
 class TestLaws:
-    @settings(max_examples=200, deadline=None)
     @given(actions=ACTIONS)
     def test_a_chain_is_a_fold_over_the_sorted_callbacks(self, actions: list[PropertyAction]) -> None:
         logging.getLogger("trunkline.hooks").disabled = True
@@ -551,7 +550,6 @@ class TestLaws:
         else:
             assert topic_of(result) == expected.topic
 
-    @settings(max_examples=100, deadline=None)
     @given(
         steps=st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.integers(-1, 1)), max_size=15),
     )

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from argon2 import PasswordHasher
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.hooks import ALLOW, ClientInfo, Deny, Hooks
@@ -93,7 +93,6 @@ class TestFile:
         with pytest.raises(ValueError, match="a name is printable"):
             set_password("", name, "x")
 
-    @settings(max_examples=100, deadline=None)
     @given(
         hashes=st.dictionaries(
             st.text("ab:#é", min_size=1).filter(lambda name: name[0] != "#"), st.sampled_from(sorted(USERS.values()))

@@ -179,7 +179,7 @@ class TestExchange:
         )
         assert isinstance(begun, Continue)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(
         name=st.text("ab,= é", min_size=1, max_size=5),
         password=st.text("pq,=ß", max_size=5),
@@ -192,7 +192,6 @@ class TestExchange:
         assert outcome.username == name
         assert isinstance(talk(authenticator, ScramClient(name, wrong)), Success) is (wrong == password)
 
-    @settings(max_examples=200, deadline=None)
     @given(first=st.binary(max_size=40), final=st.binary(max_size=40), valid=st.booleans())
     def test_noise_is_refused(self, first: bytes, final: bytes, valid: bool) -> None:
         authenticator = ScramAuthenticator(KEYS)
@@ -212,7 +211,6 @@ KEYS_STRATEGY = st.builds(
 
 
 class TestFile:
-    @settings(max_examples=100, deadline=None)
     @given(keys=st.dictionaries(st.text("ab:é ", min_size=1).filter(lambda name: bool(name.strip())), KEYS_STRATEGY))
     def test_what_is_written_is_read_back(self, keys: dict[str, ScramKeys]) -> None:
         assert parse_scram(serialise_scram(keys)) == keys

@@ -67,7 +67,7 @@ def without_what_varies(output: str) -> str:
 
 
 #: What has happened before a command, and is not on the page.
-_BEFORE = {"trunkline ctl alarms list": "for each in a b c; do trunkline ctl retained set $each 1; done"}
+_BEFORE = {"trunkline ctl alarms list": [f"trunkline ctl retained set {topic} 1" for topic in "abc"]}
 
 
 class Here:
@@ -90,14 +90,18 @@ class Here:
         self.port = int(next(found[1] for found in lines if found))
 
     def run(self, command: str) -> str:
-        """All that it prints. Only what needs a shell gets one: starting a process takes long."""
-        words = shlex.split(command)
-        if words[0] == "trunkline" and not {"|", "do"} & set(words):
-            return CliRunner().invoke(cli, words[1:], env=self.environ).output
-        done = subprocess.run(
-            ["sh", "-c", f"{command} 2>&1"], env=self.environ, capture_output=True, timeout=120, check=False
-        )
-        return done.stdout.decode()
+        """All that it prints. `trunkline` runs in this process, as starting another takes long; a shell runs what
+        stands before and behind it in a pipe."""
+        output = ""
+        for part in command.split(" | "):
+            words = shlex.split(part)
+            if words[0] == "trunkline":
+                output = CliRunner().invoke(cli, words[1:], input=output, env=self.environ).output
+            else:
+                output = subprocess.run(
+                    ["sh", "-c", f"{part} 2>&1"], input=output, capture_output=True, text=True, timeout=120, check=False
+                ).stdout
+        return output
 
     def end(self) -> None:
         self.broker.terminate()
@@ -147,8 +151,8 @@ def played(text: str, folder: Path) -> Iterator[tuple[Shown, str]]:
         for block in blocks(text):
             for shown in block:
                 command = _GUID.sub(lambda found: ids.get(found[0], found[0]), shown.command)
-                if command in _BEFORE:
-                    here.run(_BEFORE[command])
+                for earlier in _BEFORE.get(command, []):
+                    here.run(earlier)
                 if command == "trunkline ctl trace list":  # not before its subscribers have acknowledged it
                     while '"completed": 2' not in here.run(f"{command} --json"):
                         pass

@@ -35,7 +35,7 @@ from trunkline.mqtt.property_codec import PROPERTIES, Kind
 from trunkline.mqtt.reasons import REASONS
 from trunkline.mqtt.versions import Version
 
-FEW = settings(max_examples=50, deadline=None)
+FEW = settings(max_examples=50)
 
 # What may be sent
 
@@ -228,7 +228,6 @@ def judged(data: bytes, decoder: Decoder) -> list[Packet]:
 
 @pytest.mark.parametrize("server", [True, False])
 @pytest.mark.parametrize("version", Version)
-@settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_any_bytes(version: Version, server: bool, data: bytes) -> None:
     judged(data, decoder_for(version, server))

@@ -475,7 +475,7 @@ class WindowModel(RuleBasedStateMachine):
 
 
 TestWindowModel = WindowModel.TestCase
-TestWindowModel.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestWindowModel.settings = settings(stateful_step_count=50)
 
 
 def heavy(size: int = 100_000) -> Message:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError
@@ -246,7 +246,6 @@ def test_does_not_encode_what_is_none(properties: Any) -> None:
         encode_properties(properties)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 268_435_455))
 def test_variable_integers_round_trip(value: int) -> None:
     data = encode_variable_integer(value)

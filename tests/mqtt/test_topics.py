@@ -2,7 +2,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError
@@ -142,7 +142,6 @@ def expression(topic_filter: str) -> str:
     return guard + "/".join("[^/]*" if level == "+" else re.escape(level) for level in topic_filter.split("/")) + tail
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.one_of(levels, st.just("+")), min_size=1, max_size=4),
     st.booleans(),

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.mqtt.errors import MalformedPacket
@@ -97,7 +97,6 @@ def test_is_a_sequence_of_pairs() -> None:
 texts = st.text(st.characters(codec="utf-8"), max_size=80)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(texts, texts), max_size=8), st.booleans())
 def test_judges_as_one_string_after_the_other(pairs: list[tuple[str, str]], strict: bool) -> None:
     """The quick walk against the plain one."""
@@ -120,7 +119,6 @@ def test_judges_as_one_string_after_the_other(pairs: list[tuple[str, str]], stri
         assert list(UserProperties(skip_all(raw, strict))) == expected == pairs
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60).map(lambda tail: encode_string("k") + tail))
 def test_judges_any_bytes(tail: bytes) -> None:
     raw = b"&" + tail

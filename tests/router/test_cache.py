@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.strategies import filters, topics
@@ -165,7 +165,6 @@ def test_churn_elsewhere_leaves_the_routes() -> None:
 changes = st.lists(st.tuples(st.booleans(), st.integers(0, 2), filters, topics), max_size=40)
 
 
-@settings(max_examples=200, deadline=None)
 @given(changes, st.sampled_from([0, 8, 1000]))
 def test_a_cache_changes_nothing_but_the_cost(events: list[tuple[bool, int, str, str]], capacity: int) -> None:
     cached: Router[Client] = Router(cache_capacity=capacity)

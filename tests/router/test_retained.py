@@ -4,7 +4,7 @@ import sys
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.strategies import filters, topics
@@ -62,7 +62,6 @@ def test_delete_and_clear(store: RetainedStore) -> None:
     assert (len(store), store.byte_size, topics_of(store, "#")) == (0, 0, [])
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(topics, st.sampled_from([b"", b"1", b"22"]), st.sampled_from([inf, 1.0, 5.0])), max_size=30),
     st.lists(filters, min_size=1, max_size=8),
@@ -101,7 +100,6 @@ def test_like_a_dict(stored: list[tuple[str, bytes, float]], asked: list[str], n
     assert listed == sorted(topic for topic, each in model.items() if each.expires_at > now)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -146,4 +146,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestModel.settings = settings(max_examples=60, stateful_step_count=40)

@@ -226,7 +226,7 @@ def test_an_empty_group_picks_nobody(strategy: ShareStrategy) -> None:
 
 
 @every_strategy
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 25), st.sampled_from(["join", "leave", "online", "offline", "pick"])), max_size=150

@@ -1,6 +1,6 @@
 """`trunkline.router.topictree` against the definition of matching."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.strategies import filters, topics
@@ -12,7 +12,6 @@ def found(tree: TopicTree, filter: str) -> list[str]:
     return sorted(topic for topic in tree.match(filter) if topic is not None)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(topics, max_size=25), st.lists(filters, min_size=1, max_size=10), st.data())
 def test_like_the_definition(added: list[str], asked: list[str], data: st.DataObject) -> None:
     tree = TopicTree()
@@ -32,7 +31,6 @@ def test_like_the_definition(added: list[str], asked: list[str], data: st.DataOb
     assert not found(tree, "$x/#")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(topics, max_size=25), st.lists(topics, max_size=25))
 def test_nodes_stand_only_where_topics_part(added: list[str], taken: list[str]) -> None:
     tree, fresh = TopicTree(), TopicTree()
@@ -79,7 +77,6 @@ def test_many_levels() -> None:
     assert found(tree, "#") == [two]
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sets(topics, min_size=1, max_size=25),
     filters,

@@ -1,6 +1,6 @@
 """`trunkline.router.trie` against the definition of matching."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.strategies import filters, topics
@@ -8,7 +8,6 @@ from trunkline.mqtt.topics import matches
 from trunkline.router.trie import FilterTrie
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(filters, max_size=20), st.lists(topics, min_size=1, max_size=10), st.data())
 def test_like_the_definition(put: list[str], published: list[str], data: st.DataObject) -> None:
     trie: FilterTrie[str] = FilterTrie()

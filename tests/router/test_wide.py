@@ -4,7 +4,7 @@ from itertools import product
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.router.strategies import filters, topics
@@ -16,7 +16,6 @@ changes = st.lists(st.tuples(st.sampled_from(["set", "remove", "match"]), filter
 
 
 @pytest.mark.parametrize("limits", [{"_CAPACITY": 1000}, {"_CAPACITY": 10}, {"_NAMES": 0}])
-@settings(max_examples=200, deadline=None)
 @given(changes)
 def test_like_the_definition_whatever_changes_in_between(
     limits: dict[str, int], events: list[tuple[str, str, str]]

@@ -271,7 +271,7 @@ async def test_a_fault_that_comes_within_a_packet_does_not_tear_it() -> None:
     cuts=st.lists(st.integers(1, 400), max_size=8),
     changes=st.lists(st.booleans(), min_size=9, max_size=9),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_byte_is_lost_or_moved_however_faults_come_and_go(cuts: list[int], changes: list[bool]) -> None:
     packets = [raw.publish("t", bytes([number]) * (number * 13 % 90)) for number in range(8)]
     data = b"".join(packets)

@@ -150,7 +150,7 @@ class ChangesMatchExports(RuleBasedStateMachine):
 
 
 TestChanges = ChangesMatchExports.TestCase
-TestChanges.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestChanges.settings = settings(stateful_step_count=40)
 
 
 def test_a_session_that_is_not_stored_notes_nothing() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.broker.routes import Subscriber
@@ -124,7 +124,6 @@ def sessions(draw: st.DrawFn) -> Session:
 
 
 @given(sessions())
-@settings(max_examples=150, deadline=None)
 def test_what_was_exported_is_restored(session: Session) -> None:
     plain = export_session(session, 5.0, 1000.0)
     stored = msgpack.unpackb(msgpack.packb(plain), strict_map_key=False)

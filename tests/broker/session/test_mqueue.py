@@ -547,7 +547,7 @@ class NoQos0Model(QueueModel):
     store_qos0 = False
 
 
-_settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+_settings = settings(max_examples=40, stateful_step_count=40)
 TestQueueModel = QueueModel.TestCase
 TestPrioritiesModel = PrioritiesModel.TestCase
 TestDropNewModel = DropNewModel.TestCase

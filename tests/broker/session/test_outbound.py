@@ -165,7 +165,7 @@ async def test_what_a_member_did_not_finish_goes_to_another() -> None:
 
 
 @given(st.lists(st.sampled_from(["publish", "read", "acknowledge", "twice", "reconnect"]), max_size=60), st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_is_lost_and_qos_2_comes_once_whatever_the_client_does(steps: list[str], data: st.DataObject) -> None:
     """A client that reads late, acknowledges late or twice, and loses its connection at any moment."""
     trio.run(_play, steps, data)
@@ -240,7 +240,7 @@ async def test_what_waits_for_a_client_that_is_away_is_bounded_by_all_that_it_we
         large = raw.user_property("k", "v" * 60_000)
         gc.collect()
         tracemalloc.start()
-        for number in range(1200):  # 72 MB
+        for number in range(200):  # 12 MB
             await publisher.publish("t" * 900, b"%d" % number, qos=qos, properties=large)
         await publisher.ping()
         gc.collect()
@@ -248,8 +248,8 @@ async def test_what_waits_for_a_client_that_is_away_is_bounded_by_all_that_it_we
         tracemalloc.stop()
         queue = here.session("away").session.queue
         assert 15 <= queue.length <= 17
-        assert dropped == ["queue_full"] * (1200 - queue.length)
-        assert here.node.metrics.delivery_dropped_queue_full == 1200 - queue.length
+        assert dropped == ["queue_full"] * (200 - queue.length)
+        assert here.node.metrics.delivery_dropped_queue_full == 200 - queue.length
         # what a message came as may be kept beside it
         assert kept < 3 * 1_048_576
 

@@ -72,7 +72,7 @@ def outcome(seed: int, decoder: Callable[..., Decoder]) -> list[object]:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_they_do_what_each_of_their_messages_would(seed: int) -> None:
     together = outcome(seed, Decoder)
     assert outcome(seed, alone) == together

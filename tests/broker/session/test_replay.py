@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.room import room
@@ -118,7 +118,6 @@ def test_what_the_client_may_not_have_is_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["step", "live", "keep", "drop"]), st.sampled_from("abcde")), max_size=40))
-@settings(max_examples=200, deadline=None)
 def test_whatever_happens_meanwhile_nothing_stale_comes_after_something_fresh(events: list[tuple[str, str]]) -> None:
     store = RetainedStore()
     for guid, topic in enumerate("abcde", 1):
@@ -303,18 +302,18 @@ async def test_what_is_known_of_a_publisher_counts_while_its_session_is_here() -
         await reader.expect_nothing()
 
 
-async def test_a_hundred_thousand_topics_hold_up_nobody() -> None:
+async def test_twenty_thousand_topics_hold_up_nobody() -> None:
     async with room(mqtt={"max_packet_size": "1MiB"}) as here:
-        for number in range(100_000):
+        for number in range(20_000):
             here.broker.publish(f"t/{number}", b"x", retain=True)
         greedy, other = await here.client("greedy"), await here.client("other")
         await greedy.send(raw.subscribe(1, ("#", 0)))
         await greedy.expect_type(raw.SUBACK)
         await other.ping()
         sent = here.node.metrics.messages_out[0]
-        assert sent < 50_000  # the other one had its turn long before the end
+        assert sent < 10_000  # the other one had its turn long before the end
         topics = set()
-        while len(topics) < 100_000:
+        while len(topics) < 20_000:
             topics.add((await greedy.expect_type(raw.PUBLISH)).topic)
         await greedy.ping()
 

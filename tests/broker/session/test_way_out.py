@@ -169,7 +169,7 @@ receivers = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(publications, min_size=1, max_size=5), st.lists(receivers, min_size=1, max_size=3))
 def test_what_is_delivered_says_what_was_published(sent: list[Publication], to: list[Receiver]) -> None:
     trio.run(_play, sent, to)
