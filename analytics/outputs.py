@@ -1,9 +1,10 @@
 """The outputs of a job: the terminal, files, a table, or topics of a broker."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from trunkline.analytics.jobs.job import Job
 
 Format = Literal["table", "json", "parquet", "delta", "mqtt"]
-FORMATS: Final = ("table", "json", "parquet", "delta", "mqtt")
 _JSON: Final = (".json", ".jsonl", ".ndjson")
 _SCHEMES: Final = ("mqtt", "mqtts")
 #: Options of the sink that a URL has outside of its query.
@@ -98,9 +98,9 @@ class Output:
         writer = results.writeStream.outputMode("append")
         match self.form:
             case "table":
-                return writer.foreachBatch(self._print_batch(job))
+                return writer.foreachBatch(partial(self._print_batch, job))
             case "json":
-                return writer.foreachBatch(self._append_batch(job))
+                return writer.foreachBatch(partial(self._append_batch, job))
             case "parquet":
                 return writer.format("parquet").option("path", self.place)
             case "delta":
@@ -121,19 +121,13 @@ class Output:
             console = Console(width=UNLIMITED_WIDTH)
         print_table(console, frame.columns, rows[: self.rows], title, more=len(rows) > self.rows)
 
-    def _print_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
-        def show(frame: "DataFrame", batch: int) -> None:
-            self._print(self._chosen(frame, job), f"{job.title}, batch {batch}", empty=False)
-            sys.stdout.flush()
+    def _print_batch(self, job: "Job[Any]", frame: "DataFrame", batch: int) -> None:
+        self._print(self._chosen(frame, job), f"{job.title}, batch {batch}", empty=False)
+        sys.stdout.flush()
 
-        return show
-
-    def _append_batch(self, job: "Job[Any]") -> "Callable[[DataFrame, int], None]":
-        def append(frame: "DataFrame", batch: int) -> None:
-            with self._lines("a") as lines:
-                _write_json(_rows(self._chosen(frame, job)), lines)
-
-        return append
+    def _append_batch(self, job: "Job[Any]", frame: "DataFrame", batch: int) -> None:
+        with self._lines("a") as lines:
+            _write_json(_rows(self._chosen(frame, job)), lines)
 
     def _chosen(self, results: "DataFrame", job: "Job[Any]") -> "DataFrame":
         """In order of time."""

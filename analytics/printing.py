@@ -1,10 +1,8 @@
 """Prints rows of results: as a table, or as JSON lines."""
 
 import json
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 from typing import Any, Final
 
 from rich.console import Console
@@ -12,6 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from trunkline.analytics.sinks.messages import in_json
 from trunkline.management.logs import printable
 
 Row = Mapping[str, Any]
@@ -21,24 +20,9 @@ UNLIMITED_WIDTH: Final = 100_000
 
 
 def as_json(row: Row) -> str:
-    """One line: times are ISO 8601 in UTC with microseconds, bytes are Base64, and nulls are left out."""
-    return json.dumps({name: _plain(value) for name, value in row.items() if value is not None}, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case datetime():
-            return utc(value).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        case bytes() | bytearray():
-            return b64encode(value).decode()
-        case list():
-            return [_plain(each) for each in value]
-        case dict():
-            return {name: _plain(each) for name, each in value.items()}
-        case float() if not isfinite(value):
-            return str(value)
-        case _:
-            return value
+    """One line, in which values are written as the MQTT sink writes them."""
+    plain = {name: utc(value) if isinstance(value, datetime) else value for name, value in row.items()}
+    return json.dumps(in_json(plain), ensure_ascii=False)
 
 
 def utc(time: datetime) -> datetime:
@@ -92,4 +76,4 @@ def _cell(value: Any) -> str:
         case str():
             return printable(value)
         case _:
-            return json.dumps(_plain(value), ensure_ascii=False)
+            return json.dumps(in_json(value), ensure_ascii=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
+from trunkline.config.errors import Unusable
 from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
@@ -34,12 +35,8 @@ if TYPE_CHECKING:
     from trunkline.hooks.scram import ScramAuthenticator
 
 
-class SecurityError(Exception):
-    """The files cannot be used. `problems` says all that is wrong with them, a line each."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+class SecurityError(Unusable[str]):
+    """The files of passwords or access rules cannot be used."""
 
 
 class Security:

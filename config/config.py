@@ -280,7 +280,7 @@ class ConfigReader:
             try:
                 self._models[name] = self._find_plugin(name)
             except Unusable as error:
-                self._missing[name] = source, error.reasons
+                self._missing[name] = source, list(map(str, error.problems))
         return self._models[name]
 
     def _begin(self, path: Keys, source: str) -> None:

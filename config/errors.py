@@ -1,7 +1,7 @@
 """What is wrong with a configuration."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 
 class Problem(NamedTuple):
@@ -15,18 +15,16 @@ class Problem(NamedTuple):
         return ": ".join(part for part in (self.source, self.key, self.text) if part)
 
 
-class Unusable(Exception):
-    """Something cannot be used as it is."""
+P = TypeVar("P")
 
-    def __init__(self, problems: Sequence[object]) -> None:
-        """`problems` has every reason."""
+
+class Unusable(Exception, Generic[P]):
+    """Something cannot be used as it is. `problems` has every reason, a line each."""
+
+    def __init__(self, problems: Sequence[P]) -> None:
         super().__init__("\n".join(map(str, problems)))
-        self.reasons = [str(problem) for problem in problems]
-
-
-class ConfigError(Unusable):
-    """The configuration cannot be used."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__(problems)
         self.problems = problems
+
+
+class ConfigError(Unusable[Problem]):
+    """The configuration cannot be used."""

@@ -45,9 +45,6 @@ class Checked(NamedTuple):
     node: str
     first: int
     end: int
-    #: Batches or row groups, and their bytes.
-    parts: int
-    size: int
     findings: tuple[LogFinding, ...]
 
 
@@ -80,13 +77,10 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
     node = str(key)
     findings: list[LogFinding] = []
     first = end = segment.first
-    parts = size = 0
     projection = Projection(None)
     try:
         end = segment.end
         for part in segment.parts(first, end):
-            parts += 1
-            size += part.size
             oldest: list[int] = []
             newest: list[int] = []
             whole = True
@@ -112,7 +106,7 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
             findings.append(LogFinding(LogProblem.CORRUPT, segment.path, node, first, end, wrong))
     except LogError as error:
         findings.append(LogFinding(LogProblem.UNREADABLE, segment.path, node, first, end, str(error)))
-    return Checked(segment.path, node, first, end, parts, size, tuple(_together(findings)))
+    return Checked(segment.path, node, first, end, tuple(_together(findings)))
 
 
 def _together(findings: list[LogFinding]) -> Iterator[LogFinding]:

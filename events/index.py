@@ -39,7 +39,6 @@ class Index:
         self.sealed = False
         #: No segment of the same incarnation follows.
         self.last = False
-        self.oldest: int | None = None
         #: Microseconds since the epoch, of all rows.
         self.newest: int | None = None
         #: Where the next batch begins in the data file, at the earliest.
@@ -96,6 +95,5 @@ class Index:
         self.batches.append(
             Batch(record.first, record.end, record.offset, record.size, record.crc, record.min_time, record.max_time)
         )
-        self.oldest = record.min_time if self.oldest is None else min(self.oldest, record.min_time)
         self.newest = record.max_time if self.newest is None else max(self.newest, record.max_time)
         return True

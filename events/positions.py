@@ -69,10 +69,6 @@ class Positions:
             half.unlink(missing_ok=True)
             raise
 
-    def delete(self) -> None:
-        """Forgets the consumer: nothing is kept for it any more. No error if there is none."""
-        self.path.unlink(missing_ok=True)
-
     def _load(self) -> _Content | None:
         try:
             data = self.path.read_bytes()

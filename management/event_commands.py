@@ -7,7 +7,7 @@ import sys
 import time
 from base64 import b64encode
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -18,7 +18,6 @@ from trunkline.management.logs import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trunkline.events.compaction import Progress
     from trunkline.events.reader import EventLog
 
 _root = click.argument("root", metavar="[LOG]", default="event-log")
@@ -255,6 +254,9 @@ def compact(
     storage: tuple[str, ...],
 ) -> None:
     """Make few large files, Parquet or a Delta table, of what is over."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
     from trunkline.config.units import parse_duration
     from trunkline.events.compaction import compact as compact_log
 
@@ -266,7 +268,9 @@ def compact(
         ) from None
     options = {key: value for key, _, value in (each.partition("=") for each in storage)}
     log = _open(root)
-    with _Progress() as progress:
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.completed:,} of {task.total:,} rows"))
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("")
         done = compact_log(
             log,
             target,
@@ -277,30 +281,8 @@ def compact(
             damaged="skip" if skip_damaged else "fail",
             remove=remove,
             consumer=consumer,
-            progress=progress.show,
+            progress=lambda step: bar.update(task, completed=step.rows, total=step.total),
         )
     words = f"{done.rows:,} rows in {done.files:,} {'commits' if form == 'delta' else 'files'}"
     unfinished = f", {done.unfinished:,} are in segments that are still written to" if done.unfinished else ""
     click.echo(f"{words}; {done.waiting:,} wait for more{unfinished}, {done.missing:,} could not be read")
-
-
-class _Progress:
-    """One line that is written over, for people; programs see nothing of it."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            click.echo(err=True)
-
-    def show(self, step: Progress) -> None:
-        if sys.stderr.isatty():
-            self._shown = True
-            share = step.rows / step.total if step.total else 1
-            click.echo(
-                f"\r{share:4.0%}  {step.rows:,} of {step.total:,} rows, {step.files:,} files ", nl=False, err=True
-            )

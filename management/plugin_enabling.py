@@ -74,7 +74,7 @@ def _check_rest(file: Path, name: str, before: Content, after: Content) -> None:
         raise ConfigError(problems)
 
 
-def _problems(content: Mapping[str, Any]) -> list[Problem]:
+def _problems(content: Mapping[str, Any]) -> Sequence[Problem]:
     try:
         Config.from_mapping(cast("Mapping[str, object]", content), settings_model)
     except ConfigError as error:

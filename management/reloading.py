@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import changes
-from trunkline.config.errors import ConfigError
+from trunkline.config.errors import ConfigError, Unusable
 from trunkline.management import logs
 
 if TYPE_CHECKING:
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline")
 
 
-class ReloadError(Exception):
-    """Something is wrong with what was read, and everything stays as it was. `problems` says all of it."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+class ReloadError(Unusable[str]):
+    """The configuration or a file of it is wrong, and everything stays as it was."""
 
 
 @dataclass(frozen=True, slots=True)

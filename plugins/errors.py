@@ -7,12 +7,8 @@ from trunkline.config.errors import Unusable
 from trunkline.hooks.chain import is_crash
 
 
-class PluginError(Unusable):
-    """A plugin cannot be used as it is. `problems` says all that is wrong with it, a line each."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+class PluginError(Unusable[str]):
+    """A plugin cannot be used as it is."""
 
 
 def ends_process(error: BaseException) -> bool:

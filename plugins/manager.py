@@ -399,7 +399,7 @@ def _checked(name: str, given: Settings | Mapping[str, object] | None, model: ty
         try:
             return plugin_settings(name, model, given)
         except ConfigError as error:
-            raise PluginError(error.reasons) from None
+            raise PluginError(list(map(str, error.problems))) from None
     if given is None:
         settings = model()
     elif isinstance(given, model):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from trunkline.hooks.chain import Hooks
-from trunkline.testing.threads import ThreadBroker
+    from trunkline.testing.threads import ThreadBroker
 
 
 def broker(

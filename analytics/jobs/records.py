@@ -5,6 +5,7 @@ silence, and only runs are put together.
 """
 
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -98,15 +99,13 @@ class AuditFinding(NamedTuple):
     reason: str | None = None
 
 
+@dataclass(slots=True)
 class _Piece:
-    """Rows [first, end) of which all are there, and the time of the first."""
+    """Rows [first, end), all of which are there, and the time of the first."""
 
-    __slots__ = ("began", "end", "first")
-
-    def __init__(self, first: int, end: int, began: int) -> None:
-        self.first = first
-        self.end = end
-        self.began = began
+    first: int
+    end: int
+    began: int
 
 
 class Incarnation:
@@ -129,7 +128,7 @@ class Incarnation:
             self._pieces = [_Piece(*piece) for piece in pieces]
 
     def save(self) -> list[Any]:
-        pieces = [[piece.first, piece.end, piece.began] for piece in self._pieces]
+        pieces = [[*astuple(piece)] for piece in self._pieces]
         return [
             self.node,
             self.number,

@@ -209,11 +209,11 @@ class Answers(Machine[ConsumerEvent]):
         self._begin, self._counts, self._times = None, Counts(), Times()
 
     def knows_nothing(self) -> bool:
-        return not self._open and not len(self._granted) and self._begin is None
+        return not self._open and not self._granted and self._begin is None
 
     def save(self) -> list[Any]:
-        opened = list(self._open.items())
-        return [opened, self._granted.items(), self._came, self._begin, [*astuple(self._counts)], self._times.save()]
+        opened, granted = [*self._open.items()], [*self._granted.items()]
+        return [opened, granted, self._came, self._begin, [*astuple(self._counts)], self._times.save()]
 
     def load(self, saved: list[Any]) -> None:
         opened, granted, self._came, self._begin, counts, times = saved

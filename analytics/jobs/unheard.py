@@ -1,6 +1,7 @@
 """Subscriptions that get nothing, and topics whose messages nobody gets."""
 
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
@@ -49,17 +50,15 @@ class SubscriptionEvent(NamedTuple):
     topic: str | None
 
 
+@dataclass(slots=True)
 class Life:
-    """Of a subscription; times are microseconds since the epoch."""
+    """The deliveries of one subscription. Times are microseconds since the epoch."""
 
-    __slots__ = ("count", "dead", "filter", "last", "made")
-
-    def __init__(self, filter: str, made: int, last: int | None = None, count: int = 0, dead: bool = False) -> None:
-        self.filter = filter
-        self.made = made
-        self.last = last
-        self.count = count
-        self.dead = dead
+    filter: str
+    made: int
+    last: int | None = None
+    count: int = 0
+    dead: bool = False
 
 
 class Lives(Machine[SubscriptionEvent]):
@@ -95,22 +94,22 @@ class Lives(Machine[SubscriptionEvent]):
 
     def expire(self) -> Iterator[Result]:
         now = self.due or 0
-        for life in self._all:
+        for life in self._all.values():
             if not life.dead and self._dies(life) <= now:
                 life.dead = True
                 yield from self._change(life, "dead", now)
         self._wait()
 
     def end(self, now: int) -> Iterator[Result]:
-        for life in self._all:
+        for life in self._all.values():
             if life.dead:
                 yield self._row(life, "dead", self._dies(life))
 
     def knows_nothing(self) -> bool:
-        return not len(self._all)
+        return not self._all
 
     def save(self) -> list[Any]:
-        return [[one.filter, one.made, one.last, one.count, one.dead] for one in self._all]
+        return [[*astuple(one)] for one in self._all.values()]
 
     def load(self, saved: list[Any]) -> None:
         for one in saved:
@@ -120,7 +119,7 @@ class Lives(Machine[SubscriptionEvent]):
         return (life.made if life.last is None else life.last) + self._after
 
     def _wait(self) -> None:
-        self.due = min((self._dies(one) for one in self._all if not one.dead), default=None)
+        self.due = min((self._dies(one) for one in self._all.values() if not one.dead), default=None)
 
     def _change(self, life: Life, state: str, at: int) -> Iterator[Result]:
         if self._changes:

@@ -111,7 +111,7 @@ def in_json(value: Any) -> Any:
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)

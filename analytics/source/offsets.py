@@ -46,15 +46,6 @@ def check(value: Any) -> Offsets:
     return {str(key): value[key] for key in sorted(value)}
 
 
-def dump(offsets: Offsets) -> str:
-    return json.dumps(offsets, sort_keys=True)
-
-
 def farthest(one: Offsets, other: Offsets) -> Offsets:
     """For each node the greater of both: an offset never goes back."""
     return {key: max(one.get(key, 0), other.get(key, 0)) for key in sorted(one.keys() | other.keys())}
-
-
-def rows_between(start: Offsets, end: Offsets) -> int:
-    """How many rows lie between. A node that the start does not know begins at 0."""
-    return sum(max(0, number - start.get(key, 0)) for key, number in end.items())

@@ -129,7 +129,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _pending(self, view: View, node: str, first: int, end: int, fine: bool) -> Iterator[Span]:
         """Spans in their order; those that cover much time, such as row groups of compacted files, in pieces."""
-        for span in view.spans(node, first, end):
+        for span in view.log.spans(node, first, end):
             if fine and span.max_time - span.min_time > self._within() and span.end - span.first > 1:
                 yield from self._pieces(view, span)
             else:

@@ -9,10 +9,8 @@ from trunkline.analytics.source.planning import Range, Window, split
 from trunkline.events.layout import NodeKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trunkline.analytics.source.options import Position, SourceSettings
-    from trunkline.events.reader import EventLog, Extent, Span
+    from trunkline.events.reader import EventLog, Extent
 
 
 class View:
@@ -74,9 +72,6 @@ class View:
         rest = self.first() if option == "startingOffsets" else self.end()
         return {node: position.get(node, rest[node]) for node in rest}
 
-    def spans(self, node: str, first: int, end: int) -> "Iterator[Span]":
-        return self.log.spans(node, first, end)
-
     def ranges(self, start: Offsets, end: Offsets, window: Window) -> list[Range]:
         """In which pieces the rows between are read. A node that the start does not know begins at 0."""
         found: list[Range] = []
@@ -85,7 +80,7 @@ class View:
             if first < number:
                 found += split(
                     node,
-                    self.spans(node, first, number),
+                    self.log.spans(node, first, number),
                     first,
                     number,
                     rows=self._settings.max_rows_per_partition,

@@ -18,7 +18,6 @@ from trunkline.management.operations.registry import (
     Page,
     Refused,
     operation,
-    plain_row,
     settled,
 )
 from trunkline.mqtt.packets import SubscriptionRequest
@@ -93,15 +92,15 @@ async def _page(
 
 
 @operation("clients.show")
-def show_client(broker: Administered, client_id: ClientId) -> dict[str, object]:
+def show_client(broker: Administered, client_id: ClientId) -> ClientRow:
     """All that is known of a connected client."""
-    return plain_row(client_row(_connected(broker, client_id)))
+    return client_row(_connected(broker, client_id))
 
 
 @operation("sessions.show")
-def show_session(broker: Administered, client_id: ClientId) -> dict[str, object]:
+def show_session(broker: Administered, client_id: ClientId) -> ClientRow:
     """All that is known of a session."""
-    return plain_row(client_row(_session(broker, client_id)))
+    return client_row(_session(broker, client_id))
 
 
 @operation("clients.kick")

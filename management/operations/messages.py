@@ -8,6 +8,7 @@ from annotated_types import Interval
 from trunkline.broker.views import (
     ReceiverRow,
     RetainedHead,
+    RetainedRow,
     RouteRow,
     receiver_rows,
     retained_heads,
@@ -27,7 +28,6 @@ from trunkline.management.operations.registry import (
     Position,
     Refused,
     operation,
-    plain_row,
 )
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.strings import encode_string
@@ -90,9 +90,9 @@ async def list_retained(
 
 
 @operation("retained.show")
-def show_retained(broker: Administered, topic: Topic) -> dict[str, object]:
+def show_retained(broker: Administered, topic: Topic) -> RetainedRow:
     """The retained message of a topic, with its whole payload."""
-    return plain_row(retained_row(_retained(broker, topic), broker.retained, trio.current_time()))
+    return retained_row(_retained(broker, topic), broker.retained, trio.current_time())
 
 
 @operation("retained.set")

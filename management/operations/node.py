@@ -98,7 +98,7 @@ def reload(broker: Administered) -> dict[str, object]:
     try:
         pending = read_again(broker)
     except ReloadError as error:
-        raise Refused(f"not reloaded: {error}") from error
+        raise Refused(f"not reloaded: {'; '.join(error.problems)}") from error
     return {"reloaded": True, "restart_needed_for": pending.restart, "plugins_to_tell": pending.plugins}
 
 

@@ -7,7 +7,7 @@ about itself stands in its signature and in its docstring, nowhere else.
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import (
@@ -207,13 +207,6 @@ def find(name: str) -> Operation:
     if found is None:
         raise BadRequest(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
     return found
-
-
-def plain_row(row: Any) -> dict[str, Any]:
-    """A row as a dict, in the order of its fields."""
-    if isinstance(row, dict):
-        return cast("dict[str, Any]", row)
-    return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
 async def settled(broker: Administered) -> None:

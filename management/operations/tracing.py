@@ -1,5 +1,6 @@
 """Traces: where messages went."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from trunkline.broker.traced_message import MessageRow, Outcome
@@ -11,7 +12,6 @@ from trunkline.management.operations.registry import (
     Page,
     answering,
     operation,
-    plain_row,
 )
 
 Guid = Annotated[str, "The message's id, as the list shows it."]
@@ -60,7 +60,7 @@ def list_messages(
 def show(broker: Administered, guid: Guid) -> dict[str, object]:
     """A message that was followed, and what became of it as a whole."""
     with answering():
-        return {**plain_row(broker.trace.message(guid)), "steps": list(broker.trace.steps(guid))}
+        return {**asdict(broker.trace.message(guid)), "steps": list(broker.trace.steps(guid))}
 
 
 @operation("trace.outcomes", cursor=lambda row: row.client_id)

@@ -42,7 +42,7 @@ class Logins:
         self._expired = context.counter("expired", "Clients disconnected because their login had ended.")
         self._watched = dict[str, tuple["ClientInfo", "Callable[[], None]"]]()
         context.hooks.add("client.connected", self.watch)
-        context.hooks.add("client.disconnected", self._disconnected)
+        context.hooks.add("client.disconnected", self._forget)
         context.hooks.add("client.check_acl", self._decide, priority=priority)
 
     def accept(
@@ -69,10 +69,7 @@ class Logins:
             cancel = self._context.after(login.expires_at - self._context.wall, self._end, client)
             self._watched[client.client_id] = client, cancel
 
-    def _disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
-        self._forget(client)
-
-    def _forget(self, client: ClientInfo) -> None:
+    def _forget(self, client: ClientInfo, *_: object) -> None:
         """The connection is gone, and with it the end of its login. Another one of the same client id may be there
         already."""
         login = self._login(client)

@@ -12,7 +12,7 @@ class Outbox:
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._items = deque[bytes]()
-        self._bytes = 0
+        self.byte_size = 0
         #: Somebody waits for so many.
         self._awaited = 1
         self._there = trio.Event()
@@ -20,18 +20,14 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._items)
 
-    @property
-    def byte_size(self) -> int:
-        return self._bytes
-
     def put(self, item: bytes) -> int:
         """Returns how many were thrown away for it: of one that is too large for all the room, all that wait and
         itself."""
         self._items.append(item)
-        self._bytes += len(item)
+        self.byte_size += len(item)
         dropped = 0
-        while len(self._items) > self._max_items or self._bytes > self._max_bytes:
-            self._bytes -= len(self._items.popleft())
+        while len(self._items) > self._max_items or self.byte_size > self._max_bytes:
+            self.byte_size -= len(self._items.popleft())
             dropped += 1
         if len(self._items) >= self._awaited:
             self._there.set()
@@ -52,5 +48,5 @@ class Outbox:
             if taken and size > max_bytes:
                 break
             taken.append(self._items.popleft())
-            self._bytes -= len(taken[-1])
+            self.byte_size -= len(taken[-1])
         return taken

@@ -36,7 +36,7 @@ def test_json_is_plain() -> None:
         "naive": "2025-06-01T12:00:00.250000Z",
         "bytes": "/w==",
         "list": [{"key": "a", "value": "Yg=="}],
-        "nan": "nan",
+        "nan": "NaN",
         "number": 0.5,
         "name": "é\n",
     }

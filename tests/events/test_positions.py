@@ -34,8 +34,7 @@ def test_consumers(tmp_path: Path) -> None:
     (tmp_path / "consumers" / ".d.json.123").touch()
     (tmp_path / "consumers" / "notes.txt").touch()
     assert consumers(tmp_path) == ["a.1", "b", "c"]
-    Positions(tmp_path, "b").delete()
-    Positions(tmp_path, "b").delete()
+    Positions(tmp_path, "b").path.unlink()
     assert consumers(str(tmp_path)) == ["a.1", "c"]
 
 

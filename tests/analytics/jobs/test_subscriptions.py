@@ -35,7 +35,7 @@ def test_what_comes_and_goes_is_seen_at_once(some: Subscriptions[int]) -> None:
 def test_there_are_no_more_than_the_limit(some: Subscriptions[int]) -> None:
     some.put("c", 8)
     some.put("#", 9)
-    assert ("c" in some, dict(some.items())["#"], list(some)) == (False, 9, [0, 1, 2, 9, 4])
+    assert ("c" in some, dict(some.items())["#"], list(some.values())) == (False, 9, [0, 1, 2, 9, 4])
 
 
 def test_more_topics_than_are_remembered(some: Subscriptions[int]) -> None:

@@ -1,14 +1,10 @@
-import json
-
 import pytest
 
 from trunkline.analytics.source.offsets import (
     OffsetError,
     check,
-    dump,
     farthest,
     parse,
-    rows_between,
 )
 
 
@@ -16,7 +12,7 @@ def test_equal_offsets_are_equal_texts() -> None:
     one = parse('{"n2@7": 5, "n1@1763739192123": 12}')
     other = parse(' {"n1@1763739192123":12,"n2@7":5}')
     assert list(one) == ["n1@1763739192123", "n2@7"]
-    assert dump(one) == dump(other) == json.dumps(one)
+    assert list(other) == list(one)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +36,6 @@ def test_what_is_no_offset_is_told(text: str, complaint: str) -> None:
 
 def test_an_offset_never_goes_back() -> None:
     assert farthest({"b@1": 5, "a@1": 9}, {"b@1": 7, "a@1": 3, "c@1": 0}) == {"a@1": 9, "b@1": 7, "c@1": 0}
-
-
-def test_rows_between_counts_new_nodes_from_their_first_row() -> None:
-    assert rows_between({"a@1": 5, "gone@1": 8}, {"a@1": 9, "b@1": 3}) == 7
 
 
 def test_nothing_is_an_offset() -> None:

@@ -66,9 +66,9 @@ async def test_show() -> None:
     async with room() as here:
         await people(here)
         ann = await ask(here, "clients.show", client_id="ann")
-        assert (ann["username"], ann["version"], ann["connected"]) == ("boss", "5.0", True)
+        assert (ann.username, ann.version, ann.connected) == ("boss", "5.0", True)
         carl = await ask(here, "sessions.show", client_id="carl")
-        assert (carl["subscriptions"], carl["connected"], carl["expiry_interval"]) == (2, False, 1000)
+        assert (carl.subscriptions, carl.connected, carl.expiry_interval) == (2, False, 1000)
 
 
 async def test_who_is_not_there_is_named_with_somebody_near() -> None:

@@ -83,8 +83,8 @@ async def test_show_and_what_expires(autojump_clock: trio.testing.MockClock) -> 
         await ask(here, "retained.set", topic="t", payload=b"\x00", qos=1, expiry=100, content_type="raw")
         await trio.sleep(30)
         shown = await ask(here, "retained.show", topic="t")
-        assert (shown["payload"], shown["qos"], shown["expires_in"]) == (b"\x00", 1, 70)
-        assert shown["properties"]["content_type"] == "raw"
+        assert (shown.payload, shown.qos, shown.expires_in) == (b"\x00", 1, 70)
+        assert shown.properties["content_type"] == "raw"
         await trio.sleep(71)
         assert "at 't'" in await refused(here, NotFound, "retained.show", topic="t")
 

@@ -19,7 +19,6 @@ from trunkline.management.operations.registry import (
     Refused,
     operation,
     page_at,
-    plain_row,
 )
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
@@ -173,11 +172,3 @@ def test_a_shorter_page_goes_on_where_it_ends() -> None:
     by_place = OPERATIONS["hooks.list"]
     assert by_place.first_of(Page([1, 2, 3], None), 2, {}) == Page([1, 2], 2)
     assert by_place.first_of(Page([1, 2, 3], None), 2, {"after": 5}) == Page([1, 2], 7)
-
-
-async def test_rows_as_dicts() -> None:
-    async with room() as here:
-        await here.client("a")
-        (row,) = (await ask(here, "clients.list")).rows
-        assert list(plain_row(row))[:2] == ["client_id", "connected"]
-        assert plain_row({"a": 1}) == {"a": 1}
