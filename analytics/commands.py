@@ -10,10 +10,10 @@ import click
 
 from trunkline.analytics.command_line import need_spark, period_options, spark_options, start_spark
 from trunkline.analytics.jobs.catalogue import CATALOGUE, UnknownJob, find
-from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, fail
+from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, fail, read_duration, read_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from trunkline.analytics.jobs.job import Job, Options
@@ -31,7 +31,12 @@ def analytics() -> None:
 
 
 _set_option = click.option(
-    "--set", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the job. May be repeated."
+    "--set",
+    "settings",
+    multiple=True,
+    callback=read_pairs,
+    metavar="OPTION=VALUE",
+    help="An option of the job. May be repeated.",
 )
 
 
@@ -51,7 +56,7 @@ def list_jobs(as_json: bool) -> None:
 @click.option("--plan", is_flag=True, help="Print Spark's plan, too: starts Spark.")
 @_set_option
 @spark_options
-def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, java: str | None) -> None:
+def explain(name: str, plan: bool, settings: dict[str, str], master: str | None, java: str | None) -> None:
     """Describe what job NAME reads, its options and its results."""
     job = _job(name)
     options = _options(job, settings)
@@ -91,21 +96,33 @@ def explain(name: str, plan: bool, settings: Sequence[str], master: str | None, 
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Events of this node alone. May be repeated.")
 @_set_option
 @click.option(
-    "--read", "reading", multiple=True, metavar="OPTION=VALUE", help="An option of the source, such as onCorrupt=skip."
+    "--read",
+    "reading",
+    multiple=True,
+    callback=read_pairs,
+    metavar="OPTION=VALUE",
+    help="An option of the source, such as onCorrupt=skip.",
 )
 @click.option("--stream", is_flag=True, help="Go on with new events, until Ctrl-C.")
 @click.option("--once", is_flag=True, help="End a stream when it has read all events.")
 @click.option(
-    "--every", metavar="TIME", default="5s", show_default=True, help="From one batch of a stream to the next."
+    "--every",
+    metavar="TIME",
+    default="5s",
+    callback=read_duration,
+    show_default=True,
+    help="From one batch of a stream to the next.",
 )
 @click.option("--checkpoint", metavar="DIR", help="The folder of a stream's position and state.")
 @spark_options
-@click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark. May be repeated.")
+@click.option(
+    "--conf", multiple=True, callback=read_pairs, metavar="NAME=VALUE", help="A setting of Spark. May be repeated."
+)
 def run(
     name: str, source: str, output: str | None, form: str | None, overwrite: bool, rows: int, columns: str,
-    since: datetime | None, until: datetime | None, nodes: Sequence[str], settings: Sequence[str],
-    reading: Sequence[str], stream: bool, once: bool, every: str, checkpoint: str | None, master: str | None,
-    java: str | None, conf: Sequence[str],
+    since: datetime | None, until: datetime | None, nodes: Sequence[str], settings: dict[str, str],
+    reading: dict[str, str], stream: bool, once: bool, every: float, checkpoint: str | None, master: str | None,
+    java: str | None, conf: dict[str, str],
 ) -> None:  # fmt: skip
     """Run job NAME over events, and print or store its results."""
     job = _job(name)
@@ -118,27 +135,22 @@ def run(
     from trunkline.analytics.jobs.job import OptionError
     from trunkline.analytics.outputs import OutputError, parse_output
     from trunkline.analytics.running import Run, RunError, summary
-    from trunkline.config.units import parse_duration
 
-    try:
-        seconds = parse_duration(every)
-    except ValueError:
-        fail([f"--every {every}: not a duration such as 10s"], BAD_USAGE)
     try:
         wanted = Run(
             job,
             options,
-            Input(source, since, until, tuple(nodes), _pairs("--read", reading)),
+            Input(source, since, until, tuple(nodes), reading),
             replace(parse_output(output, form, name), overwrite=overwrite, rows=rows, columns=_words(columns)),
             stream=stream,
             checkpoint=checkpoint,
-            every=seconds,
+            every=every,
             once=once,
         )
         found = wanted.check()
     except (InputError, OutputError, RunError) as error:
         fail([error], BAD_USAGE)
-    spark = start_spark(name, master, java, _pairs("--conf", conf))
+    spark = start_spark(name, master, java, conf)
     try:
         wanted.start(spark, found, say=lambda words: click.echo(words, err=True))
     except OptionError as error:
@@ -156,11 +168,11 @@ def _job(name: str) -> Job[Any]:
     return find(name)
 
 
-def _options(job: Job[Any], settings: Sequence[str]) -> Options:
+def _options(job: Job[Any], settings: Mapping[str, str]) -> Options:
     from trunkline.analytics.jobs.job import OptionError
 
     try:
-        options: Options = job.read_options(_pairs("--set", settings))
+        options: Options = job.read_options(settings)
     except OptionError as error:
         fail(error.problems, BAD_USAGE)
     return options
@@ -168,15 +180,3 @@ def _options(job: Job[Any], settings: Sequence[str]) -> Options:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for each in text.split(",") if (word := each.strip()))
-
-
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            fail([f"{option} {text}: not of the form name=value"], BAD_USAGE)
-        if name in pairs:
-            fail([f"{option} {name}: given twice"], BAD_USAGE)
-        pairs[name] = value
-    return pairs

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Never, TypeVar
@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from trunkline.config.config import FILE_VARIABLE
+from trunkline.config.units import parse_duration
 from trunkline.management.logs import printable
 
 T = TypeVar("T")
@@ -77,6 +78,27 @@ def config_option(command: Callable[..., T]) -> Callable[..., T]:
         help=f"Configuration file (TOML). [variable: {FILE_VARIABLE}; default: {FILE_NAME} here or in the system's "
         "folder]",
     )(command)
+
+
+def read_pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """The callback of an argument or option that is `KEY=VALUE` and may be repeated."""
+    table: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE", context, parameter)
+        if key in table:
+            raise click.BadParameter(f"{key} is given twice", context, parameter)
+        table[key] = text
+    return table
+
+
+def read_duration(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """The callback of an option that is a duration."""
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise click.BadParameter(f'{value!r}: accepted is seconds, or text such as "15m"', context, parameter) from None
 
 
 def fail(problems: Iterable[object], code: int) -> Never:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 
-from trunkline.management.command_line import FAILED, ChosenBroker, fail
+from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
@@ -111,18 +111,8 @@ def _read_payload(context: click.Context, parameter: click.Parameter, value: str
     return None if value is None else os.fsencode(value)
 
 
-def _split(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
-    table: dict[str, str] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE", context, parameter)
-        table[key] = text
-    return table or None
-
-
-def _listed(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> list[str] | None:
-    return list(values) or None
+def _listed(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> list[str]:
+    return list(values)
 
 
 def _numbered(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
@@ -131,7 +121,7 @@ def _numbered(context: click.Context, parameter: click.Parameter, value: str | N
 
 _CALLBACKS: Final[dict[Any, Callable[..., Any]]] = {
     bytes: _read_payload,
-    dict: _split,
+    dict: read_pairs,
     list: _listed,
     Literal: _numbered,
 }
@@ -148,7 +138,7 @@ def _run(
     to: str | None = None,
     **given: Any,
 ) -> None:
-    arguments = {name: value for name, value in given.items() if value is not None}
+    arguments = {name: value for name, value in given.items() if value not in (None, {}, [])}
     with connected(*target) as broker:
         if operation.listing:
             print_rows(operation.name, _pages(broker, operation, arguments, limit), as_json)

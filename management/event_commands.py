@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from trunkline.management.command_line import FAILED, fail
+from trunkline.management.command_line import FAILED, fail, read_duration, read_pairs
 from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
 
@@ -233,40 +233,41 @@ def check(root: str, as_json: bool) -> None:
 @click.option("--to", "target", metavar="PLACE", help="A folder or URI. Without it, into the log itself.")
 @click.option("--format", "form", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True)
 @click.option(
-    "--settle", default="1h", metavar="TIME", show_default=True, help="How long few rows wait for more of their day."
+    "--settle",
+    default="1h",
+    callback=read_duration,
+    metavar="TIME",
+    show_default=True,
+    help="How long few rows wait for more of their day.",
 )
 @click.option("--rows-per-file", type=click.IntRange(min=1), default=5_000_000, show_default=True, help="At most.")
 @click.option("--skip-damaged", is_flag=True, help="Pass over what cannot be read, and count it.")
 @click.option("--remove", is_flag=True, help="Into the log itself: delete the segments that are in files then.")
 @click.option("--consumer", default="compaction", show_default=True, help="Name that the log keeps the position under.")
 @click.option(
-    "--storage", "storage", multiple=True, metavar="KEY=VALUE", help="For a Delta table: options of its store."
+    "--storage",
+    multiple=True,
+    callback=read_pairs,
+    metavar="KEY=VALUE",
+    help="For a Delta table: options of its store. May be repeated.",
 )
 def compact(
     root: str,
     target: str | None,
     form: Literal["parquet", "delta"],
-    settle: str,
+    settle: float,
     rows_per_file: int,
     skip_damaged: bool,
     remove: bool,
     consumer: str,
-    storage: tuple[str, ...],
+    storage: dict[str, str],
 ) -> None:
     """Make few large files, Parquet or a Delta table, of what is over."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    from trunkline.config.units import parse_duration
     from trunkline.events.compaction import compact as compact_log
 
-    try:
-        seconds = parse_duration(settle)
-    except ValueError:
-        raise click.BadParameter(
-            f'{settle!r}: accepted is seconds, or text such as "15m", "2h"', param_hint="--settle"
-        ) from None
-    options = {key: value for key, _, value in (each.partition("=") for each in storage)}
     log = _open(root)
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.completed:,} of {task.total:,} rows"))
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
@@ -275,9 +276,9 @@ def compact(
             log,
             target,
             format=form,
-            storage_options=options or None,
+            storage_options=storage or None,
             rows_per_file=rows_per_file,
-            settle=seconds,
+            settle=settle,
             damaged="skip" if skip_damaged else "fail",
             remove=remove,
             consumer=consumer,

@@ -4,13 +4,13 @@ along."""
 import json
 import shutil
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import click
 
-from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail
+from trunkline.management.command_line import BAD_USAGE, FAILED, config_option, fail, read_pairs
 
 _now_option = click.option("--now", is_flag=True, help="Apply it to the running broker, too.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -49,11 +49,11 @@ def show(name: str, as_json: bool) -> None:
 
 @plugins.command()
 @click.argument("name")
-@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("settings", nargs=-1, callback=read_pairs, metavar="[KEY=VALUE]...")
 @config_option
 @click.option("--create", is_flag=True, help="Create the file if there is none.")
 @_now_option
-def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, now: bool) -> None:
+def enable(name: str, settings: dict[str, str], path: Path | None, create: bool, now: bool) -> None:
     """Enable the plugin NAME in the configuration file, with these settings.
 
     A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as
@@ -62,16 +62,10 @@ def enable(name: str, settings: Sequence[str], path: Path | None, create: bool, 
     from trunkline.management import plugin_enabling
 
     path = _needed(path)
-    pairs: list[tuple[str, str]] = []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="[KEY=VALUE]...")
-        pairs.append((key, value))
     if not create and not path.exists():
         fail([f"{path}: no such file; --create makes it"], FAILED)
     with _problems_reported(path):
-        changed = plugin_enabling.enable(path, name, pairs, create=create)
+        changed = plugin_enabling.enable(path, name, settings, create=create)
     _report_change(f"{path} enables {name}", changed, now)
     if now:
         _change_broker(path, name, "enable")

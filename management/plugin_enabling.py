@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from trunkline.config.config import Config, ConfigReader
@@ -14,7 +15,7 @@ from trunkline.plugins.finding import settings_model
 _SECTION: Final = "plugins"
 
 
-def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, create: bool = False) -> bool:
+def enable(file: Path, name: str, arguments: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> bool:
     """Write that the plugin runs, and these keys of it. Their values are text, as in an environment variable. False:
     the file says so already.
 
@@ -25,7 +26,7 @@ def enable(file: Path, name: str, arguments: Sequence[tuple[str, str]] = (), *, 
         OSError: it cannot be read or written.
     """
     fields = settings_model(name).model_fields
-    values = {key: from_text(fields[key], text) if key in fields else text for key, text in arguments}
+    values = {key: from_text(fields[key], text) if key in fields else text for key, text in arguments.items()}
 
     def check(before: Content, after: Content) -> None:
         reader = ConfigReader(settings_model)

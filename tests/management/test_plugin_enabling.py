@@ -31,7 +31,7 @@ def problems(error: ConfigError) -> list[str]:
 
 
 def test_enabling_and_disabling(file: Path) -> None:
-    assert enable(file, "bell", [("word", "dong"), ("times", "3"), ("every", "5m"), ("topics", "a, b")])
+    assert enable(file, "bell", {"word": "dong", "times": "3", "every": "5m", "topics": "a, b"})
     assert file.read_text() == (
         "# ours\n[mqtt]\nmax_qos = 1\n\n[plugins.bell]\nenabled = true\n"
         'word = "dong"\ntimes = 3\nevery = "5m"\ntopics = ["a", "b"]\n'
@@ -49,7 +49,7 @@ def test_enabling_and_disabling(file: Path) -> None:
 def test_all_that_is_wrong_is_told_and_nothing_is_written(file: Path) -> None:
     before = file.read_text()
     with pytest.raises(ConfigError) as caught:
-        enable(file, "bell", [("times", "many"), ("every", "0"), ("wrd", "x")])
+        enable(file, "bell", {"times": "many", "every": "0", "wrd": "x"})
     assert problems(caught.value) == [
         "argument wrd: plugins.bell.wrd: unknown key; did you mean word?",
         'argument times: plugins.bell.times: "many": accepted is a whole number, 1 to 9',
@@ -63,7 +63,7 @@ def test_what_the_file_had_already_is_checked_too(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         enable(file, "bell")
     assert problems(caught.value) == [f"{file}: plugins.bell.times: 10: accepted is a whole number, 1 to 9"]
-    assert enable(file, "bell", [("times", "9")])
+    assert enable(file, "bell", {"times": "9"})
 
 
 def test_what_is_wrong_elsewhere_does_not_matter(file: Path) -> None:
