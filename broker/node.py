@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 from contextlib import asynccontextmanager
@@ -127,8 +128,7 @@ class Node:
         self._sessions = Supervisor(name="sessions")
         #: Tasks that outlive the session which began them, and must be over before the node ends.
         self._tasks = Supervisor(name="tasks")
-        patience = 0.0 if read is None else polling.WAIT_ALONE
-        self._poller = polling.Poller(self.scheduler, patience=patience) if polling.available() else None
+        self._poller = polling.Poller(self.scheduler, busy_poll=self._busy_poll) if polling.available() else None
         self._services = Services(
             config=config,
             hooks=self.hooks,
@@ -322,6 +322,13 @@ class Node:
         await self.supervisor.start_child(
             Child(name, lambda: BackgroundTask(name, async_fn, self.alarms), Restart.TEMPORARY)
         )
+
+    @property
+    def _busy_poll(self) -> float:
+        configured = self.config.node.busy_poll
+        if configured is not None:
+            return configured
+        return polling.BUSY_POLL if self.read is not None and (os.cpu_count() or 1) > 1 else 0.0
 
     async def _start_watchdog(self) -> None:
         limit = self.config.node.watchdog

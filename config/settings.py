@@ -63,6 +63,15 @@ class NodeSettings(Section):
         "seconds",
         ge=0,
     )
+    busy_poll: OptionalDuration = key(
+        None,
+        "How long the broker asks its sockets for the next bytes without a pause, before it sleeps until they come. "
+        "Clients that answer at once get shorter round trips; each pause in the traffic costs so much processor time. "
+        "When it is not set: 50 µs in a standalone broker on several processors, 0 elsewhere.",
+        "seconds",
+        ge=0,
+        le=0.01,
+    )
 
 
 class ListenerSettings(Section):

@@ -111,10 +111,12 @@ async def test_others_get_their_turn_while_a_socket_is_always_ready() -> None:
     theirs.close()
 
 
-async def test_a_poller_that_is_alone_waits_for_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_busy_poller_takes_what_comes_next_before_other_tasks_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     time = 0.0
     monkeypatch.setattr("trunkline.broker.connection.poller.perf_counter", lambda: time)
-    poller = Poller(Scheduler(), patience=60)
+    poller = Poller(Scheduler(), busy_poll=60)
     ours, theirs = socket.socketpair()
     turns = 0
     read_at: list[int] = []
