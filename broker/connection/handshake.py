@@ -9,6 +9,8 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionState
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
 from trunkline.broker.connection.other_protocols import guess
@@ -132,7 +134,6 @@ class Handshake:
                 )
             self._terms = terms = negotiate(connect, services.config)
             client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
-            self._check_room(client.client_id, now)
         except Rejected as rejected:
             self._reject(rejected.reason, rejected.text)
             return
@@ -142,13 +143,6 @@ class Handshake:
             self._ask_exchange()
         else:
             self._ask_password(connect.password)
-
-    def _check_room(self, client_id: str, now: float) -> None:
-        directory = self._listener.directory
-        if directory.flaps(client_id, now):
-            raise Rejected(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
-        if not directory.has_room(client_id):
-            raise Rejected(Reason.QUOTA_EXCEEDED, "the server has as many sessions as it may")
 
     def _ask_password(self, password: bytes | None) -> None:
         hooks, client = self._listener.services.hooks, self._client
@@ -278,8 +272,15 @@ class Handshake:
         self._connection.close(farewell)
 
     def _open_session(self) -> None:
-        connect, services = self._connect, self._listener.services
+        connect, services, directory = self._connect, self._listener.services, self._listener.directory
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
+        # after the login: what others may not log in to, they cannot have refused, and many may log in at a time
+        if directory.flaps(self._client.client_id, trio.current_time()):
+            self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
+            return
+        if not directory.has_room(self._client.client_id):
+            self._reject(Reason.QUOTA_EXCEEDED, "the server has as many sessions as it may")
+            return
         asked = connect.properties
         if connect.version == Version.V5:
             expiry = services.bounded_expiry(asked.get("session_expiry_interval", 0))
@@ -314,5 +315,5 @@ class Handshake:
         )
         if self._client.client_id in services.logged_clients:
             self._connection.log_packets(self._client, logging.INFO)
-        self._listener.directory.open(channel)
+        directory.open(channel)
         self._connection.open(channel, self._terms.keep_alive, self._early, self._error)

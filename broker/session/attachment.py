@@ -75,14 +75,16 @@ class Attachment:
 
     def attach(self, channel: Channel, present: bool) -> None:
         session, services, outbound = self.session, self.services, self.outbound
-        self._requested.remove(channel)
         if self.life.ended:  # while the request was in the mailbox
             services.open_session(channel)
+            self._requested.remove(channel)
             return
         if outbound.channel is not None:
             self._take_over(outbound.channel, channel.client)
         self.away.stop()
         self.life.follow(SessionEvent.ATTACH, channel)
+        outbound.attach(channel)  # first, so that a crash ends this connection
+        self._requested.remove(channel)
         session.attach(channel.client, channel.expiry_interval, channel.will)
         channel.resumed = present
         self.subscriber.online = True
@@ -98,7 +100,6 @@ class Attachment:
         outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
         services.hooks.notify(CLIENT_CONNACK, client, connack)
         metrics.sent[PacketType.CONNACK] += 1
-        outbound.attach(channel)
         self.inbound.expect_pubrel()
         self.check.resume()
         outbound.fill()

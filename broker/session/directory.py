@@ -96,10 +96,10 @@ class Directory:
             AwaitingRel(settings.max_awaiting_rel, max_bytes),
         )
         actor = SessionActor(session, self._services, self._forget)
+        self._supervisor.start(actor, name=f"session {client.client_id}")
         if client.client_id not in self._sessions:
             self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
-        self._supervisor.start(actor, name=f"session {client.client_id}")
         return actor
 
     @staticmethod

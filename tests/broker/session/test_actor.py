@@ -17,8 +17,10 @@ from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
 from trunkline.broker.session.outbound import Outbound
+from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
 from trunkline.broker.session.timers import AwayTimers
+from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
 
 
@@ -151,6 +153,24 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         assert here.node.sessions.get("a") is None
         assert here.node.router.subscriptions == 0
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("owner, name", [(Session, "attach"), (Inbound, "expect_pubrel"), (Inflight, "resume")])
+async def test_a_session_that_crashes_as_its_client_connects_keeps_neither_of_them(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    def crash(*_: object) -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, crash)
+            client = here.wire()
+            await client.send(raw.connect("a"))
+            await client.expect_close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert here.node.sessions.get("a") is None
+        await here.client("a")
 
 
 @pytest.mark.parametrize("what", ["queue", "unreleased"])

@@ -8,7 +8,7 @@ from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
 from trunkline.config.config import Config
-from trunkline.hooks import ClientInfo
+from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.mqtt.packets import Will
 
 
@@ -42,6 +42,35 @@ async def test_a_client_id_that_changes_hands_too_often_is_refused_for_a_while(a
         assert (await again.expect_type(raw.CONNACK)).reason == 0x9F
         await trio.sleep(2)
         await here.client("a")
+
+
+async def test_only_a_client_that_may_have_the_client_id_takes_it_over() -> None:
+    async with room(flapping={"max_takeovers": 1}) as here:
+        here.node.hooks.add("client.authenticate", lambda client, password: ALLOW if password else Deny())
+        await here.client("a", username="ann", password="secret")
+        for _ in range(5):
+            stranger = here.wire()
+            await stranger.send(raw.connect("a"))
+            assert (await stranger.expect_type(raw.CONNACK)).reason == 0x87
+        await here.client("a", username="ann", password="secret")
+
+
+async def test_clients_that_log_in_at_the_same_time_are_no_more_than_there_is_room_for() -> None:
+    answer = trio.Event()
+
+    async def slow(client: ClientInfo, password: bytes | None) -> Allow:
+        await answer.wait()
+        return ALLOW
+
+    async with room(limits={"max_sessions": 2}) as here:
+        here.node.hooks.add("client.authenticate", slow)
+        wires = [here.wire() for _ in range(4)]
+        for number, wire in enumerate(wires):
+            await wire.send(raw.connect(f"c{number}"))
+        answer.set()
+        reasons = [(await wire.expect_type(raw.CONNACK)).reason for wire in wires]
+        assert sorted(reasons) == [0, 0, 0x97, 0x97]
+        assert len(here.node.sessions) == 2
 
 
 async def test_takeovers_now_and_then_are_no_flapping(autojump_clock: MockClock) -> None:
