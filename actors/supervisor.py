@@ -170,21 +170,6 @@ class Supervisor:
             raise
         return ref
 
-    def start_child_nowait(self, child: Child) -> Ref[Any]:
-        """`start_child` for an actor without `setup`, which therefore needs no await."""
-        ref = self._prepare(self._add(child))
-        actor = ref._actor
-        assert actor is not None
-        try:
-            if actor.sets_up:
-                raise TypeError(f"{ref.name} has a setup: await start_child")
-            actor.init()
-        except BaseException as error:
-            self._places.pop(child.name)
-            ref._abort(error)
-            raise
-        return ref
-
     async def start_child(self, child: Child) -> Ref[Any]:
         """Start one more child, last in the order. If its setup raises, so does this, and there is no such child."""
         async with self._lock:

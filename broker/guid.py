@@ -13,7 +13,7 @@ between two runs repeats an id.
 
 import platform
 import re
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
 _TEXT: Final = re.compile("[0-9a-f]{32}")
@@ -56,17 +56,6 @@ class Guids:
 def node_number(name: str) -> int:
     """The same 16 bits whenever the node of this name starts on this machine."""
     return crc32(f"{name}@{platform.node()}".encode()) & 0xFFFF
-
-
-class GuidParts(NamedTuple):
-    microseconds: int
-    node: int
-    origin: int
-    sequence: int
-
-
-def split(guid: int) -> GuidParts:
-    return GuidParts(guid >> 64, guid >> 48 & 0xFFFF, guid >> 16 & 0xFFFF_FFFF, guid & _SEQUENCE)
 
 
 def to_text(guid: int) -> str:

@@ -99,17 +99,13 @@ _Compiled: TypeAlias = tuple[
 class ClientAcl:
     """The rules that concern one client. It does not change, so what it answered may be kept."""
 
-    __slots__ = ("_no_match", "_publish", "_receive", "_subscribe", "checks_receive", "topic_only")
+    __slots__ = ("_no_match", "_publish", "_receive", "_subscribe")
 
     def __init__(self, rules: Sequence[tuple[RuleAction, _Compiled]], *, no_match: bool) -> None:
         self._publish = tuple(rule for action, rule in rules if action in {"publish", "all"})
         self._subscribe = tuple(rule for action, rule in rules if action in {"subscribe", "all"})
         self._receive = tuple(rule for action, rule in rules if action == "receive")
         self._no_match = no_match
-        #: Whether deliveries have to be checked at all.
-        self.checks_receive = any(not allowed for allowed, *_ in self._receive)
-        #: Nothing depends on QoS or retain: an answer holds for the topic.
-        self.topic_only = all(qos is None and retain is None for _, (*_, qos, retain) in rules)
 
     def check(
         self, action: Literal["publish", "subscribe", "receive"], topic: str, qos: int = 0, retain: bool = False

@@ -206,7 +206,3 @@ def _header_lines(text: str) -> Iterator[int]:
         line += text.count("\n", at, header.start())
         at = header.start()
         yield line
-
-
-def default_rules() -> list[Rule]:
-    return parse_rules(DEFAULT_RULES)

@@ -39,10 +39,6 @@ def parse_passwords(text: str, source: str = "password file") -> dict[str, str]:
     return parse_entries(text, source, 1, _read_hash)
 
 
-def serialise_passwords(hashes: Mapping[str, str]) -> str:
-    return "".join(f"{name}:{hash}\n" for name, hash in hashes.items())
-
-
 def set_password(text: str, name: str, password: str | bytes) -> str:
     """The file's text with a new password for the name; everything else stays as it is.
 
@@ -68,11 +64,6 @@ def verify_password(hash: str, password: bytes) -> bool:
         return _hasher().verify(hash, password)
     except (VerificationError, InvalidHashError):
         return False
-
-
-def needs_rehash(hash: str) -> bool:
-    """Whether the hash was made at another cost than one made now would be."""
-    return _hasher().check_needs_rehash(hash)
 
 
 class PasswordAuthenticator:

@@ -74,10 +74,6 @@ def parse_scram(text: str, source: str = "SCRAM file") -> dict[str, ScramKeys]:
     return parse_entries(text, source, _FIELDS, _read_keys)
 
 
-def serialise_scram(keys: Mapping[str, ScramKeys]) -> str:
-    return "".join(f"{name}:{_write_keys(entry)}\n" for name, entry in keys.items())
-
-
 def set_scram(text: str, name: str, password: str) -> str:
     """The file's text with new keys for the name; ValueError when name or password cannot be used."""
     return replace_entry(text, prepare(name), _write_keys(derive_keys(password)), _FIELDS)

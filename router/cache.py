@@ -43,11 +43,6 @@ class RouteCache(dict[str, Route[S]], Generic[S]):
         self.capacity = capacity
         self.cost = 0
 
-    @property
-    def indexed(self) -> int:
-        """Number of topics in the index: as many as routes."""
-        return len(self._index)
-
     def __missing__(self, topic: str) -> Route[S]:
         route = self._resolve(topic)
         cost = _cost(topic)

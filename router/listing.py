@@ -11,9 +11,7 @@ from typing import Generic, NamedTuple
 
 from sortedcontainers import SortedList
 
-from trunkline.mqtt.topics import parse_shared
 from trunkline.router.options import Options
-from trunkline.router.table import has_wildcard
 from trunkline.router.target import Destination, S, Target
 
 
@@ -43,30 +41,9 @@ class Listing(Generic[S]):
             yield from page
             page = self.filters(after=page[-1], limit=1000)
 
-    def filters(self, after: str = "", limit: int = 100, prefix: str = "") -> list[str]:
+    def filters(self, after: str = "", limit: int = 100) -> list[str]:
         """The next filters behind `after`. The last of them is the cursor of the next page."""
-        page: list[str] = []
-        start = max(after, prefix)
-        for filter in self._filters.irange(start, inclusive=(start > after, True)):
-            if len(page) == limit or not filter.startswith(prefix):
-                break
-            page.append(filter)
-        return page
-
-    def wildcards(self, after: str = "", limit: int = 100) -> list[str]:
-        """The next filters with wildcards behind `after`."""
-        found = (filter for filter in self._walk(after) if has_wildcard(filter))
-        return list(islice(found, limit))
-
-    def groups(self, after: str = "", limit: int = 100) -> list[str]:
-        """The next shared filters behind `after`, each with its group: `$share/group/filter`."""
-        page: list[str] = []
-        for filter in self._walk(max(after, "$share/")):
-            if len(page) == limit or not filter.startswith("$share/"):
-                break
-            if parse_shared(filter) is not None:
-                page.append(filter)
-        return page
+        return list(islice(self._walk(after), limit))
 
     def subscriptions(self, after: tuple[str, str] = ("", ""), limit: int = 100) -> list[ListedSubscription]:
         """The next subscriptions behind `after`, the filter and client id of the last one seen.

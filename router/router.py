@@ -61,15 +61,6 @@ class Router(Generic[S]):
         """Number of different filters; a shared one counts once for all its groups."""
         return len(self._plain) + len(self._shared)
 
-    @property
-    def wildcard_filters(self) -> int:
-        return self._plain.wildcards.filters + self._shared.wildcards.filters
-
-    @property
-    def nodes(self) -> int:
-        """Number of trie nodes: what the wildcard filters take."""
-        return self._plain.wildcards.nodes + self._shared.wildcards.nodes
-
     def subscribe(self, subscriber: S, filter: str, options: Options) -> bool:
         """True if the subscription is new; else its options are replaced."""
         if filter[:1] == "$" and (parsed := parse_shared(filter)) is not None:
@@ -116,10 +107,6 @@ class Router(Generic[S]):
         self._changed(filter)
         self.subscriptions -= 1
         return True
-
-    def unsubscribe_all(self, subscriber: S, filters: Iterable[str]) -> int:
-        """Take a subscriber out that ends. It knows its filters; nothing is searched. Returns how many there were."""
-        return sum([self.unsubscribe(subscriber, filter) for filter in filters])
 
     def subscription(self, subscriber: S, filter: str) -> Options | None:
         """The options of a subscription, if it exists."""

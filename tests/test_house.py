@@ -37,7 +37,6 @@ TESTED_IN: dict[str, str] = {
     "events/segment.py": "events/test_arrow_segment.py",
     "hooks/credentials.py": "hooks/test_passwords.py",
     "hooks/decisions.py": "hooks/test_chain.py",
-    "hooks/reference.py": "hooks/test_points.py",
     "hooks/registration.py": "hooks/test_chain.py",
     "plugins/figures.py": "plugins/test_manager.py",
     "plugins/running.py": "plugins/test_manager.py",

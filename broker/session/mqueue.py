@@ -168,14 +168,6 @@ class MessageQueue(Generic[T]):
             return self._shorten(into, qos)
         return ()
 
-    @property
-    def next_qos(self) -> int:
-        """QoS of the message that leaves next, expired or not; -1 when there is none."""
-        qos0, rest = self._top.qos0, self._top.rest
-        if qos0 and (not rest or qos0[0][3] < rest[0][3]):
-            return 0
-        return rest[0][2] if rest else -1
-
     def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
         """Take out the next message. Those that expired before it are taken out as well and put into `expired`, up to
         `MESSAGES_AT_ONCE`: then None, although something waits.

@@ -232,8 +232,6 @@ async def test_a_failed_init_is_raised_to_the_starter() -> None:
         with pytest.raises(ValueError, match="no init"):
             actors.start(Faulty())
         with pytest.raises(ValueError, match="no init"):
-            actors.supervisor.start_child_nowait(Child("f", Faulty))
-        with pytest.raises(ValueError, match="no init"):
             await actors.start_child(Child("f", Faulty))
         assert actors.supervisor.count == 0
         await settle()

@@ -218,8 +218,8 @@ async def test_dynamic_start_and_stop(autojump_clock: MockClock) -> None:
     async with system(waiter(log, "a")) as actors:
         ref = await actors.start_child(waiter(log, "b", setup=1, teardown=2))
         assert actors["b"] is ref
-        nowait = actors.supervisor.start_child_nowait(Child("c", Probe))
-        assert list(actors.supervisor) == [actors["a"], ref, nowait]
+        other = await actors.start_child(Child("c", Probe))
+        assert list(actors.supervisor) == [actors["a"], ref, other]
         assert actors.supervisor.count == 3
         reason = await actors.supervisor.stop_child("b")
         assert isinstance(reason, Shutdown)
@@ -279,16 +279,12 @@ async def test_what_start_refuses(autojump_clock: MockClock) -> None:
     async with system(waiter(log, "a", teardown=1)) as actors:
         with pytest.raises(TypeError, match="await start_child"):
             actors.start(Waiter(log, "w"))
-        with pytest.raises(TypeError, match="await start_child"):
-            actors.supervisor.start_child_nowait(waiter(log, "w"))
         assert "w" not in actors.supervisor
         with pytest.raises(RuntimeError, match="runs already"):
             await actors.supervisor.run(actors.scheduler)
         late = actors.supervisor
     with pytest.raises(RuntimeError, match="isn't running"):
         late.start(Probe())
-    with pytest.raises(RuntimeError, match="isn't running"):
-        late.start_child_nowait(Child("c", Probe))
     with pytest.raises(RuntimeError, match="isn't running"):
         await late.start_child(Child("c", Probe))
     assert repr(late) == "<Supervisor root>"

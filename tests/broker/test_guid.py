@@ -2,9 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.broker.guid import Guids, from_text, split, to_text
+from trunkline.broker.guid import Guids, from_text, to_text
 
 NOW = 1_700_000_000.25
+
+
+def split(guid: int) -> tuple[int, int, int, int]:
+    """Microseconds, node, origin and sequence."""
+    return guid >> 64, guid >> 48 & 0xFFFF, guid >> 16 & 0xFFFF_FFFF, guid & 0xFFFF
 
 
 def test_an_id_is_made_of_time_node_origin_and_sequence() -> None:
@@ -33,7 +38,7 @@ def test_a_used_up_sequence_moves_the_time_on() -> None:
 def test_a_clock_behind_the_ids_catches_up_without_a_repetition() -> None:
     guids = Guids(1, 2)
     last = [guids.next(NOW) for _ in range(2 * 65_536 + 1)][-1]
-    assert split(last).microseconds == 1_700_000_000_250_002
+    assert split(last)[0] == 1_700_000_000_250_002
     assert guids.next(NOW + 1e-6) == last + 1
     assert split(guids.next(NOW + 1e-3)) == (1_700_000_000_251_000, 1, 2, 0)
 
@@ -42,7 +47,7 @@ def test_a_clock_that_goes_back_does_not_take_the_ids_with_it() -> None:
     guids = Guids(1, 2)
     first = guids.next(NOW)
     assert [guids.next(NOW - seconds) for seconds in (1.0, 3600.0, NOW)] == [first + 1, first + 2, first + 3]
-    assert split(guids.next(NOW + 1e-3)).microseconds == 1_700_000_000_251_000
+    assert split(guids.next(NOW + 1e-3))[0] == 1_700_000_000_251_000
 
 
 def test_two_origins_never_give_the_same_id() -> None:

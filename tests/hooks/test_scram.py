@@ -1,6 +1,7 @@
 """SCRAM-SHA-256 against the vector of RFC 7677, and against a client of its own."""
 
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -15,10 +16,10 @@ from trunkline.hooks.scram import (
     METHOD,
     ScramAuthenticator,
     ScramKeys,
+    _write_keys,  # pyright: ignore[reportPrivateUsage]
     delete_scram,
     derive_keys,
     parse_scram,
-    serialise_scram,
     set_scram,
 )
 from trunkline.mqtt.reasons import Reason
@@ -208,6 +209,10 @@ KEYS_STRATEGY = st.builds(
     stored_key=st.binary(min_size=32, max_size=32),
     server_key=st.binary(min_size=32, max_size=32),
 )
+
+
+def serialise_scram(keys: Mapping[str, ScramKeys]) -> str:
+    return "".join(f"{name}:{_write_keys(entry)}\n" for name, entry in keys.items())
 
 
 class TestFile:

@@ -155,7 +155,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("owner, name", [(Session, "attach"), (Inbound, "expect_pubrel"), (Inflight, "resume")])
+@pytest.mark.parametrize(("owner", "name"), [(Session, "attach"), (Inbound, "expect_pubrel"), (Inflight, "resume")])
 async def test_a_session_that_crashes_as_its_client_connects_keeps_neither_of_them(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:

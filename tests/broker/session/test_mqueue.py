@@ -267,20 +267,6 @@ def test_without_room_expired_messages_still_make_way() -> None:
     assert len(queue) == 1
 
 
-def test_the_next_qos_is_that_of_the_message_that_leaves_next() -> None:
-    queue = MessageQueue[str](priority=PRIORITIES.get)
-    seen = [queue.next_qos]
-    for qos, topic in ((0, "t1"), (2, "t1"), (1, "t3"), (0, "t3")):
-        push(queue, b"", qos, topic)
-    while queue.length:
-        seen.append(queue.next_qos)
-        entry = queue.pop(0.0, [])
-        assert entry is not None
-        assert entry[2] == seen[-1]
-    assert seen == [-1, 1, 0, 0, 2]
-    assert queue.next_qos == -1
-
-
 def test_expired_messages_are_skipped_and_reported() -> None:
     queue = MessageQueue[str]()
     for payload, expires_at in ((b"1", 5.0), (b"2", 10.0), (b"3", 20.0)):
@@ -531,7 +517,6 @@ class QueueModel(RuleBasedStateMachine):
         assert [(e[0], e[1], e[2]) for e in self.queue] == [(w.message, w.number, w.qos) for w in self.in_order()]
         assert len(self.queue) == self.queue.length == len(self.waiting)
         assert self.queue.byte_size == self.size()
-        assert self.queue.next_qos == next((w.qos for w in self.in_order()), -1)
 
 
 class PrioritiesModel(QueueModel):
