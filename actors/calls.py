@@ -28,15 +28,15 @@ LATER: Final = _Later.LATER
 class Reply:
     """One call on its way: it lies in the mailbox among the casts, and settles once.
 
-    The caller is forgotten as soon as it has its reply, its timeout or its cancellation; what comes after that goes
-    nowhere.
+    The caller is forgotten as soon as it has its reply, its timeout or its cancellation. A later reply is
+    dropped.
     """
 
     __slots__ = ("_answer", "_ref", "request", "taken")
 
     def __init__(self, ref: Ref[Any], request: object, answer: Callable[[outcome.Outcome[Any]], None]) -> None:
         self._ref = ref
-        #: Gives the caller what came of it: wakes its task, or calls it back.
+        #: Gives the caller the result: wakes its task, or calls it back.
         self._answer: Callable[[outcome.Outcome[Any]], None] | None = answer
         self.request = request
         #: True when the handler keeps it in order to reply later.

@@ -60,7 +60,7 @@ class Hold:
 
 
 class Stop:
-    """A stop in its place in the mailbox."""
+    """A request to stop, in its place among the casts."""
 
     __slots__ = ("reason",)
 
@@ -125,7 +125,7 @@ class Ref(Generic[M_contra]):
 
     @property
     def queued(self) -> int:
-        """How many messages wait: overload is seen here and decided by who sends."""
+        """How many messages wait. A sender sees overload here, and decides what to do about it."""
         return 0 if self._messages is VOID else len(self._messages)
 
     @property
@@ -197,8 +197,8 @@ class Ref(Generic[M_contra]):
             self._put(Stop(reason))
 
     def crash(self, error: Exception) -> None:
-        """What was done for the actor outside of its handlers has failed: a timer, the end of a turn, its socket. It
-        ends as if a handler had raised that, at its next turn."""
+        """Something failed that was done for the actor outside of its handlers: a timer, the end of a turn, its
+        socket. It ends at its next turn, as if a handler had raised the error."""
         self._quit(error)
 
     async def join(self) -> Reason:
@@ -305,7 +305,7 @@ class Ref(Generic[M_contra]):
             return
         bonds = self._bonds
         if bonds is not None and bonds.setup is not None:
-            bonds.setup.cancel()  # who runs the setup takes it from there
+            bonds.setup.cancel()  # the task that runs the setup does the rest
             return
         self._actor = None
         try:

@@ -4,7 +4,7 @@
 An actor is no task. It is stepped here, a batch of messages at a time, by whoever calls `step`: the scheduler's own
 task, or a poller at the end of its turn, to which the actors it woke are then a function call away and not a task
 switch. While the scheduler's task sleeps, `enqueue` is a function that wakes it; otherwise it is the queue's own
-append, so that nobody asks twice whether there is somebody to wake.
+append, so that a cast need not ask whether to wake it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("trunkline.actors")
 
 #: Seconds for which `drained` waits: actors that keep each other busy for ever must not keep the poller from reading.
-LONGEST_WAIT: Final = 1.0
+MAX_DRAIN: Final = 1.0
 #: Seconds after which a timer that belongs to no actor fires again when its callback has raised: it may be the only
 #: thing that opens a listener again, say.
-SECOND_TRY: Final = 1.0
+RETRY_DELAY: Final = 1.0
 
 
 class EndOfTurn(Protocol):
@@ -131,10 +131,10 @@ class Scheduler:
         return len(self._ready)
 
     async def drained(self) -> None:
-        """Wait until no actor is ready: all that was cast so far, and what came of it, is dealt with, or a second has
+        """Wait until no actor is ready, so that all casts and their consequences are handled, or until a second has
         passed. The poller waits for that before it reads more, so that mailboxes stay short however fast clients
         send."""
-        over = perf_counter() + LONGEST_WAIT  # a test's clock stands still meanwhile
+        over = perf_counter() + MAX_DRAIN  # a test's clock stands still meanwhile
         while self._ready and perf_counter() < over:
             await checkpoint()
 
@@ -149,8 +149,8 @@ class Scheduler:
             ready.appendleft(ref)
 
     def later(self, ref: Ref[Any], message: object) -> None:
-        """Cast in a later step: an actor that has much to do on its own account leaves the rest of it, and keeps nobody
-        waiting who waits for `drained`. However many do so, each step takes up one at least, and more while it has
+        """Cast in a later step: an actor that has much to do leaves the rest of it, and does not delay `drained`.
+        However many do so, each step takes up one at least, and more while it has
         time."""
         self._later.append((ref, message))
 
@@ -307,10 +307,10 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001 - the owner's end is the handling
                 self.blame(timer.owner, timer.callback, error)
                 if timer.owner is None and not timer.armed:
-                    timer.restart_at(now + SECOND_TRY)
+                    timer.restart_at(now + RETRY_DELAY)
 
     def blame(self, owner: Ref[Any] | None, callback: object, error: Exception) -> None:
-        """What all actors share has called back, and that raised: it ends the actor on whose behalf it was. What
+        """A callback has raised: it ends the actor that it was for. What
         belongs to no actor is counted, and the 1st, 2nd, 4th, 8th … time logged."""
         if owner is not None and owner.alive:
             owner.crash(error)

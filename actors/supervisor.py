@@ -338,7 +338,7 @@ class Supervisor:
             return
         child = ref._child
         place = self._places.get(child.name)
-        if place is None or place.ref is not ref:  # its start failed, and who tried knows
+        if place is None or place.ref is not ref:  # its start failed, and the caller gets the error
             return
         self._report(ref, reason)
         if child.restart is Restart.TEMPORARY or not place.kept:

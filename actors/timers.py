@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trunkline.actors.ref import Ref
 
 #: Below this many left-over entries it isn't worth building the heap anew.
-FEW: Final = 64
+MIN_STALE: Final = 64
 
 
 def _nothing() -> None: ...
@@ -122,7 +122,7 @@ class Deadlines:
     def drop(self) -> None:
         """An entry has become of no use."""
         self.stale += 1
-        if self.stale > FEW and self.stale * 2 > len(self._entries):
+        if self.stale > MIN_STALE and self.stale * 2 > len(self._entries):
             kept: list[tuple[float, int, Timer]] = []
             for entry in self._entries:
                 timer = entry[2]

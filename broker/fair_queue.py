@@ -22,7 +22,7 @@ class _Waiter:
     def __init__(self) -> None:
         #: Set when the wait is over.
         self.called = trio.Event()
-        #: Is its turn there? Otherwise it had to leave the queue.
+        #: Does it have a place? Otherwise it was dismissed.
         self.free = False
 
 
@@ -30,7 +30,7 @@ class FairQueue:
     def __init__(self, at_once: int, max_waiting: int) -> None:
         self._free = at_once
         self._max_waiting = max_waiting
-        #: Those who wait, by group; the first group is next.
+        #: Waiters by group; the first group is next.
         self._rows: OrderedDict[str, deque[_Waiter]] = OrderedDict()
         self.waiting = 0
 
@@ -51,7 +51,7 @@ class FairQueue:
 
     async def _wait(self, group: str) -> None:
         if self.waiting >= self._max_waiting:
-            self._send_away_for(group)
+            self._make_room_for(group)
         place = _Waiter()
         self._rows.setdefault(group, deque()).append(place)
         self.waiting += 1
@@ -66,8 +66,8 @@ class FairQueue:
         if not place.free:
             raise QueueFull
 
-    def _send_away_for(self, group: str) -> None:
-        """Of the group with the longest row the last one goes; the newcomer, if that is its own."""
+    def _make_room_for(self, group: str) -> None:
+        """Dismiss the last waiter of the longest row; the newcomer, if that is the row of its own group."""
         longest = max(self._rows, key=lambda name: len(self._rows[name]))
         if len(self._rows[longest]) <= len(self._rows.get(group, ())) + 1:
             raise QueueFull

@@ -162,13 +162,13 @@ class Listener:
 
 
 class _ListeningSocket:
-    """A listening socket in the poller's hands."""
+    """A listening socket that the poller watches."""
 
     def __init__(self, sock: socket.socket, listener: Listener, poller: Poller, scheduler: Scheduler) -> None:
         self._sock = sock
         self._listener = listener
         self._poller = poller
-        #: It is no actor's.
+        #: No actor owns it.
         self.owner = None
         self._reopening = scheduler.call_at(inf, self._open)
         poller.register(sock, READ, self)

@@ -97,7 +97,7 @@ class MessageTrace:
         those whose topics match one of these filters; of all, if there are neither. What was kept is forgotten.
 
         Raises:
-            ValueError: a topic filter is none.
+            ValueError: a topic filter is invalid.
         """
         filters = tuple(map(_plain, topics))
         self.stop()
@@ -164,7 +164,7 @@ class MessageTrace:
         It looks at no more than `scan` messages, so a page may be short, even empty, and yet not be the last.
 
         Raises:
-            ValueError: the topic filter or message id is none.
+            ValueError: the topic filter or message id is invalid.
         """
         topic = _plain(topic)
         guids = sorted(self._records)
@@ -173,7 +173,7 @@ class MessageTrace:
         for guid in reversed(guids[max(0, at - scan) : at]):
             record = self._records[guid]
             at -= 1
-            if (not client or record.concerns(client)) and _takes(topic, record):
+            if (not client or record.concerns(client)) and _matches(topic, record):
                 rows.append(record.row())
                 if len(rows) == limit:
                     break
@@ -216,8 +216,7 @@ class MessageTrace:
         return record
 
     def lose(self, guid: int, client_id: str) -> None:
-        """Note that a fault of a test has lost a message, on its way to a client or, without one, before all of
-        them."""
+        """Note that a test's fault has lost a message on its way to a client; without a client, on its way to all."""
         if (record := self._records.get(guid)) is not None:
             self._add(record, client_id, DROPPED, FAULT)
 
@@ -225,7 +224,7 @@ class MessageTrace:
 
     def _on_publish(self, client: ClientInfo, message: Message) -> None:
         if message.guid not in self._records and self._wanted(message):
-            self._tell(self._begin(message))
+            self._notify(self._begin(message))
 
     def _on_routed(self, message: Message, receivers: tuple[str, ...]) -> None:
         record = self._records.get(message.guid)
@@ -326,9 +325,9 @@ class MessageTrace:
                     self._forget()
         else:
             record.left_out += 1
-        self._tell(record)
+        self._notify(record)
 
-    def _tell(self, record: TracedMessage) -> None:
+    def _notify(self, record: TracedMessage) -> None:
         for listener in self._listeners:
             listener(record)
 
@@ -347,7 +346,7 @@ def _plain(topic_filter: str) -> str:
     """A filter as topics are compared with it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is invalid.
     """
     try:
         validate_filter(topic_filter)
@@ -357,5 +356,5 @@ def _plain(topic_filter: str) -> str:
     return topic_filter if shared is None else shared[1]
 
 
-def _takes(topic_filter: str, record: TracedMessage) -> bool:
+def _matches(topic_filter: str, record: TracedMessage) -> bool:
     return topic_filter == "#" or matches(topic_filter, record.topic) or matches(topic_filter, record.published_to)

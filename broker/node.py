@@ -64,7 +64,7 @@ GRACE: Final = 1.0
 #: Seconds after which a broker of its own says what blocks it.
 WATCHDOG: Final = 1.0
 #: Seconds for which actors may go on with what they do, when the node stops.
-LONGEST_BUSY: Final = 10.0
+MAX_BUSY: Final = 10.0
 
 
 class ControlSocket(Protocol):
@@ -113,7 +113,7 @@ class Node:
         self.listeners: list[Listener] = []
         self.alarms = Alarms(self.hooks, self._wall)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
-        #: Whose children all actors are.
+        #: All actors are below it.
         self.supervisor = Supervisor(
             Child("routes", lambda: self._services.pubsub.new_writer()),
             Child("tasks", lambda: self._tasks),
@@ -178,9 +178,6 @@ class Node:
         """The time in seconds since the epoch."""
         return trio.current_time() + self._services.epoch
 
-    def _publish_figure(self, topic: str, payload: bytes) -> None:
-        self.publish(topic, payload, retain=True)
-
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
         return None if session is None else session.client
@@ -200,7 +197,7 @@ class Node:
 
     @property
     def services(self) -> Services:
-        """What its parts have in common: for who gives it a state that it did not come to by itself."""
+        """What its parts share, for code that gives it the state of another node."""
         return self._services
 
     # What it does for others in this process
@@ -265,7 +262,7 @@ class Node:
             async with trio.open_nursery() as scheduling:
                 stepping = trio.CancelScope()
                 await scheduling.start(self._vital, "the run queue", self._step, stepping)
-                stepping.shield = True  # not before: who is cancelled while it starts waits for it to end
+                stepping.shield = True  # not before: a start that is cancelled waits for it to end
                 try:
                     async with trio.open_nursery() as nursery:
                         await nursery.start(self._vital, "the supervisor", self.supervisor.run, self.scheduler)
@@ -278,7 +275,8 @@ class Node:
                         await self._open_listeners()
                         await self._start_watchdog()
                         if self.config.sys.interval:
-                            await self.start_background("sys", lambda: self._statistics.publish(self._publish_figure))
+                            publish = partial(self.publish, retain=True)
+                            await self.start_background("sys", lambda: self._statistics.publish(publish))
                         task_status.started()
                         await trio.lowlevel.checkpoint_if_cancelled()  # while it started
                         scope.shield = self._serving = True
@@ -393,7 +391,7 @@ class Node:
     async def quiet(self) -> None:
         """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no
         longer."""
-        over = time.perf_counter() + LONGEST_BUSY  # of the processor: a test's clock stands still meanwhile
+        over = time.perf_counter() + MAX_BUSY  # of the processor: a test's clock stands still meanwhile
         while self.scheduler.step() and time.perf_counter() < over:
             await trio.lowlevel.checkpoint()
 
@@ -405,8 +403,8 @@ class Node:
 
 
 class NodeFailed(Exception):
-    """Something that everything else rests on has failed: the run queue, the poller, or an actor that there is one of
-    and that crashed too often."""
+    """A part that everything else needs has failed: the run queue, the poller, or an actor of which there is one, and
+    which crashed too often."""
 
 
 class ListenError(Exception):

@@ -1,4 +1,4 @@
-"""The pubsub layer: from one message to all who want it.
+"""The pubsub layer: from one message to all its subscribers.
 
 Reads are direct and writes are messages. A publish looks up the routes in its publisher's own turn; subscribing and
 unsubscribing are requests to the one actor that writes the routes, whose turn comes next: the routes are there before
@@ -101,7 +101,7 @@ class PubSub:
         self._ask(RemoveRoutes(subscriber, wanted, done, next(self._numbers)))
 
     def remove_subscriber(self, subscriber: Subscriber, filters: list[str], done: Callable[[], None]) -> None:
-        """It is over, and may get messages until `done`: what is refused is asked for once more."""
+        """The subscriber has ended, and may get messages until `done`. A refused removal is asked for once more."""
 
         def removed(existed: list[bool | Reason]) -> None:
             left = [filter for filter, was_there in zip(filters, existed, strict=True) if isinstance(was_there, Reason)]
@@ -202,7 +202,7 @@ class PubSub:
         self._sweep_in_time()
 
     def delete_retained(self, topics: Iterable[str]) -> None:
-        """Subscribers are not told."""
+        """Subscribers hear nothing of it."""
         for topic in topics:
             self.retained.delete(topic)
         self._alarms.deactivate(RETAINED_FULL)

@@ -18,14 +18,14 @@ DELIVERED: Final = "delivered"
 ACKED: Final = "acked"
 COMPLETED: Final = "completed"
 DROPPED: Final = "dropped"
-#: Of a message that its publisher was rid of, and that went nowhere yet.
+#: The broker has the message and has not routed it yet.
 HELD: Final = "held"
 
 NO_SUBSCRIBERS: Final = "no_subscribers"
 #: Not by the broker: a fault that a test has made.
 FAULT: Final = "fault"
 
-#: About what is taken by a message without its payload, a subscriber and a step, in bytes.
+#: Bytes, roughly, of a message without its payload, of a subscriber and of a step.
 _MESSAGE_BYTES: Final = 700
 _SUBSCRIBER_BYTES: Final = 200
 _STEP_BYTES: Final = 100

@@ -27,7 +27,7 @@ PREFIX = "TRUNKLINE_"
 FILE_VARIABLE = "TRUNKLINE_CONFIG"
 #: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
 PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
-#: Plugins that cannot be had, after which no further one is looked for: that takes a look at all that is installed.
+#: Missing plugins, after which no further one is looked for: each search goes through all that is installed.
 MAX_MISSING: Final = 20
 #: Files that the broker makes: only their folders must be there.
 MADE: Final = (("log", "file"), ("control", "path"))
@@ -118,8 +118,7 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
             text = (
                 f"other machines reach {listener.url}, and nobody has to log in there: set auth.password_file, "
                 "auth.client_id_file or auth.scram_file, or the same of this listener alone, or a plugin that "
-                "authenticates, or "
-                "let everybody in with allow_anonymous = true in [auth] or for this listener"
+                "authenticates, or let everybody in with allow_anonymous = true in [auth] or for this listener"
             )
             yield ("listeners", index), text
     for (first, one), (index, other) in combinations(enumerate(config.listeners), 2):

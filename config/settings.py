@@ -83,7 +83,7 @@ class ListenerSettings(Section):
     url: ListenerUrl = key("tcp://127.0.0.1:1883", "Address and port to listen on. 1883 when the URL has no port.")
     name: Text = key("", "Name in logs, metrics and hooks. The URL when it is empty.")
     max_connections: Whole = key(
-        100_000, ("Connections at the same time; further connections are closed."), "connections", ge=1
+        100_000, "Connections at the same time; further connections are closed.", "connections", ge=1
     )
     allow: tuple[Network, ...] = key((), "Only peers from these networks may connect. When it is empty, all may.")
     deny: tuple[Network, ...] = key((), "Peers from these networks may not connect, even if `allow` has them.")
@@ -101,7 +101,7 @@ class ListenerSettings(Section):
     )
     versions: tuple[Literal["3.1", "3.1.1", "5.0"], ...] = key(
         ("3.1", "3.1.1", "5.0"),
-        ("MQTT versions that are accepted here. Clients with other versions are refused."),
+        "MQTT versions that are accepted here. Clients with other versions are refused.",
         min_length=1,
     )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
@@ -163,8 +163,7 @@ class MqttSettings(Section):
     receive_maximum: Whole = key(
         65_535,
         "QoS 1 and 2 messages that a 5.0 client may send before the broker has acknowledged them; one that sends more "
-        "is "
-        "disconnected. Clients are told this number, or `session.max_awaiting_rel` when that is less.",
+        "is disconnected. Clients are told this number, or `session.max_awaiting_rel` when that is less.",
         "messages",
         ge=1,
         le=65_535,
@@ -200,7 +199,7 @@ class MqttSettings(Section):
     max_client_id_length: Whole = key(256, "Longest client id that is accepted.", "bytes", ge=23, le=65_535)
     response_information: WireText = key("", "Response information for 5.0 clients that ask for it. Empty sends none.")
     server_reference: WireText = key(
-        "", ("Another server that the broker names to refused 5.0 clients. Empty sends none.")
+        "", "Another server that the broker names to refused 5.0 clients. Empty sends none."
     )
     subscribe_denied: Literal["refuse", "grant"] = key(
         "refuse",
@@ -226,7 +225,7 @@ class SessionSettings(Section):
         le=65_535,
     )
     max_queue_length: Whole = key(
-        10_000, ("Messages that wait for a client, for each priority. 0 means no limit."), "messages", ge=0
+        10_000, "Messages that wait for a client, for each priority. 0 means no limit.", "messages", ge=0
     )
     max_inflight_bridge: Whole = key(
         20,
@@ -320,7 +319,7 @@ class RetainedSettings(Section):
         1_000_000, "Retained messages on this node, without those of `$SYS`. 0 means no limit.", "messages", ge=0
     )
     max_bytes: Size = key(
-        1_073_741_824, ("Memory that all retained messages may take, roughly. 0 means no limit."), "bytes", ge=0
+        1_073_741_824, "Memory that all retained messages may take, roughly. 0 means no limit.", "bytes", ge=0
     )
     max_message_size: Size = key(
         0,
@@ -361,8 +360,7 @@ class SharedSettings(Section):
         "round_robin",
         "Which member of a group gets a message: each in turn, any, always the same, by the publisher's client id, "
         "or by the topic. `round_robin_per_group` and `hash_clientid` are EMQX's names of the first and the fourth; "
-        "`local` is "
-        "the first as well, on one node.",
+        "`local` is the first as well, on one node.",
     )
     strategies: Mapping[Text, StrategyName] = key({}, "Names of groups to their own strategies.")
 
@@ -420,10 +418,8 @@ class AclSettings(Section):
     file: OptionalPath = key(None, "Access rules.")
     deny_action: Literal["ignore", "disconnect"] = key(
         "ignore",
-        (
-            "What happens to a client that publishes without the right: its message is dropped, or it is "
-            "disconnected as well."
-        ),
+        "What happens to a client that publishes without the right: its message is dropped, or it is "
+        "disconnected as well.",
     )
     no_match: Literal["allow", "deny"] = key("allow", "The decision when no rule matches.")
     cache_size: Whole = key(
@@ -447,7 +443,7 @@ class FlappingSettings(Section):
     """Clients with the same id that take over each other's session again and again."""
 
     max_takeovers: Whole = key(
-        30, ("Takeovers of one client id within `window` that are tolerated. 0 means no limit."), ge=0
+        30, "Takeovers of one client id within `window` that are tolerated. 0 means no limit.", ge=0
     )
     window: Duration = key(60.0, "The time in which takeovers are counted.", "seconds", gt=0)
     jail: Duration = key(60.0, "How long the client id is refused after that.", "seconds", gt=0)
@@ -488,7 +484,7 @@ class ControlSettings(Section):
         "Unix socket where the system has them.",
     )
     max_connections: Whole = key(
-        16, ("Connections at the same time; further connections are refused."), "connections", ge=1
+        16, "Connections at the same time; further connections are refused.", "connections", ge=1
     )
     max_frame_size: Size = key(16_777_216, "Largest request, and largest answer.", "bytes", ge=65_536, le=1_073_741_824)
     idle_timeout: Duration = key(

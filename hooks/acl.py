@@ -7,8 +7,7 @@ How a rule's topic filter is compared:
 
 * with the topic of a message, as MQTT compares them; `#` and `+` do not reach topics that begin with `$`;
 * with a filter that is subscribed to, the rule must *cover* it: match every topic that the filter can match. `a/#`
-covers
-  `a/+`, and `a/+` does not cover `a/#`. A shared subscription is judged by the filter behind `$share/group/`;
+  covers `a/+`, and `a/+` does not cover `a/#`. A shared subscription is judged by the filter behind `$share/group/`;
 * a literal (`{eq = "#"}`) is compared as text.
 
 `%c` and `%u` stand for the client id and the user name. A client chooses these, so a value that could change the
@@ -51,12 +50,12 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is None is not asked."""
+    """A condition that is None always holds."""
 
     permit: Permit
     action: RuleAction = "all"
     users: tuple[str, ...] | None = None
-    #: True: clients without a user name alone; False: those that have one.
+    #: True: only clients without a user name; False: only clients with one.
     anonymous: bool | None = None
     clients: tuple[str, ...] | None = None
     addresses: tuple[Network | Literal["loopback"], ...] | None = None
@@ -138,7 +137,7 @@ class ClientAcl:
 
 
 class Acl:
-    """A list of rules, and what counts when none of them matches."""
+    """A list of rules, and the decision when none of them matches."""
 
     def __init__(self, rules: Iterable[Rule], *, no_match: Permit = "allow") -> None:
         self.rules = tuple(rules)

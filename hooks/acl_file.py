@@ -28,8 +28,8 @@ T = TypeVar("T")
 #: Where a rule begins in the file.
 _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 
-#: What counts when no file is given: this machine may read what the broker says of itself and everything at once,
-#: others may not; everything else is allowed to everybody.
+#: The rules when no file is given: only this machine may subscribe to `$SYS` and to everything at once; everything else
+#: is allowed to everybody.
 DEFAULT_RULES: Final = """\
 [[rule]]
 permit = "allow"
@@ -77,12 +77,14 @@ def _network(found: object) -> Network | str:
 
 
 def _topic(found: object) -> Topic:
-    table = cast("dict[str, object]", found) if isinstance(found, dict) else dict[str, object]()
-    text: object = table.get("eq") if table.keys() == {"eq"} else found
+    text, literal = found, isinstance(found, dict)
+    if literal:
+        table = cast("dict[str, object]", found)
+        text = table["eq"] if table.keys() == {"eq"} else None
     if isinstance(text, str):
         if text.startswith("$share/"):
             raise ValueError("shared subscriptions are judged by the filter behind $share/group/: write that")
-        return checked_topic(text, bool(table))
+        return checked_topic(text, literal)
     raise ValueError
 
 

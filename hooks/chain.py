@@ -38,7 +38,7 @@ Chain = tuple[Callable[..., Any], ...]
 _logger = logging.getLogger("trunkline.hooks")
 #: What counts as a crash, but for what `is_crash` sorts out again.
 CRASHES = (BaseException,)
-#: What a decider's crash answers. It says nothing about what went wrong: the client is not the one to be told.
+#: What a decider's crash answers. It says nothing about the error, which does not concern the client.
 CRASHED = Deny(Reason.NOT_AUTHORIZED)
 
 
@@ -81,9 +81,9 @@ class Hooks:
         self._async: set[Point] = set()
         #: Points that may have publications, with a callback that is to see single messages.
         self.single: set[Point] = set()
-        #: Grows with each registration and removal; who caches a decision drops it when this has changed.
+        #: Grows with each registration and removal. A decision that was cached before holds no longer.
         self.generation = 0
-        #: Called with what a callback raised, for who wants to know of each. It may not raise.
+        #: Called with each exception that a callback raises. It must not raise.
         self.on_crash: Callable[[BaseException], object] | None = None
         for point in POINTS:
             self._rebuild(point)

@@ -1,4 +1,4 @@
-"""Who a hook is called about."""
+"""The client that a hook is called for."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ class ClientInfo:
     #: Seconds since the epoch.
     connected_at: float = 0.0
     node: str = ""
-    #: It connects another broker, and said so in its CONNECT (3.x alone can).
+    #: It connects another broker, and its CONNECT says so, which only 3.x allows.
     bridge: bool = False
     #: Access rules are not asked for it.
     superuser: bool = False

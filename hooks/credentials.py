@@ -1,7 +1,7 @@
 """Credential files: one `name:…` a line. Empty lines and lines that begin with `#` are kept and not read.
 
-A name may hold a colon, what follows it never does. These are functions from text to text: who reads and writes the
-file is the caller's business.
+A name may hold a colon, what follows it never does. The functions take the file's text and return it; the caller
+reads and writes the file.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class CredentialsError(Exception):
 
 
 def parse_entries(text: str, source: str, fields: int, read: Callable[[str], V]) -> dict[str, V]:
-    """Names and what stands behind them: the last `fields` fields of a line, read by `read` (ValueError: why not).
+    """Names and values: the last `fields` fields of a line, read by `read`, which raises ValueError.
 
     `source` names the file in the problems.
     """

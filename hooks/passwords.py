@@ -67,13 +67,13 @@ def verify_password(hash: str, password: bytes) -> bool:
 
 
 class PasswordAuthenticator:
-    """A callback for `client.authenticate`. Passes on clients that say nothing of who they are: those without a user
-    name whose id has no password, whatever password they bring.
+    """A callback for `client.authenticate`. Passes on clients without a user name whose id has no password, even
+    if they send one.
 
     A client whose id has a password must give that one; a client with a user name must give the user's. A name or an
     id that is not in its file costs the same time as one that is, so that the time does not tell which exist.
 
-    Who is known by the client id alone keeps no user name: nobody has proved it, and access rules go by it.
+    A client that is known by its client id alone loses its user name: it was not proved, and access rules go by it.
     """
 
     def __init__(self, users: Mapping[str, str] | None = None, client_ids: Mapping[str, str] | None = None) -> None:
@@ -90,7 +90,7 @@ class PasswordAuthenticator:
         )
 
     def whose(self, client: ClientInfo) -> str:
-        """What tells one password that is asked for from another."""
+        """Identifies the password that is asked for."""
         by_id = client.client_id if client.client_id in self._client_ids else ""
         by_name = client.username or "" if self._users is not None else ""
         return f"{by_id}\0{by_name}"

@@ -95,8 +95,8 @@ def _message(old: Publication, new: object) -> Publication:
     check_writable(new)
     if not _shares_encoded(new, old) and _origin(new) == _origin(old):
         return new
-    # It is the same publication to all who look at it next. A copy, for a callback may return one object for many
-    # messages, or the old one (or a copy.copy of it) changed in place: what was encoded before the change is not true.
+    # To later callbacks it is the same publication. It is copied, because a callback may return one object for many
+    # messages, or the old one (or a copy.copy of it) changed in place, whose encoded forms no longer hold.
     return Message(
         new.topic,
         new.payload,

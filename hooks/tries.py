@@ -33,7 +33,7 @@ _IPV6_PREFIX: Final = 64
 
 
 def address_of(client: ClientInfo) -> str:
-    """What stands for whoever sits at one address; empty for this machine, behind which a proxy may hide everybody."""
+    """The address for which failures count. Empty for this machine: all clients of a proxy on it have its address."""
     if client.peer is None:
         return ""
     try:
@@ -56,12 +56,12 @@ class _Failures:
 
 
 class Tries:
-    """All tables are bounded; what was seen longest ago is forgotten first."""
+    """All tables are bounded; the oldest entries are forgotten first."""
 
     def __init__(
         self, *, max_failures: int, max_failures_by_address: int, window: float, pause: float, max_tracked: int
     ) -> None:
-        """0 failures are any number of them."""
+        """0 means no limit."""
         self._max_failures = max_failures
         self._max_by_address = max_failures_by_address
         self._window = window
@@ -74,7 +74,7 @@ class Tries:
         self._failures: OrderedDict[tuple[str, str | None], _Failures] = OrderedDict()
 
     def refusal(self, address: str, whose: str, password: bytes, now: float) -> Deny | None:
-        """The no that needs no look at the password, if it is one."""
+        """The refusal that needs no check of the password, if there is one."""
         login = self._login(whose, password)
         if login in self._right:
             return None
@@ -83,7 +83,7 @@ class Tries:
         return TOO_MANY if self._is_paused(address, whose, now) or self._is_paused(address, None, now) else None
 
     def note(self, address: str, whose: str, password: bytes, now: float, *, right: bool) -> None:
-        """A password was looked at."""
+        """A password was verified."""
         login = self._login(whose, password)
         if right:
             self._wrong.pop(login, None)

@@ -3,8 +3,10 @@
 `trunkline.mqtt.decoder` takes the common forms apart itself and comes here for the others.
 """
 
+from collections.abc import Callable
+
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import TYPE_OF, Acknowledgement, PacketType, Publish
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.property_codec import decode_properties
 from trunkline.mqtt.reader import Reader
@@ -46,17 +48,5 @@ def _acknowledgement(reader: Reader, kind: PacketType) -> tuple[int, int, Proper
     return packet_id, reason, properties
 
 
-def decode_puback(reader: Reader, flags: int) -> Puback:
-    return Puback(*_acknowledgement(reader, PacketType.PUBACK))
-
-
-def decode_pubrec(reader: Reader, flags: int) -> Pubrec:
-    return Pubrec(*_acknowledgement(reader, PacketType.PUBREC))
-
-
-def decode_pubrel(reader: Reader, flags: int) -> Pubrel:
-    return Pubrel(*_acknowledgement(reader, PacketType.PUBREL))
-
-
-def decode_pubcomp(reader: Reader, flags: int) -> Pubcomp:
-    return Pubcomp(*_acknowledgement(reader, PacketType.PUBCOMP))
+def acknowledgement_decoder(kind: type[Acknowledgement]) -> Callable[[Reader, int], Acknowledgement]:
+    return lambda reader, flags: kind(*_acknowledgement(reader, TYPE_OF[kind]))

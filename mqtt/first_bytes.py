@@ -4,15 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from trunkline.mqtt.decode_connect import decode_connack, decode_connect
-from trunkline.mqtt.decode_control import (
-    decode_auth,
-    decode_disconnect,
-    decode_pingreq,
-    decode_pingresp,
-)
-from trunkline.mqtt.decode_publish import decode_puback, decode_pubcomp, decode_publish, decode_pubrec, decode_pubrel
+from trunkline.mqtt.decode_control import decode_auth, decode_disconnect, decode_pingreq, decode_pingresp
+from trunkline.mqtt.decode_publish import acknowledgement_decoder, decode_publish
 from trunkline.mqtt.decode_subscribe import decode_suback, decode_subscribe, decode_unsuback, decode_unsubscribe
-from trunkline.mqtt.packets import Packet, PacketType
+from trunkline.mqtt.packets import Packet, PacketType, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.versions import Version
 
@@ -23,10 +18,10 @@ _TYPES: Final[dict[PacketType, tuple[Decode, bool, bool]]] = {
     PacketType.CONNECT: (decode_connect, True, False),
     PacketType.CONNACK: (decode_connack, False, True),
     PacketType.PUBLISH: (decode_publish, True, True),
-    PacketType.PUBACK: (decode_puback, True, True),
-    PacketType.PUBREC: (decode_pubrec, True, True),
-    PacketType.PUBREL: (decode_pubrel, True, True),
-    PacketType.PUBCOMP: (decode_pubcomp, True, True),
+    PacketType.PUBACK: (acknowledgement_decoder(Puback), True, True),
+    PacketType.PUBREC: (acknowledgement_decoder(Pubrec), True, True),
+    PacketType.PUBREL: (acknowledgement_decoder(Pubrel), True, True),
+    PacketType.PUBCOMP: (acknowledgement_decoder(Pubcomp), True, True),
     PacketType.SUBSCRIBE: (decode_subscribe, True, False),
     PacketType.SUBACK: (decode_suback, False, True),
     PacketType.UNSUBSCRIBE: (decode_unsubscribe, True, False),

@@ -40,8 +40,8 @@ class Property(NamedTuple):
     name: str
     kind: Kind
     #: The packets that may hold it when a client sends them, and when a server does.
-    client: frozenset[PacketType]
-    server: frozenset[PacketType]
+    client: Sequence[PacketType]
+    server: Sequence[PacketType]
 
 
 _W, _C, _P, _S, _U, _D, _A = (
@@ -58,53 +58,43 @@ _ACKS: Final = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketT
 _SUBACKS: Final = (PacketType.SUBACK, PacketType.UNSUBACK)
 
 
-def _row(
-    identifier: int,
-    name: str,
-    kind: Kind,
-    client: Sequence[PacketType],
-    server: Sequence[PacketType],
-) -> Property:
-    return Property(identifier, name, kind, frozenset(client), frozenset(server))
-
-
 #: Table 2-4. The clause that limits a value stands with it; what a packet may hold, in the section of that packet.
 PROPERTIES: Final = (
-    _row(0x01, "payload_format_indicator", Kind.FLAG, (_P, _W), (_P,)),
-    _row(0x02, "message_expiry_interval", Kind.FOUR_BYTES, (_P, _W), (_P,)),
-    _row(0x03, "content_type", Kind.STRING, (_P, _W), (_P,)),  # [MQTT-3.3.2-19]
-    _row(0x08, "response_topic", Kind.TOPIC, (_P, _W), (_P,)),  # [MQTT-3.3.2-13] [MQTT-3.3.2-14]
-    _row(0x09, "correlation_data", Kind.BINARY, (_P, _W), (_P,)),
+    Property(0x01, "payload_format_indicator", Kind.FLAG, (_P, _W), (_P,)),
+    Property(0x02, "message_expiry_interval", Kind.FOUR_BYTES, (_P, _W), (_P,)),
+    Property(0x03, "content_type", Kind.STRING, (_P, _W), (_P,)),  # [MQTT-3.3.2-19]
+    Property(0x08, "response_topic", Kind.TOPIC, (_P, _W), (_P,)),  # [MQTT-3.3.2-13] [MQTT-3.3.2-14]
+    Property(0x09, "correlation_data", Kind.BINARY, (_P, _W), (_P,)),
     # A client may not send one in a PUBLISH: [MQTT-3.3.4-6]
-    _row(SUBSCRIPTION_IDENTIFIER, "subscription_identifier", Kind.NUMBER, (_S,), (_P,)),
+    Property(SUBSCRIPTION_IDENTIFIER, "subscription_identifier", Kind.NUMBER, (_S,), (_P,)),
     # A server may not send one in a DISCONNECT: [MQTT-3.14.2-2]
-    _row(0x11, "session_expiry_interval", Kind.FOUR_BYTES, (_C, _D), (_K,)),
-    _row(0x12, "assigned_client_identifier", Kind.STRING, (), (_K,)),
-    _row(0x13, "server_keep_alive", Kind.TWO_BYTES, (), (_K,)),
-    _row(0x15, "authentication_method", Kind.STRING, (_C, _A), (_K, _A)),
-    _row(0x16, "authentication_data", Kind.BINARY, (_C, _A), (_K, _A)),
-    _row(0x17, "request_problem_information", Kind.FLAG, (_C,), ()),
-    _row(0x18, "will_delay_interval", Kind.FOUR_BYTES, (_W,), ()),
-    _row(0x19, "request_response_information", Kind.FLAG, (_C,), ()),
-    _row(0x1A, "response_information", Kind.STRING, (), (_K,)),
-    _row(0x1C, "server_reference", Kind.STRING, (), (_K, _D)),
-    _row(0x1F, "reason_string", Kind.STRING, (*_ACKS, _D, _A), (_K, *_ACKS, *_SUBACKS, _D, _A)),
-    _row(0x21, "receive_maximum", Kind.COUNT, (_C,), (_K,)),
-    _row(0x22, "topic_alias_maximum", Kind.TWO_BYTES, (_C,), (_K,)),
-    _row(0x23, "topic_alias", Kind.COUNT, (_P,), (_P,)),  # [MQTT-3.3.2-8]
-    _row(0x24, "maximum_qos", Kind.FLAG, (), (_K,)),
-    _row(0x25, "retain_available", Kind.FLAG, (), (_K,)),
-    _row(
+    Property(0x11, "session_expiry_interval", Kind.FOUR_BYTES, (_C, _D), (_K,)),
+    Property(0x12, "assigned_client_identifier", Kind.STRING, (), (_K,)),
+    Property(0x13, "server_keep_alive", Kind.TWO_BYTES, (), (_K,)),
+    Property(0x15, "authentication_method", Kind.STRING, (_C, _A), (_K, _A)),
+    Property(0x16, "authentication_data", Kind.BINARY, (_C, _A), (_K, _A)),
+    Property(0x17, "request_problem_information", Kind.FLAG, (_C,), ()),
+    Property(0x18, "will_delay_interval", Kind.FOUR_BYTES, (_W,), ()),
+    Property(0x19, "request_response_information", Kind.FLAG, (_C,), ()),
+    Property(0x1A, "response_information", Kind.STRING, (), (_K,)),
+    Property(0x1C, "server_reference", Kind.STRING, (), (_K, _D)),
+    Property(0x1F, "reason_string", Kind.STRING, (*_ACKS, _D, _A), (_K, *_ACKS, *_SUBACKS, _D, _A)),
+    Property(0x21, "receive_maximum", Kind.COUNT, (_C,), (_K,)),
+    Property(0x22, "topic_alias_maximum", Kind.TWO_BYTES, (_C,), (_K,)),
+    Property(0x23, "topic_alias", Kind.COUNT, (_P,), (_P,)),  # [MQTT-3.3.2-8]
+    Property(0x24, "maximum_qos", Kind.FLAG, (), (_K,)),
+    Property(0x25, "retain_available", Kind.FLAG, (), (_K,)),
+    Property(
         USER_PROPERTY,
         "user_property",
         Kind.PAIRS,
         (_C, _W, _P, *_ACKS, _S, _U, _D, _A),
         (_K, _P, *_ACKS, *_SUBACKS, _D, _A),
     ),
-    _row(0x27, "maximum_packet_size", Kind.SIZE, (_C,), (_K,)),
-    _row(0x28, "wildcard_subscription_available", Kind.FLAG, (), (_K,)),
-    _row(0x29, "subscription_identifier_available", Kind.FLAG, (), (_K,)),
-    _row(0x2A, "shared_subscription_available", Kind.FLAG, (), (_K,)),
+    Property(0x27, "maximum_packet_size", Kind.SIZE, (_C,), (_K,)),
+    Property(0x28, "wildcard_subscription_available", Kind.FLAG, (), (_K,)),
+    Property(0x29, "subscription_identifier_available", Kind.FLAG, (), (_K,)),
+    Property(0x2A, "shared_subscription_available", Kind.FLAG, (), (_K,)),
 )
 
 
@@ -187,7 +177,7 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
         value = read(reader)
         if identifier == USER_PROPERTY:
             users.append(cast("bytes", value))
-            found[name] = users  # the place among the others is kept, for the sake of who compares bytes
+            found[name] = users  # the place among the others is kept: the bytes stay comparable
         elif identifier == SUBSCRIPTION_IDENTIFIER and place is PacketType.PUBLISH:
             found.setdefault(name, []).append(value)
         elif name in found:
@@ -243,14 +233,6 @@ def _integer(identifier: bytes, size: int) -> Callable[[Any], bytes]:
     return lambda value: identifier + int(value).to_bytes(size, "big")
 
 
-def _string(identifier: bytes) -> Callable[[Any], bytes]:
-    return lambda value: identifier + encode_string(value)
-
-
-def _binary(identifier: bytes) -> Callable[[Any], bytes]:
-    return lambda value: identifier + encode_binary(value)
-
-
 def _writer(row: Property) -> Callable[[Any], bytes]:
     identifier = bytes((row.identifier,))
     match row.kind:
@@ -263,9 +245,9 @@ def _writer(row: Property) -> Callable[[Any], bytes]:
         case Kind.NUMBER:
             return _numbers(identifier)
         case Kind.STRING | Kind.TOPIC:
-            return _string(identifier)
+            return lambda value: identifier + encode_string(value)
         case Kind.BINARY:
-            return _binary(identifier)
+            return lambda value: identifier + encode_binary(value)
         case Kind.PAIRS:
             return encode_user_properties
 

@@ -88,7 +88,7 @@ class Connection(ProtocolActor["Mail"]):
         #: None when it is over.
         self._handshake: Handshake | None = Handshake(self, listener)
         self._channel: Channel | None = None
-        #: Those on whose behalf nothing is read. None while reading.
+        #: On whose behalf nothing is read; None while reading.
         self._holders: set[object] | None = None
         #: When the last bytes came, and how long there may be none, in node time.
         self._last_read = 0.0
@@ -245,7 +245,7 @@ class Connection(ProtocolActor["Mail"]):
         """The timer fires: perhaps nothing has come for too long."""
         now = self.scheduler.now
         if self._holders is not None and self not in self._holders:
-            self._last_read = now  # others have it wait, unless it does not read itself
+            self._last_read = now  # the broker has it wait, unless it does not read its answers
         if self._channel is not None and now < self._last_read + self._max_silence:
             self._timer.restart_at(self._last_read + self._max_silence)
         else:

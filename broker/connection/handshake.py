@@ -274,12 +274,12 @@ class Handshake:
     def _open_session(self) -> None:
         connect, services, directory = self._connect, self._listener.services, self._listener.directory
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
-        # after the login: what others may not log in to, they cannot have refused, and many may log in at a time
+        # only after the login: nobody else can have the client id refused, and many clients log in at a time
         if directory.flaps(self._client.client_id, trio.current_time()):
             self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
             return
         if not directory.has_room(self._client.client_id):
-            self._reject(Reason.QUOTA_EXCEEDED, "the server has as many sessions as it may")
+            self._reject(Reason.QUOTA_EXCEEDED, "the server has reached its limit of sessions")
             return
         asked = connect.properties
         if connect.version == Version.V5:
@@ -289,7 +289,7 @@ class Handshake:
         aliases = min(asked.get("topic_alias_maximum", 0), services.config.mqtt.max_topic_alias_out)
         largest = asked.get("maximum_packet_size", 0)
         if 0 < largest < len(encode(Connack(True, Reason.SUCCESS, self._terms.connack), connect.version)):
-            self._reject(Reason.PACKET_TOO_LARGE, "it takes no packet large enough for the CONNACK")
+            self._reject(Reason.PACKET_TOO_LARGE, "the client accepts no packet as large as the CONNACK")
             return
         channel = Channel(
             self._client,

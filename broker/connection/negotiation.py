@@ -66,7 +66,7 @@ def _assigned(connect: Connect, config: Config) -> str:
     if connect.version == Version.V31 or (connect.version == Version.V311 and not connect.clean_start):
         raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id")  # [MQTT3-3.1.3-8]
     if not config.mqtt.allow_empty_client_id:
-        raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "this server gives out no client ids")
+        raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, "this server assigns no client ids")
     return f"{config.mqtt.assigned_client_id_prefix}{token_hex(10)}"  # [MQTT-3.1.3-6]
 
 

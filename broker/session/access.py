@@ -29,7 +29,7 @@ _logger = logging.getLogger("trunkline.access")
 
 #: Characters. Decisions about longer topics are not remembered: a thousand of the longest would take 64 MB a
 #: connection.
-LONGEST_REMEMBERED: Final = 256
+MAX_REMEMBERED: Final = 256
 
 #: Denials for these reasons say nothing about the right: it could not be decided.
 _CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
@@ -66,7 +66,7 @@ class Access:
         if client.superuser:
             return True
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
-        return self._told(decision, self._default, client, action, topic, qos, retain)
+        return self._conclude(decision, self._default, client, action, topic, qos, retain)
 
     async def ask(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
         """As `decide`, but wait for services, with a timeout."""
@@ -83,14 +83,14 @@ class Access:
                 quoted(topic),
                 extra=client.log_fields,
             )
-        return self._told(decision, self._default, client, action, topic, qos, retain)
+        return self._conclude(decision, self._default, client, action, topic, qos, retain)
 
     def still(self, client: ClientInfo, filter: str, qos: int) -> bool | None:
         """May the client keep this subscription? None if that cannot be decided now."""
         if client.superuser:
             return True
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
-        return self._told_again(decision, client, filter, qos)
+        return self._conclude_again(decision, client, filter, qos)
 
     async def ask_still(self, client: ClientInfo, filter: str, qos: int, *, patient: bool) -> bool | None:
         """As `still`, but wait for services if `patient`."""
@@ -98,13 +98,13 @@ class Access:
             return True
         with trio.move_on_after(self._timeout if patient else 0):
             decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
-            return self._told_again(decision, client, filter, qos)
+            return self._conclude_again(decision, client, filter, qos)
         return None
 
-    def _told_again(self, decision: Allow | Deny | None, client: ClientInfo, filter: str, qos: int) -> bool | None:
+    def _conclude_again(self, decision: Allow | Deny | None, client: ClientInfo, filter: str, qos: int) -> bool | None:
         if isinstance(decision, Deny) and decision.reason in _CANNOT_SAY:
             return None
-        return self._told(decision, self._default, client, "subscribe", filter, qos, False)
+        return self._conclude(decision, self._default, client, "subscribe", filter, qos, False)
 
     @property
     def waits(self) -> bool:
@@ -118,9 +118,9 @@ class Access:
         if client.superuser:
             return True
         decision = self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
-        return self._told(decision, default, client, action, topic, qos, retain)
+        return self._conclude(decision, default, client, action, topic, qos, retain)
 
-    def _told(
+    def _conclude(
         self,
         decision: Allow | Deny | None,
         default: bool,
@@ -178,7 +178,7 @@ class Access:
         )
 
     def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
-        if len(topic) > LONGEST_REMEMBERED:
+        if len(topic) > MAX_REMEMBERED:
             return
         if len(decisions) >= self._cache_size:
             decisions.clear()

@@ -81,7 +81,7 @@ class Services:
         return changed
 
     def dropped(self, client: ClientInfo, publication: Publication, reason: DropReason, why: str = "") -> None:
-        """Count a publication that went nowhere, or not to this subscriber, and tell who wants to know. `why` is for
+        """Count a publication that went nowhere, or not to this subscriber; log it and run the hooks. `why` is for
         the log."""
         topic, count = publication.topic, publication.count
         self.metrics.drop(reason, count)

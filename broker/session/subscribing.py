@@ -125,8 +125,7 @@ class Subscribing:
         """
         Raises:
             ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1]
-            [MQTT-4.7.1-1]
-                # [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+                # [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
         max_levels = self.services.config.mqtt.max_topic_levels
         for filter in filters:
@@ -345,7 +344,7 @@ class Subscribing:
             if wanted and retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
                 self.outbound.replay(grant, self._as_retained(options))
         if not fits:
-            raise ProtocolError("the client takes no packet large enough for the SUBACK", Reason.PACKET_TOO_LARGE)
+            raise ProtocolError("the client accepts no packet as large as the SUBACK", Reason.PACKET_TOO_LARGE)
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
@@ -388,7 +387,7 @@ class Subscribing:
                 Unsuback(answer.packet_id, answer.reasons, answer.properties)
             )  # [MQTT-3.10.4-4]
         ):
-            raise ProtocolError("the client takes no packet large enough for the UNSUBACK", Reason.PACKET_TOO_LARGE)
+            raise ProtocolError("the client accepts no packet as large as the UNSUBACK", Reason.PACKET_TOO_LARGE)
 
 
 def _check_stays(answers: Sequence[object]) -> None:

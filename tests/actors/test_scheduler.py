@@ -380,7 +380,7 @@ async def test_an_error_at_the_end_of_a_turn_ends_the_actor_on_whose_behalf_it_w
 
 
 async def test_who_waits_for_the_queue_to_drain_waits_no_longer_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.actors.scheduler.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("trunkline.actors.scheduler.MAX_DRAIN", 0.01)
 
     class Restless(Actor[int]):
         def handle(self, message: int) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.actors.probes import Probe
 from trunkline.actors import system
-from trunkline.actors.timers import FEW, Deadlines, Timer
+from trunkline.actors.timers import MIN_STALE, Deadlines, Timer
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -153,7 +153,7 @@ def test_cancelled_timers_do_not_pile_up() -> None:
         timer.restart_at(500)
         timer.cancel()
     assert len(queue) == 10
-    assert len(queue._entries) <= 2 * FEW + 10
+    assert len(queue._entries) <= 2 * MIN_STALE + 10
 
 
 OPERATIONS = st.lists(

@@ -252,7 +252,7 @@ async def test_nothing_is_read_before_the_last_reads_are_dealt_with() -> None:
 
 
 async def test_actors_that_never_come_to_rest_do_not_end_all_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.actors.scheduler.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("trunkline.actors.scheduler.MAX_DRAIN", 0.01)
 
     class Restless(Actor[int]):
         def handle(self, message: int) -> None:
