@@ -124,7 +124,7 @@ class _Files:
 
     def _parsed(self, path: Path, parse: Callable[[str, str], Any]) -> Any:
         try:
-            return parse(path.read_text(encoding="utf-8"), str(path))
+            return parse(path.read_text(encoding="utf-8-sig"), str(path))  # editors of Windows write a byte order mark
         except OSError as error:
             self.problems.append(f"{path}: {error.strerror or error}")
         except UnicodeDecodeError as error:

@@ -20,7 +20,8 @@ LOCK_TIMEOUT: Final = 10.0
 
 
 def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
-    """Put the changed text into the place of the file. Its line endings and its owner stay.
+    """Put the changed text into the place of the file. Its line endings and its owner stay, a byte order mark
+    does not.
 
     A `private` file may be read by nobody but its owner from then on; any other keeps its permissions.
 
@@ -67,10 +68,14 @@ def _lock(descriptor: int, folder: Path) -> None:
 def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:
     try:
         former = file.stat()
-        with file.open(encoding="utf-8", newline="") as stream:
+        if not stat.S_ISREG(former.st_mode):  # a pipe would be waited for, and a device replaced
+            raise OSError(errno.EINVAL, "is no regular file")
+        with file.open(encoding="utf-8-sig", newline="") as stream:
             text = stream.read()
     except FileNotFoundError:
         former, text = None, ""
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EINVAL, "is not UTF-8 text") from error
     newline = "\r\n" if "\r\n" in text else "\n"
     changed = change(text.replace("\r\n", "\n"))
     draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")

@@ -164,6 +164,34 @@ def test_a_log_file_that_cannot_be_written(start: Callable[..., Process], tmp_pa
     assert "".join(broker.lines).count("\n") == 1
 
 
+#: Signals the process when it is about to import these modules.
+SIGNALLED = """
+import os, signal, sys
+class Signalling:
+    def find_spec(name, path=None, target=None):
+        if name in signals:
+            os.kill(os.getpid(), signals[name])
+sys.meta_path.insert(0, Signalling)
+from trunkline.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        {"trunkline.management.cli": signal.SIGINT},
+        {"trunkline.broker.node": signal.SIGINT},
+        {"trunkline.broker.node": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
+    ],
+)
+def test_a_signal_in_the_middle_of_an_import(signals: dict[str, signal.Signals]) -> None:
+    code = f"signals = { {name: int(each) for name, each in signals.items()} }\n{SIGNALLED}"
+    command = [sys.executable, "-c", code, "serve", "--no-config", "--listen", "tcp://127.0.0.1:0"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
 def loaded(code: str) -> set[str]:
     """The modules that an interpreter has after this."""
     # measuring coverage would bring modules of its own

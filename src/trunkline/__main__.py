@@ -2,10 +2,11 @@
 
 import gc
 import os
+import signal
 import sys
 from errno import ENOSPC
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as of `typing`, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
+    # Ctrl-C in the middle of an import would show a traceback, or would be lost
+    former = signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the time
     from trunkline.management.cli import cli
 
     gc.enable()
+    signal.signal(signal.SIGINT, former)
     if sys.stdout is None:  # closed, as by `>&-`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     try:
@@ -28,6 +32,10 @@ def main() -> None:
 
 
 def run(read: "Callable[[], Config]", source: str) -> int:
+    # until the broker handles signals
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks to read again is yet to be read
     gc.disable()
     from trunkline import serving
 

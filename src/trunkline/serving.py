@@ -40,8 +40,6 @@ YOUNG_OBJECTS = 10_000
 def run(read: Callable[[], Config], source: str) -> int:
     """Serve until a signal comes, and return the exit code. `read` reads the configuration, now and at each reload;
     `source` says where from."""
-    if RELOAD is not None:
-        signal.signal(RELOAD, signal.SIG_IGN)  # what is asked for so early is being read now
     config = read()
     try:
         logs.configure(config.log)
@@ -50,8 +48,6 @@ def run(read: Callable[[], Config], source: str) -> int:
         gc.freeze()  # what was imported stays
         gc.set_threshold(YOUNG_OBJECTS)
         trio.run(serve, config, read)
-    except KeyboardInterrupt:
-        pass  # so early that nothing had started
     except SecurityError as error:
         fail(error.problems, BAD_USAGE)
     except (ListenError, ControlSocketError, NodeFailed, OSError) as error:

@@ -30,6 +30,10 @@ def files(tmp_path: Path) -> dict[str, Any]:
     return {"auth": {"password_file": str(tmp_path / "users")}, "acl": {"file": str(tmp_path / "rules")}}
 
 
+def mark(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+
+
 async def login(here: Room, username: str, password: str) -> int:
     wire = here.wire()
     await wire.send(raw.connect(username, username=username, password=password))
@@ -44,6 +48,13 @@ async def test_users_log_in(files: dict[str, Any]) -> None:
         anonymous = here.wire()
         await anonymous.send(raw.connect("nobody"))
         assert (await anonymous.expect_type(raw.CONNACK)).reason == 0x87
+
+
+async def test_files_may_begin_with_a_byte_order_mark(files: dict[str, Any], tmp_path: Path) -> None:
+    for name in ("users", "rules"):
+        mark(tmp_path / name)
+    async with room(**files) as here:
+        assert await login(here, "ann", "secret") == 0
 
 
 @pytest.mark.parametrize("anonymous", [True, False])

@@ -97,6 +97,27 @@ def test_line_endings_stay(file: Path, ending: bytes) -> None:
     assert file.read_bytes() == ending.join([b"one", b"and", b"two", b""])
 
 
+def test_a_byte_order_mark_is_no_text(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbfone\n")
+    rewrite(file, lambda text: text.removeprefix("one"), private=False)
+    assert file.read_bytes() == b"\n"
+
+
+@posix
+def test_a_pipe_is_neither_waited_for_nor_replaced(file: Path) -> None:
+    os.mkfifo(file)
+    with pytest.raises(OSError, match="no regular file"):
+        rewrite(file, lambda _: "new", private=True)
+    assert file.is_fifo()
+
+
+def test_what_is_not_utf_8_stays(file: Path) -> None:
+    file.write_bytes(b"\xff")
+    with pytest.raises(OSError, match="not UTF-8"):
+        rewrite(file, lambda _: "new", private=True)
+    assert file.read_bytes() == b"\xff"
+
+
 @posix
 def test_nobody_waits_for_ever_for_a_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewriting, "LOCK_TIMEOUT", 0.0)
