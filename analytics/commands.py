@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class _Analytics(LazyGroup):
     elsewhere: ClassVar = {
-        "report": ("trunkline.analytics.report.commands", "Write a page that tells how a broker is."),
+        "report": ("trunkline.analytics.report.commands", "Write a page about the state of a broker."),
     }
 
 

@@ -4,7 +4,7 @@ The option `startingOffsets` is the field `starting_offsets`. Names are taken in
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import Field, field, fields
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
@@ -26,9 +26,9 @@ def option(takes: Takes, default: Any = "", *, secret: bool = False) -> Any:
     return field(default=default, repr=not secret, metadata={"takes": takes})
 
 
-def names(kind: type[Any]) -> dict[str, str]:
+def by_option(kind: type[Any]) -> "dict[str, Field[Any]]":
     """Fields of the settings by the names of their options."""
-    return {_camel(each.name): each.name for each in fields(kind) if "takes" in each.metadata}
+    return {_camel(each.name): each for each in fields(kind) if "takes" in each.metadata}
 
 
 def _camel(name: str) -> str:
@@ -42,16 +42,16 @@ def parse(kind: type[Any], options: Mapping[str, str], *, also: str = "") -> dic
     Raises:
         OptionError: there is no such option, or it has a value that it cannot have.
     """
-    known = {name.lower(): name for name in names(kind)}
-    by_name = {each.name: each for each in fields(kind)}
+    known = by_option(kind)
+    names = {name.lower(): name for name in known}
     found: dict[str, Any] = {}
     for given, value in options.items():
-        if given.lower() not in known:
-            near = get_close_matches(given.lower(), known, 1)
-            hint = f"perhaps {known[near[0]]}?" if near else f"there are {', '.join(known.values())}{also}"
+        if given.lower() not in names:
+            near = get_close_matches(given.lower(), names, 1)
+            hint = f"perhaps {names[near[0]]}?" if near else f"there are {', '.join(known)}{also}"
             raise OptionError(f"unknown option {given}: {hint}")
-        name = known[given.lower()]
-        each = by_name[names(kind)[name]]
+        name = names[given.lower()]
+        each = known[name]
         takes: Takes = each.metadata["takes"]
         shown = f"option {name}={value!r}" if each.repr else f"option {name}"
         try:

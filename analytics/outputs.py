@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -50,10 +49,7 @@ class Output:
         return bool(self.place) or self.form == "mqtt"
 
     def check(self, job: "Job[Any]", *, stream: bool) -> None:
-        """
-        Raises:
-            OutputError: the job's results cannot be written there.
-        """
+        """Raises OutputError: the job's results cannot be written there."""
         names = [column.name for column in job.columns]
         if unknown := [name for name in self.columns if name not in names]:
             raise OutputError(f"--columns: job {job.name} has no column {unknown[0]}, only {', '.join(names)}")
@@ -113,7 +109,7 @@ class Output:
     def _print(self, frame: "DataFrame", title: str, *, empty: bool = True) -> None:
         from rich.console import Console
 
-        rows = list(islice(_rows(frame.limit(self.rows + 1)), self.rows + 1))
+        rows = list(_rows(frame.limit(self.rows + 1)))
         if not rows and not empty:
             return
         console = Console()

@@ -45,10 +45,7 @@ class TableError(LogError):
 
 
 def library() -> Any:
-    """
-    Raises:
-        TableError: deltalake is not installed.
-    """
+    """Raises TableError: deltalake is not installed."""
     try:
         import deltalake
     except ImportError:
@@ -332,10 +329,7 @@ class DeltaTarget:
     """The event log as a table, made when it is first written to."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """
-        Raises:
-            TableError: deltalake is not installed.
-        """
+        """Raises TableError: deltalake is not installed."""
         library()
         self.uri: Final = uri
         self._place = TablePlace(uri, dict(storage_options or {}))

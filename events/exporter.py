@@ -81,10 +81,7 @@ class Exporter:
             context.gauge(name, text, partial(getattr, self._recorder, name))
 
     def _open(self, schema: pa.Schema) -> LogWriter:
-        """
-        Raises:
-            PluginError: there can be no log at this place.
-        """
+        """Raises PluginError: there can be no log at this place."""
         settings = self._settings
         try:
             return LogWriter(

@@ -18,7 +18,7 @@ INDEX_VERSION: Final = 1
 #: Key of the Arrow schema's metadata that says which version of the table a segment was written for.
 VERSION_KEY: Final = b"trunkline.events.version"
 
-#: The record is no batch: it ends the segment. Its times are those of the whole segment, its checksum is that of the
+#: The record is not a batch: it ends the segment. Its times are those of the whole segment, its checksum is that of the
 #: schema once more, in case the header is damaged.
 SEALED: Final = 1
 #: With `SEALED`: no segment of this incarnation follows.
@@ -85,7 +85,7 @@ class NodeKey(NamedTuple):
 
     @classmethod
     def of_directory(cls, name: str) -> Self | None:
-        """None if it is no node's folder."""
+        """None if it is not a node's folder."""
         if not name.startswith(_NODE):
             return None
         try:

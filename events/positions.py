@@ -50,7 +50,7 @@ class Positions:
         return content.updated if content else None
 
     def write(self, positions: Mapping[str, int]) -> None:
-        """Notes them in place of those before, wholly or not at all. Raises LogError for what is no position, OSError
+        """Replaces the stored positions, atomically. Raises LogError for what is not a position, OSError
         if it cannot be written."""
         for key, seq in positions.items():
             NodeKey.parse(key)

@@ -38,10 +38,7 @@ class Projection:
         self.schema: Final = pa.schema([SCHEMA.field(name) for name in names])
 
     def fit(self, stored: pa.Schema, path: str) -> Fit:
-        """
-        Raises:
-            LogError: a column of the segment has another type than the table of events.
-        """
+        """Raises LogError: a column of the segment has another type than the table of events."""
         names: list[str] = []
         for field in stored:
             if field.name not in self.schema.names or field.name in DERIVED:

@@ -43,10 +43,7 @@ def change_section(
 
 
 def meaning(text: str) -> Content:
-    """
-    Raises:
-        ValueError: this is not TOML.
-    """
+    """Raises ValueError: this is not TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
@@ -75,10 +72,7 @@ def with_keys(text: str, section: tuple[str, ...], values: Mapping[str, object])
 
 
 def _set(content: Content, section: tuple[str, ...], values: Mapping[str, object]) -> Content:
-    """
-    Raises:
-        ValueError: something other than a table stands where the section should be.
-    """
+    """Raises ValueError: something other than a table stands where the section should be."""
     table = content
     for depth, name in enumerate(section, 1):
         inner: object = table.setdefault(name, {})

@@ -21,7 +21,6 @@ from trunkline.management.control_place import PlaceError, check_file, is_socket
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
-    from types import TracebackType
 
 #: Seconds for the broker to take the connection, and to answer.
 CONNECT_TIME = 5.0
@@ -98,9 +97,7 @@ class ControlClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

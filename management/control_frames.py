@@ -30,7 +30,7 @@ _msgpack: Final[Any] = msgpack
 
 
 class FrameError(Exception):
-    """This is no frame."""
+    """This is not a frame."""
 
 
 def pack(content: object) -> bytes:

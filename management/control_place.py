@@ -182,10 +182,7 @@ def is_socket(path: Path) -> bool:
 
 
 def read_port(path: Path) -> Port:
-    """
-    Raises:
-        PlaceError: the file holds something else.
-    """
+    """Raises PlaceError: the file holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

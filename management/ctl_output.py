@@ -1,7 +1,7 @@
 """What `trunkline ctl` prints: tables for people, JSON for programs.
 
-Clients choose what they are called and what they publish, so nothing of it can steer a terminal: what is not printable
-is escaped, and payloads that are no text are shown as hex, in JSON as base64.
+Clients choose their names and payloads, so unprintable characters are escaped. A payload that is not text is shown as
+hex, and in JSON as base64.
 """
 
 import json
@@ -69,7 +69,7 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
 
 
 def print_result(name: str, result: Any, as_json: bool) -> None:
-    """What an operation gives that is no listing."""
+    """The result of an operation that is not a listing."""
     if as_json:
         click.echo(json.dumps(_jsonable(result)))
     elif isinstance(result, list) and all(isinstance(row, dict) for row in cast("list[object]", result)):

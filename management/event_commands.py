@@ -1,4 +1,4 @@
-"""`trunkline events`: the event log, looked at from outside. The broker need not run."""
+"""`trunkline events`: inspects and compacts the event log. The broker need not run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, a line
 
 
 class _Command(click.Command):
-    """Its failures are a line, not a traceback. Its help needs nothing of the extra."""
+    """A command whose failures are one line. Its help works without the extra."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -68,12 +68,12 @@ def _open(root: str) -> EventLog:
 
 @events.command()
 @_root
-@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="So many of the newest.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with those that come.")
-@click.option("--node", default="", help="Of this node alone: its name, or name@incarnation.")
-@click.option("--kind", "kinds", multiple=True, metavar="PATTERN", help="Of this kind: message.*, for example.")
-@click.option("--client", "clients", multiple=True, metavar="PATTERN", help="About this client: dev-*, for example.")
-@click.option("--topic", "topics", multiple=True, metavar="FILTER", help="With a topic that matches.")
+@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="Show this many events.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new events.")
+@click.option("--node", default="", help="Only of this node: its name, or name@incarnation.")
+@click.option("--kind", "kinds", multiple=True, metavar="PATTERN", help="Only of this kind, such as message.*.")
+@click.option("--client", "clients", multiple=True, metavar="PATTERN", help="Only about this client, such as dev-*.")
+@click.option("--topic", "topics", multiple=True, metavar="FILTER", help="Only with a topic that matches.")
 @_as_json
 def tail(
     root: str,
@@ -113,7 +113,7 @@ def tail(
 
 
 def _check_kind(pattern: str) -> None:
-    """A pattern that no kind of event can match is a slip: nothing would ever be shown."""
+    """Refuse a pattern that matches no kind of event: nothing would ever be shown."""
     from fnmatch import fnmatchcase
 
     from trunkline.config.key_path import nearest
@@ -139,7 +139,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    """Time, place and kind, then what there is: who chose the names cannot steer the terminal with them."""
+    """Time, place and kind, then the other columns. Clients choose names, so nothing unprintable is printed."""
     head = f"{_plain('time', row['time'])} {row['node']} {row['seq']} {row['kind']}"
     rest = [
         f"{name}={json.dumps(_plain(name, value))}"
@@ -157,8 +157,8 @@ def _line(row: Mapping[str, Any]) -> str:
 @_root
 @_as_json
 def stat(root: str, as_json: bool) -> None:
-    """Show what there is of each node, and how far those have read who keep a position; the exit code is 1 if that
-    cannot be told of one."""
+    """Show the rows of each node, and how far each consumer has read. The exit code is 1 if a consumer's position
+    cannot be read."""
     from dataclasses import asdict
 
     from trunkline.events.inspection import figures
@@ -206,7 +206,7 @@ def _cell(value: object) -> str:
 @_root
 @_as_json
 def check(root: str, as_json: bool) -> None:
-    """Read all of it, with its checksums, and say what is wrong; the exit code is 1 then."""
+    """Read the whole log, verify its checksums, and report what is wrong: then the exit code is 1."""
     from trunkline.events.checking import check as check_log
 
     files = rows = problems = 0
@@ -238,11 +238,11 @@ def check(root: str, as_json: bool) -> None:
     callback=read_duration,
     metavar="TIME",
     show_default=True,
-    help="How long few rows wait for more of their day.",
+    help="How long a few rows wait for more of their day.",
 )
 @click.option("--rows-per-file", type=click.IntRange(min=1), default=5_000_000, show_default=True, help="At most.")
-@click.option("--skip-damaged", is_flag=True, help="Pass over what cannot be read, and count it.")
-@click.option("--remove", is_flag=True, help="Into the log itself: delete the segments that are in files then.")
+@click.option("--skip-damaged", is_flag=True, help="Skip rows that cannot be read, and count them.")
+@click.option("--remove", is_flag=True, help="Without --to: delete the segments whose rows are in files.")
 @click.option("--consumer", default="compaction", show_default=True, help="Name that the log keeps the position under.")
 @click.option(
     "--storage",
@@ -262,7 +262,7 @@ def compact(
     consumer: str,
     storage: dict[str, str],
 ) -> None:
-    """Make few large files, Parquet or a Delta table, of what is over."""
+    """Turn finished segments into few large Parquet files, or a Delta table."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 

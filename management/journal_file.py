@@ -40,7 +40,7 @@ _MAX_ENTRY: Final = 268_435_460 + 1024
 
 
 class JournalError(Exception):
-    """The file is no journal, or one that this version cannot read."""
+    """The file is not a journal, or one that this version cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Journal:
         """
         Raises:
             OSError: the file cannot be read.
-            JournalError: it is no journal, or one of a later version.
+            JournalError: it is not a journal, or one of a later version.
         """
         self._path = path
         with open(path, "rb") as file:
@@ -152,7 +152,7 @@ class Journal:
 
         Raises:
             OSError: the file cannot be read.
-            JournalError: something in it is no entry.
+            JournalError: something in it is not an entry.
         """
         with open(self._path, "rb") as file:
             values: Iterator[Any] = _msgpack.Unpacker(file, max_buffer_size=_MAX_ENTRY)

@@ -60,10 +60,7 @@ def disable(file: Path, name: str) -> bool:
 
 
 def _check_rest(file: Path, name: str, before: Content, after: Content) -> None:
-    """
-    Raises:
-        ConfigError: something is wrong with the rest of the configuration that was not wrong before.
-    """
+    """Raises ConfigError: something is wrong with the rest of the configuration that was not wrong before."""
     known = {(problem.key, problem.text) for problem in _problems(before)}
     own = dotted((_SECTION, name))
     problems = [

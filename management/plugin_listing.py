@@ -111,7 +111,7 @@ def page_lines(page: Row, width: int) -> Iterator[str]:
 
 
 def plain(value: object) -> object:
-    """What of a default is no JSON by itself: tables and folders."""
+    """The JSON form of defaults that have none of their own: tables and folders."""
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 

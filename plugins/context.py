@@ -261,7 +261,7 @@ class Context(Generic[S_co]):
         access rules nor hooks at `message.publish` are asked. Returns the number of sessions that it went to.
 
         Raises:
-            ProtocolError: this is no topic name.
+            ProtocolError: this is not a topic name.
             TypeError, ValueError: the message cannot be sent.
         """
         data = payload.encode() if isinstance(payload, str) else payload
@@ -283,7 +283,7 @@ class Context(Generic[S_co]):
         The callback is plain. If it raises, that is logged and counted, and the next message comes all the same.
 
         Raises:
-            ProtocolError: this is no topic filter.
+            ProtocolError: this is not a topic filter.
         """
         self._running.check_alive()
         self._check_callback(callback, f"a subscription to {filter!r}", "message")
@@ -371,10 +371,7 @@ class Context(Generic[S_co]):
             raise PluginError([f"{self.name}: {describe(callback)} is async; {what} needs a plain function{hint}"])
 
     def _check_callback(self, callback: Callable[..., object], what: str, *arguments: object) -> None:
-        """
-        Raises:
-            PluginError: it cannot be called like this. A mistake shows at the start, not when something comes.
-        """
+        """Raises PluginError: it cannot be called like this. A mistake shows at the start, not when something comes."""
         self._check_plain(callback, what, ", which may start a task: context.nursery.start_soon(…)")
         count = f"{len(arguments)} argument" + ("" if len(arguments) == 1 else "s")
         try:

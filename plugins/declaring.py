@@ -47,7 +47,7 @@ def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = N
     """Mark a method of a plugin's class: it is registered at this point when the plugin starts, as `Hooks.add` does.
 
     Raises:
-        TypeError: the point is no text; `@hook` alone would mark nothing.
+        TypeError: the point is not text; `@hook` alone would mark nothing.
     """
     if not isinstance(point, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f'hook takes the name of a point, as in @hook("client.connected"), not {point!r:.80}')

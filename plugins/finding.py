@@ -34,10 +34,7 @@ class Installed:
 
 
 def check_name(name: str) -> None:
-    """
-    Raises:
-        PluginError: a plugin cannot be called this.
-    """
+    """Raises PluginError: a plugin cannot be called this."""
     if _NAME.fullmatch(name) is None:
         raise PluginError(
             [f"{name!r}: a plugin's name is lower-case letters, digits and single hyphens, a letter first"]

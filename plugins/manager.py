@@ -362,10 +362,7 @@ class Plugins:
         plugin.started()
 
     async def _stop(self, plugin: _Plugin) -> None:
-        """
-        Raises:
-            PluginError: it does not end.
-        """
+        """Raises PluginError: it does not end."""
         if plugin.name in self.supervisor:
             with trio.move_on_after(MAX_END) as limit, suppress(KeyError):  # it may end by itself meanwhile
                 await self.supervisor.stop_child(plugin.name)
@@ -391,10 +388,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _checked(name: str, given: Settings | Mapping[str, object] | None, model: type[Settings]) -> Settings:
-    """
-    Raises:
-        PluginError: the settings are wrong, or name a file that is not there.
-    """
+    """Raises PluginError: the settings are wrong, or name a file that is not there."""
     if isinstance(given, Mapping):
         try:
             return plugin_settings(name, model, given)

@@ -151,7 +151,7 @@ class BrokerProxy(Messages[P]):
         """Publish in the broker's own name. Returns the message, which says what becomes of it (not with `history=0`).
 
         Raises:
-            ProtocolError: this is no topic name.
+            ProtocolError: this is not a topic name.
         """
         data, host = payload.encode() if isinstance(payload, str) else payload, self._running.node.host
         message = host.message(topic, data, qos, retain, properties, "")

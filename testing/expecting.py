@@ -1,5 +1,4 @@
-"""What a test expects of a message, and what a failure says when it did not come: what came instead, the nearest
-first."""
+"""What a test expects of a message. When it does not come, the failure shows the messages that did, nearest first."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ class Expected:
             raise ValueError(str(error)) from None
 
     def __str__(self) -> str:
-        """As it goes on behind "no message" or "2 messages"."""
+        """The rest of a sentence that begins with "no message" or "2 messages"."""
         parts = [
             "" if self.topic_filter == "#" else f"on {self.topic_filter!r}",
             "" if self.payload is ANY else f"with payload {_wanted(self.payload)}",

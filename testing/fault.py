@@ -10,7 +10,6 @@ import trio
 from trunkline.testing.portal import Portal, Proxy, maybe_async
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from trunkline.hooks.chain import Hooks
@@ -64,9 +63,7 @@ class Fault(Proxy[P]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.remove()
         if self.error is not None and error is None:
             raise self.error

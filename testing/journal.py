@@ -26,7 +26,6 @@ from trunkline.testing.packets import FROM
 if TYPE_CHECKING:
     from io import FileIO
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from trunkline.management.journal_file import Entry
@@ -69,9 +68,7 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:

@@ -13,7 +13,6 @@ from trunkline.testing.published import Published
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Self, Unpack
 
     from trunkline.testing.history import History, Mark
@@ -49,9 +48,7 @@ class Watch(Proxy[P]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -79,10 +79,7 @@ class Comparison:
         return "\n".join([head, *map(str, self.differences), *(f"not replayed: {why}" for why in self.skipped)])
 
     def check(self) -> None:
-        """
-        Raises:
-            AssertionError: there are differences. The message shows them.
-        """
+        """Raises AssertionError: there are differences. The message shows them."""
         if self.differences:
             raise AssertionError(str(self))
 

@@ -92,7 +92,7 @@ class RunningBroker:
         self.hook_errors.clear()
 
     def standing(self, client_id: str) -> str:
-        """How a client stands, as a sentence goes on behind its id."""
+        """The state of a client, as the rest of a sentence that begins with its id."""
         found = self.node.sessions.get(client_id)
         if found is None:
             return "has no session"

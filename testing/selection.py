@@ -92,10 +92,7 @@ class Selection:
 
 
 def packet_type(name: str | PacketType) -> PacketType:
-    """
-    Raises:
-        ValueError: no packet is called that.
-    """
+    """Raises ValueError: no packet is called that."""
     kinds = {kind.name: kind for kind in PacketType if kind is not PacketType.WILL}
     kind = kinds.get(name.upper()) if isinstance(name, str) else name
     if kind is None or kind is PacketType.WILL:
@@ -108,10 +105,7 @@ def packet_type(name: str | PacketType) -> PacketType:
 
 
 def directions(direction: Direction | None) -> tuple[Direction, ...]:
-    """
-    Raises:
-        ValueError: this is no direction.
-    """
+    """Raises ValueError: this is not a direction."""
     if direction is None:
         return (FROM, TO)
     if direction not in (FROM, TO):
@@ -120,10 +114,7 @@ def directions(direction: Direction | None) -> tuple[Direction, ...]:
 
 
 def check_filter(filter: str) -> None:
-    """
-    Raises:
-        ValueError: this is no topic filter.
-    """
+    """Raises ValueError: this is not a topic filter."""
     try:
         validate_filter(filter)
     except ProtocolError as error:

@@ -51,10 +51,7 @@ class UnknownJob(ValueError):
 
 
 def entry(name: str) -> Entry:
-    """
-    Raises:
-        UnknownJob: when no job has this name.
-    """
+    """Raises UnknownJob: when no job has this name."""
     try:
         return CATALOGUE[name]
     except KeyError:

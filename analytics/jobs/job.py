@@ -118,10 +118,7 @@ class Job(Generic[O]):
         return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
     def __call__(self, events: "DataFrame", options: O | None = None) -> "DataFrame":
-        """
-        Raises:
-            TypeError: the options are another job's.
-        """
+        """Raises TypeError: the options are another job's."""
         if options is None:
             options = self.options()
         elif type(options) is not self.options:

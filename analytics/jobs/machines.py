@@ -139,10 +139,7 @@ class Keeper:
     """
 
     def __init__(self, machines: Machines, saved: str | None = None) -> None:
-        """
-        Raises:
-            ValueError: `saved` is not what `save` gave.
-        """
+        """Raises ValueError: `saved` is not what `save` gave."""
         self._machines = machines
         self._texts: dict[str, str] = {} if saved is None else json.loads(saved)
         #: Those whose texts were read; they have no text meanwhile.

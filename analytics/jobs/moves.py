@@ -55,8 +55,8 @@ class Whereabouts(Machine[MoveEvent]):
                 "after": (event.at - self.seen) / 1e6,
                 "how": "taken_over" if self.there else "came_back",
             }
-        # leaving a node where it is no more is no news; but a client that was there for longer than it is remembered
-        # was there
+        # Leaving a node where the client no longer is means nothing. But a client whose node was forgotten
+        # was on the one that it leaves.
         if came or self.node in (None, event.node):
             self.node, self.there, self.seen = event.node, came, event.at
             self.due = event.at + self._forget

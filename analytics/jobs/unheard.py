@@ -155,7 +155,7 @@ COLUMNS: Final = columns(
 
 
 def _subscriptions(events: DataFrame, options: UnheardOptions) -> DataFrame:
-    # `$share/GROUP/` is no topic
+    # `$share/GROUP/` is not a topic
     internal = (F.col("kind") == MADE) & F.col("filter").rlike(r"^(\$share/[^/]+/)?\$(?!share/)")
     seen = heard(events, _KINDS["subscriptions"], options.lateness)
     if not options.internal:

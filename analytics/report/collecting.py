@@ -222,7 +222,7 @@ def _longest(queues: DataFrame) -> DataFrame:
 
 
 def _newest(queues: DataFrame, end: datetime) -> DataFrame:
-    """What grows at the end of the period, or will be full: older readings say nothing of that."""
+    """Queues that grow at the end of the period, or will be full: older readings do not show that."""
     last = queues.where(F.unix_micros("window_end") >= F.lit((end - _EPOCH) // timedelta(microseconds=1)))
     newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
         *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "full_in")]

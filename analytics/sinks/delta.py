@@ -81,7 +81,7 @@ class DeltaSink:
 
 @dataclass(frozen=True)
 class _InTask:
-    """What a task does: rows come in, and what became of them goes out, a file a row."""
+    """The function of a task: takes rows, and returns a row for each file that it has written."""
 
     writer: FileWriter
 

@@ -99,10 +99,7 @@ class Argument:
     bounds: Interval
 
     def read(self, value: object) -> object:
-        """
-        Raises:
-            BadRequest: the value is of another kind.
-        """
+        """Raises BadRequest: the value is of another kind."""
         if value is None and self.default is None and not self.required:
             return None
         try:
@@ -157,10 +154,7 @@ class Operation:
         return Page(rows, cast("int", arguments.get("after", 0)) + count)
 
     async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
-        """
-        Raises:
-            OperationError: it cannot be done.
-        """
+        """Raises OperationError: it cannot be done."""
         known = {argument.name: argument for argument in self.arguments}
         for name in arguments:
             if name not in known:
@@ -199,10 +193,7 @@ def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Calla
 
 
 def find(name: str) -> Operation:
-    """
-    Raises:
-        BadRequest: there is none of this name.
-    """
+    """Raises BadRequest: there is none of this name."""
     found = OPERATIONS.get(name)
     if found is None:
         raise BadRequest(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")

@@ -139,10 +139,7 @@ def read_address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def normal_form(kind: str, who: str) -> tuple[Kind, str]:
-    """
-    Raises:
-        ValueError: this cannot be banned; the message says what can.
-    """
+    """Raises ValueError: this cannot be banned; the message says what can."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} cannot be banned: kind is {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if not who:

@@ -185,10 +185,7 @@ class Bans:
     # Bans
 
     def _ban(self, ban: Ban) -> None:
-        """
-        Raises:
-            ListFull: there is no room for it.
-        """
+        """Raises ListFull: there is no room for it."""
         old = self._list.get(ban.kind, ban.who)
         self._list.add(ban)
         if ban.by != "config":

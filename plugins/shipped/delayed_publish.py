@@ -22,7 +22,7 @@ from trunkline.plugins import Context, Settings, hook, setting
 PREFIX: Final = "$delayed/"
 #: Topics to which nothing is published later.
 NEVER_DELAYED: Final = (PREFIX, "$SYS/")
-#: A greater number is no delay but seconds since the epoch.
+#: A greater number is not a delay but seconds since the epoch.
 MAX_DELAY: Final = 4_294_967
 #: What a message takes besides its bytes.
 OVERHEAD: Final = 512

@@ -168,10 +168,7 @@ class Faults:
 
 
 def _reason(word: str, text: str, packet: PacketType, least: int) -> Reason:
-    """
-    Raises:
-        ValueError: no such packet has this reason code.
-    """
+    """Raises ValueError: no such packet has this reason code."""
     code = _number(text)
     if code < least or code not in REASONS[packet, False]:
         raise ValueError(f"{word} {text[:50]!r} is no reason code that a {packet.name} can have here")

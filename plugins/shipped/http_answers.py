@@ -33,10 +33,7 @@ class Verdict:
 
 
 def read_verdict(answer: HttpAnswer) -> Verdict:
-    """
-    Raises:
-        HttpFailure: this answers nothing.
-    """
+    """Raises HttpFailure: this answers nothing."""
     if answer.status == 204 or (answer.status == 200 and not answer.body):
         return Verdict("allow")
     if answer.status != 200:

@@ -27,10 +27,7 @@ SHOWN: Final = 200
 
 
 def check_url(value: object) -> str:
-    """
-    Raises:
-        ValueError: this is no URL that can be asked.
-    """
+    """Raises ValueError: this is not a URL that can be asked."""
     if not isinstance(value, str):
         value = "no text"
     if value == "":
@@ -42,7 +39,7 @@ def check_url(value: object) -> str:
         raise ValueError("a URL is shown wherever settings are: put credentials into headers")
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("a URL has no spaces, and characters outside ASCII percent-encoded")
-    _ = parts.port  # raises for what is no port
+    _ = parts.port  # raises for what is not a port
     return value
 
 
@@ -98,10 +95,7 @@ class HttpClient:
     """Connections to one service."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        """
-        Raises:
-            PluginError: the library is missing, or `ca_file` cannot be used.
-        """
+        """Raises PluginError: the library is missing, or `ca_file` cannot be used."""
         settings.check_installed()
         import httpx
 

@@ -66,10 +66,7 @@ class RequestTemplate(Table):
         return CLIENT_WORDS
 
     def fill(self, values: Mapping[str, Value]) -> Prepared:
-        """
-        Raises:
-            Unfit: a value would change the URL's path.
-        """
+        """Raises Unfit: a value would change the URL's path."""
         path, mark, query = self.url.partition("?")
         path = "/".join(_segment(segment, values) for segment in path.split("/"))
         query = _PLACEHOLDER.sub(lambda found: quote(_text(values[found[1]]), safe=""), query)

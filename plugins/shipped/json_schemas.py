@@ -16,15 +16,12 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaProblem(Exception):
-    """The file is no schema that can be used. The text names file and line."""
+    """The file is not a schema that can be used. The text names file and line."""
 
 
 class JsonSchema:
     def __init__(self, file: Path) -> None:
-        """
-        Raises:
-            SchemaProblem: it cannot be used.
-        """
+        """Raises SchemaProblem: it cannot be used."""
         self._file = file
         self._folder = file.resolve().parent
         #: Text and content of each file that was read, by the name that it is referred to by; empty for the first.

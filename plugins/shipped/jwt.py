@@ -88,9 +88,9 @@ class Jwt:
         by_name = self._context.settings.token_in == "username"
         data = (client.username or "").encode() if by_name else password
         if not data or _header(data) is None:
-            return None  # this is no token: a password, perhaps, which others know
+            return None  # not a token, but perhaps a password that another authenticator knows
         if by_name:
-            client.username = None  # it is no name, and not for others to see
+            client.username = None  # others must not see the token
         return await self._admit(client, data)
 
     @hook("client.enhanced_authenticate")
@@ -182,8 +182,8 @@ class Jwt:
 
 
 def _header(data: bytes) -> tuple[str, str | None] | None:
-    """Algorithm and key that a token says it is signed with; None when this is no token. Whether all of the header is
-    in order is seen when the signature is verified."""
+    """The algorithm and key id of a token's header; None if this is not a token. The verification of the signature
+    checks the rest of the header."""
     parts = data.split(b".")
     if len(parts) != 3:
         return None
@@ -199,10 +199,7 @@ def _header(data: bytes) -> tuple[str, str | None] | None:
 
 
 def _object(payload: bytes) -> dict[str, Any]:
-    """
-    Raises:
-        BadClaim: the token says nothing that can be understood.
-    """
+    """Raises BadClaim: the token says nothing that can be understood."""
     try:
         claims = json.loads(payload)
     except (ValueError, RecursionError):

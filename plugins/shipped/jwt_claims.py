@@ -73,7 +73,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if name not in claims:
         return None
     value: object = claims[name]
-    # neither what is no number nor milliseconds
+    # neither what is not a number nor milliseconds
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LATEST:
         raise BadClaim(f"the token's {name} is no time in seconds")
     return float(value)

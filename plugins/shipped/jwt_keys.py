@@ -51,10 +51,7 @@ class KeySet:
         ]
 
     def limited(self, algorithms: Iterable[str]) -> KeySet:
-        """
-        Raises:
-            KeyProblem: no key is left.
-        """
+        """Raises KeyProblem: no key is left."""
         allowed = frozenset(algorithms)
         keys = tuple(
             Key(key.material, key.algorithms & allowed, key.kid) for key in self.keys if key.algorithms & allowed
@@ -66,10 +63,7 @@ class KeySet:
 
 
 def from_secret(secret: str, *, base64_encoded: bool) -> KeySet:
-    """
-    Raises:
-        KeyProblem: it is too short, or not Base64.
-    """
+    """Raises KeyProblem: it is too short, or not Base64."""
     material = secret.encode()
     if base64_encoded:
         try:

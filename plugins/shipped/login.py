@@ -103,7 +103,7 @@ class Logins:
 
 
 def text_attributes(value: object) -> dict[str, str]:
-    """Those entries that are text, as many as there may be; none where the value is no table."""
+    """The entries of a table that are text, up to the limit; none if the value is not a table."""
     if not isinstance(value, dict):
         return {}
     table = cast("dict[str, object]", value)

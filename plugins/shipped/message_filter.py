@@ -87,7 +87,7 @@ class ClientConditions:
 
     #: By filter, then by the text of the conditions. The empty text is a subscription without conditions.
     filters: dict[str, dict[str, Conditions]] = field(default_factory=dict[str, dict[str, Conditions]])
-    #: By topic: the conditions of which some must hold; None is no condition.
+    #: By topic: the alternatives, one of which must hold; None: every message is wanted.
     remembered: dict[str, list[Conditions] | None] = field(default_factory=dict[str, list[Conditions] | None])
 
 

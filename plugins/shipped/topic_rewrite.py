@@ -177,10 +177,7 @@ def _made(target: str, found: re.Match[str], client: ClientInfo) -> str:
 
 
 def _plain_filter(filter: str) -> None:
-    """
-    Raises:
-        ProtocolError: it is no filter, or a shared one.
-    """
+    """Raises ProtocolError: it is not a filter, or a shared one."""
     validate_filter(filter)
     if filter.startswith(SHARE_PREFIX):
         raise ProtocolError("a rule does not share subscriptions")

@@ -1,5 +1,5 @@
-"""Looks at payloads before they are routed: what is no text, no JSON, or does not fit a JSON Schema is refused,
-dropped, or let pass and told of."""
+"""Checks payloads before they are routed. A payload that is not text or JSON, or does not fit a JSON Schema, is
+refused, dropped, or passed and reported."""
 
 import json
 from dataclasses import dataclass

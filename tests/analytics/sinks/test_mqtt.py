@@ -15,7 +15,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
-from trunkline.analytics.options import names
+from trunkline.analytics.options import by_option
 from trunkline.analytics.sinks.mqtt import MqttStreamWriter, MqttWriter, TaskResult
 from trunkline.analytics.sinks.settings import SinkError, SinkSettings
 from trunkline.testing import ThreadBroker
@@ -123,7 +123,7 @@ def test_the_page_shows_the_example() -> None:
 
 
 def test_the_page_tells_every_option() -> None:
-    assert [name for name in names(SinkSettings) if f"`{name}`" not in PAGE] == []
+    assert [name for name in by_option(SinkSettings) if f"`{name}`" not in PAGE] == []
 
 
 def test_a_stream_reaches_a_client_and_what_comes_twice_is_known(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.analytics.options import names
+from trunkline.analytics.options import by_option
 from trunkline.analytics.sinks.settings import SinkError, SinkSettings, parse
 
 
@@ -20,7 +20,7 @@ def test_names_are_taken_in_any_case_and_sparks_own_are_left_alone() -> None:
 
 
 def test_each_option_becomes_its_setting() -> None:
-    texts = dict.fromkeys(names(SinkSettings), "x") | {
+    texts = dict.fromkeys(by_option(SinkSettings), "x") | {
         "port": "1884",
         "tls": "true",
         "columns": "a, b",

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.analytics.options import OptionError, names
+from trunkline.analytics.options import OptionError, by_option
 from trunkline.analytics.source.options import SourceSettings, understood
 
 
@@ -11,7 +11,7 @@ def test_every_option_is_documented_with_its_default() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark-source.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`.+?`) \| (.*?) ?\|", page, re.MULTILINE)
     defaults = {name: default.strip("` ") for names, default in rows for name in re.findall(r"`([^`]+)`", names)}
-    assert defaults.keys() == {*names(SourceSettings), "fs.*"}
+    assert defaults.keys() == {*by_option(SourceSettings), "fs.*"}
     given = {name: text for name, text in defaults.items() if text not in ("", "all", "no end")}
     assert understood({"path": "x", **given}) == SourceSettings("x")
 
