@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from bench.peers import PEERS
-from bench.plan import FORMS
-from bench.workloads import WORKLOADS
+from bench.plan import FORMS, SIZES
+from bench.workloads import PAYLOAD, WORKLOADS
 
 import trunkline
 
@@ -19,67 +20,46 @@ ROOT: Final = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the load generator needs epoll")
 
 
-def run(folder: Path, peer: str, workload: str, *versions: str, payload: int = 64) -> list[dict[str, Any]]:
+def bench(folder: Path, *words: str, within: float = 60) -> subprocess.CompletedProcess[str]:
     """In a process of its own: it forks its generators."""
-    output = folder / "out.json"
-    options = {
-        "--peer": peer,
-        "--workload": workload,
-        "--rounds": "1",
-        "--seconds": "0.15",
-        "--warmup": "0.05",
-        "--generators": "2",
-        "--flows": "12",
-        "--window": "50",
-        "--topics": "20",
-        "--held": "250",
-        "--payload": str(payload),
-        "--json": str(output),
-    }
-    words = [word for option in options.items() for word in option]
-    for version in versions:
-        words += ["--version", version]
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "bench", "--unpinned", *words],
         cwd=ROOT,
+        env={**os.environ, "MPLCONFIGDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=within,
         check=False,
     )
+
+
+def run(folder: Path, peer: str, *workloads: str) -> list[dict[str, Any]]:
+    """The short form: both versions, and the sizes that a workload has."""
+    words = ["--form", "short", "--peer", peer, "--json", str(folder / "out.json")]
+    for workload in workloads:
+        words += ["--workload", workload]
+    done = bench(folder, *words, within=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads(output.read_text())["results"]
-    assert [result["version"] for result in results] == list(versions)
-    return list(results)
+    return list(json.loads((folder / "out.json").read_text())["results"])
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
-def test_nothing_is_lost(tmp_path: Path, workload: str) -> None:
-    for result in run(tmp_path, "trunkline", workload, "3.1.1", "5"):
-        assert result["ranked"]
-        assert result["lost"] == 0
+#: Of the sink, no memory is measured.
+@pytest.mark.parametrize(
+    ("peer", "workloads"), [("trunkline", [*WORKLOADS]), ("sink", [name for name in WORKLOADS if name != "idle"])]
+)
+def test_nothing_is_lost(tmp_path: Path, peer: str, workloads: list[str]) -> None:
+    """By the broker in any workload, nor by the splice that shows the generator's limit."""
+    results = run(tmp_path, peer, *workloads)
+    small = {(result["workload"], result["version"]) for result in results if result["payload"] <= PAYLOAD}
+    assert small == set(product(workloads, ["3.1.1", "5"]))
+    large = {(result["workload"], result["payload"]) for result in results if result["payload"] > PAYLOAD}
+    sized = [name for name in workloads if WORKLOADS[name].sizes]
+    assert large == set(product(sized, [size for size in SIZES if size > PAYLOAD]))
+    for result in results:
         [outcome] = result["rounds"]
-        assert outcome["duplicates"] == 0
-        assert outcome["rate"] > 0 or workload == "idle"  # twelve connections may fit what was resident before
-
-
-SIZED: Final = [name for name, workload in WORKLOADS.items() if workload.sizes]
-
-
-@pytest.mark.parametrize("workload", SIZED)
-def test_nothing_is_lost_of_large_messages(tmp_path: Path, workload: str) -> None:
-    [result] = run(tmp_path, "trunkline", workload, "5", payload=65536)
-    assert result["ranked"]
-    assert result["payload"] == 65536
-    assert result["rounds"][0]["rate"] > 0
-
-
-@pytest.mark.parametrize("workload", [name for name in WORKLOADS if name != "idle"])
-def test_the_splice_that_shows_the_generators_limit(tmp_path: Path, workload: str) -> None:
-    payload = 20_000 if workload in SIZED else 64
-    for result in run(tmp_path, "sink", workload, "3.1.1", "5", payload=payload):
-        assert result["ranked"]
-        assert result["rounds"][0]["rate"] > 0
+        assert (result["ranked"], result["lost"], outcome["duplicates"]) == (True, 0, 0), result
+        # twelve connections may fit what was resident before
+        assert outcome["rate"] > 0 or result["workload"] == "idle", result
 
 
 OTHERS: Final = [name for name in PEERS if name not in ("trunkline", "sink")]
@@ -89,9 +69,10 @@ OTHERS: Final = [name for name in PEERS if name not in ("trunkline", "sink")]
 def test_other_brokers_lose_nothing(tmp_path: Path, peer: str) -> None:
     if reason := PEERS[peer].missing():
         pytest.skip(reason)
-    [old, new] = run(tmp_path, peer, "pairs-qos2", "3.1.1", "5")
-    for result, version in ((old, "3.1.1"), (new, "5")):
-        cannot = PEERS[peer].cannot(WORKLOADS["pairs-qos2"], version)
+    results = run(tmp_path, peer, "pairs-qos2")
+    assert {result["version"] for result in results} == {"3.1.1", "5"}
+    for result in results:
+        cannot = PEERS[peer].cannot(WORKLOADS["pairs-qos2"], result["version"])
         assert result["unsupported"] == cannot
         assert result["ranked"] == (cannot is None)
 
@@ -139,18 +120,6 @@ def test_a_broker_that_loses_messages_has_no_rank(tmp_path: Path, workload: str,
     [result] = json.loads(output.read_text())["results"]
     assert not result["ranked"]
     assert result["lost"] == lost
-
-
-def bench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bench", "--unpinned", *words],
-        cwd=ROOT,
-        env={**os.environ, "MPLCONFIGDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_a_short_run_and_what_is_made_of_it(tmp_path: Path) -> None:

@@ -85,8 +85,10 @@ def test_what_is_not_acknowledged_comes_again(broker: Broker, name: str, version
             assert [message.mid for message in again] == [message.mid for message in first[1:]]
 
 
-@every_version
-@pytest.mark.parametrize(("qos", "retain"), list(itertools.product(range(3), [False, True])))
+@pytest.mark.parametrize(
+    ("version", "qos", "retain"),
+    [(V31, 1, True), (V311, 1, True), *itertools.product([V5], range(3), [False, True])],
+)
 def test_the_will_of_a_dropped_connection(broker: Broker, name: str, version: int, qos: int, retain: bool) -> None:
     with Paho(broker, name + "-w", version) as watcher:
         watcher.subscribe(name, 2)
