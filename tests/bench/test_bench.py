@@ -33,11 +33,11 @@ def bench(folder: Path, *words: str, within: float = 60) -> subprocess.Completed
     )
 
 
-def run(folder: Path, peer: str, *workloads: str) -> list[dict[str, Any]]:
+def run(folder: Path, peer: str, workloads: list[str], *words: str) -> list[dict[str, Any]]:
     """The short form: both versions, and the sizes that a workload has."""
-    words = ["--form", "short", "--peer", peer, "--json", str(folder / "out.json")]
+    words = ("--form", "short", "--peer", peer, "--json", str(folder / "out.json"), *words)
     for workload in workloads:
-        words += ["--workload", workload]
+        words += ("--workload", workload)
     done = bench(folder, *words, within=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return list(json.loads((folder / "out.json").read_text())["results"])
@@ -49,7 +49,7 @@ def run(folder: Path, peer: str, *workloads: str) -> list[dict[str, Any]]:
 )
 def test_nothing_is_lost(tmp_path: Path, peer: str, workloads: list[str]) -> None:
     """By the broker in any workload, nor by the splice that shows the generator's limit."""
-    results = run(tmp_path, peer, *workloads)
+    results = run(tmp_path, peer, workloads)
     small = {(result["workload"], result["version"]) for result in results if result["payload"] <= PAYLOAD}
     assert small == set(product(workloads, ["3.1.1", "5"]))
     large = {(result["workload"], result["payload"]) for result in results if result["payload"] > PAYLOAD}
@@ -69,7 +69,7 @@ OTHERS: Final = [name for name in PEERS if name not in ("trunkline", "sink")]
 def test_other_brokers_lose_nothing(tmp_path: Path, peer: str) -> None:
     if reason := PEERS[peer].missing():
         pytest.skip(reason)
-    results = run(tmp_path, peer, "pairs-qos2")
+    results = run(tmp_path, peer, ["pairs-qos2"], "--payload", str(PAYLOAD))
     assert {result["version"] for result in results} == {"3.1.1", "5"}
     for result in results:
         cannot = PEERS[peer].cannot(WORKLOADS["pairs-qos2"], result["version"])
