@@ -21,7 +21,7 @@ def look(client: ClientInfo, message: Message) -> None:
 async def serve(config: Path, url: str) -> None:
     hooks = Hooks()
     hooks.add("message.publish", look)
-    settings = load(config, {}, {"listeners": Override("--listen", [url])})
+    settings = load(config, {}, {"listeners": Override("--listen", [url])}).config
     async with open_node(settings, hooks):
         await trio.sleep_forever()
 

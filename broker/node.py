@@ -115,7 +115,7 @@ class Node:
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
         #: All actors are below it.
         self.supervisor = Supervisor(
-            Child("routes", lambda: self._services.pubsub.new_writer()),
+            Child("routes", lambda: self.services.pubsub.new_writer()),
             Child("tasks", lambda: self._tasks),
             Child("sessions", lambda: self._sessions),
             Child("connections", lambda: self._connections),
@@ -129,7 +129,7 @@ class Node:
         #: Tasks that outlive the session which began them, and must be over before the node ends.
         self._tasks = Supervisor(name="tasks")
         self._poller = polling.Poller(self.scheduler, busy_poll=self._busy_poll) if polling.available() else None
-        self._services = Services(
+        self.services = Services(
             config=config,
             hooks=self.hooks,
             metrics=self.metrics,
@@ -156,7 +156,7 @@ class Node:
             start_task=self._start_task,
             client_of=self._client_of,
         )
-        self.sessions = Directory(self._services, self._sessions)
+        self.sessions = Directory(self.services, self._sessions)
         self._acceptors: list[Acceptor] = []
         self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
         self.started_at = trio.current_time()
@@ -165,10 +165,10 @@ class Node:
         #: Where messages went, while somebody wants to know.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins, and others in this process, may do with the broker.
-        self.host = NodeHost(self._services, self.sessions, self.figures)
+        self.host = NodeHost(self.services, self.sessions, self.figures)
         self.plugins = Plugins(self.hooks, self.host)
         self._statistics = Statistics(
-            self._services, self.sessions, self.scheduler, lambda: self.connections, self.plugins.figures
+            self.services, self.sessions, self.scheduler, lambda: self.connections, self.plugins.figures
         )
         self.rates = self._statistics.rates
         #: Is everything up, and not yet down?
@@ -176,14 +176,14 @@ class Node:
 
     def _wall(self) -> float:
         """The time in seconds since the epoch."""
-        return trio.current_time() + self._services.epoch
+        return trio.current_time() + self.services.epoch
 
     def _client_of(self, client_id: str) -> ClientInfo | None:
         session = self.sessions.get(client_id)
         return None if session is None else session.client
 
     def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Acceptor:
-        mqtt = MqttListener(name, allow_anonymous, versions, self._services, self.sessions)
+        mqtt = MqttListener(name, allow_anonymous, versions, self.services, self.sessions)
         acceptor = Acceptor(
             partial(Connection, mqtt), self._layers, self._connections, self.scheduler, self._poller, self.metrics
         )
@@ -194,11 +194,6 @@ class Node:
     def connections(self) -> Iterator[ProtocolActor[Any]]:
         """All that are open, in the handshake or behind it."""
         return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
-
-    @property
-    def services(self) -> Services:
-        """What its parts share, for code that gives it the state of another node."""
-        return self._services
 
     # What it does for others in this process
 
@@ -351,7 +346,7 @@ class Node:
             anonymous = self.config.allows_anonymous(settings)
             versions = frozenset(version for version in Version if str(version) in settings.versions)
             acceptor = self._acceptor(settings.label, anonymous, versions)
-            listener = Listener(settings, acceptor, self._services, self._poller, self.scheduler)
+            listener = Listener(settings, acceptor, self.services, self._poller, self.scheduler)
             try:
                 await listener.open(self.start_background)
             except OSError as error:
@@ -385,8 +380,8 @@ class Node:
         with trio.move_on_after(min(self.config.mqtt.linger, self._grace)):
             for acceptor in self._acceptors:
                 await acceptor.wait_empty()
-        self._services.drops.flush()
-        self._services.refusals.flush()
+        self.services.drops.flush()
+        self.services.refusals.flush()
 
     async def quiet(self) -> None:
         """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no

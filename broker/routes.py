@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from trunkline.actors import LATER, Actor, Due, Later
 from trunkline.mqtt.reasons import Reason
@@ -122,9 +122,7 @@ class RouteWriter(Actor[Due]):
     # Requests
 
     def handle_call(self, request: object) -> object:
-        return self._take(cast("Request[Any, Any]", request))
-
-    def _take(self, request: Request[Any, Any]) -> object:
+        assert isinstance(request, Request)
         behind = self._open.get(request.subscriber)
         if behind is None and self._work(request):
             return request.results

@@ -1,7 +1,17 @@
 """What is wrong with a configuration."""
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+# Type checkers let a bare `Unusable` mean `Unusable[object]`; the running Python learns that only in 3.13.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    P = TypeVar("P", default=object)
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P")
 
 
 class Problem(NamedTuple):
@@ -13,9 +23,6 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.source, self.key, self.text) if part)
-
-
-P = TypeVar("P")
 
 
 class Unusable(Exception, Generic[P]):

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trunkline.config.config import Config, ConfigReader, FindPlugin, Loaded, no_plugins
+from trunkline.config.config import ConfigReader, FindPlugin, Loaded, no_plugins
 from trunkline.config.errors import ConfigError, Problem
 
 
@@ -22,24 +22,15 @@ def load(
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, Override] = MappingProxyType({}),
     find_plugin: FindPlugin = no_plugins,
-) -> Config:
-    """Read a file, the environment (`os.environ` if none is given) and overrides ("log.level" -> Override).
+    *,
+    sections: Collection[str] | None = None,
+) -> Loaded:
+    """Read a file, the environment (`os.environ` if none is given) and overrides ("log.level" -> Override). Where
+    `sections` are given, nothing else is read.
 
     Raises:
         ConfigError: with all that is wrong.
     """
-    return load_with_sources(path, environ, overrides, find_plugin).config
-
-
-def load_with_sources(
-    path: str | Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    overrides: Mapping[str, Override] = MappingProxyType({}),
-    find_plugin: FindPlugin = no_plugins,
-    *,
-    sections: Collection[str] | None = None,
-) -> Loaded:
-    """The same, with where each key came from. Of `sections`, when they are given, and of nothing else."""
     reader = ConfigReader(find_plugin, sections)
     if path is not None:
         reader.take_file(Path(path))

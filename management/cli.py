@@ -11,7 +11,7 @@ import click
 from trunkline import __version__
 from trunkline.config.config import Config, Loaded
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import Override, load_with_sources
+from trunkline.config.loading import Override, load
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | N
     if log_format is not None:
         overrides["log.format"] = Override("--log-format", log_format)
     try:
-        code = run(lambda: load_with_sources(path, None, overrides, _plugin_settings).config, _source(path))
+        code = run(lambda: load(path, None, overrides, _plugin_settings).config, _source(path))
     except ConfigError as error:
         _refuse(error)
     sys.exit(code)
@@ -156,7 +156,7 @@ def _source(path: Path | None) -> str:
 def _load(path: Path | None) -> Loaded:
     try:
         with redirect_stdout(sys.stderr):  # plugins may print when they are imported
-            return load_with_sources(path, find_plugin=_plugin_settings)
+            return load(path, find_plugin=_plugin_settings)
     except ConfigError as error:
         _refuse(error)
 

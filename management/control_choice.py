@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import load_with_sources
+from trunkline.config.loading import load
 from trunkline.config.settings import NodeSettings
 from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
@@ -47,7 +47,7 @@ def choose(config: Path | None, socket: Path | None = None, node: str | None = N
     if socket is not None:
         return socket
     if node is None:
-        loaded = load_with_sources(config, sections=("node", "control"))
+        loaded = load(config, sections=("node", "control"))
         if loaded.config.control.path is not None:
             return loaded.config.control.path
         if "node.name" in loaded.sources:

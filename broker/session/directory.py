@@ -71,7 +71,8 @@ class Directory:
         """Give a connection the session of its client id: the one that is there, or a new one."""
         client = channel.client
         known = self._sessions.get(client.client_id)
-        if known is not None and self._resumes(known, channel):
+        # a session with an expiry of 0 ends with its connection: there is nothing to resume
+        if known is not None and not channel.clean_start and known.session.expiry_interval > 0:
             known.attach(channel, True)  # [MQTT-3.1.2-5]
             return
         if known is not None:  # [MQTT-3.1.2-4]
@@ -101,11 +102,6 @@ class Directory:
             self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
         return actor
-
-    @staticmethod
-    def _resumes(known: SessionActor, channel: Channel) -> bool:
-        """A session with an expiry of 0 ends with its connection, so there is nothing to resume."""
-        return not channel.clean_start and known.session.expiry_interval > 0
 
     def _forget(self, session: Session) -> None:
         known = self._sessions.get(session.client_id)

@@ -68,11 +68,7 @@ class SubscriptionCheck:
         """Access is decided otherwise than before."""
         if self.outbound.channel is not None:
             self.outbound.channel.forget_decisions()
-        if subscriptions:
-            self._ask_again()
-
-    def _ask_again(self) -> None:
-        if self.outbound.channel is not None or not self.services.access.waits:
+        if subscriptions and (self.outbound.channel is not None or not self.services.access.waits):
             self._check(background=True)
         # otherwise the check comes with the next client
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from trunkline.config.config import Config, changes, dotted, key_paths, variable
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import Override, load, load_with_sources
+from trunkline.config.loading import Override, load
 from trunkline.config.settings import ListenerSettings
 from trunkline.config.units import accepted
 
@@ -32,19 +32,19 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_nothing_given_is_the_defaults() -> None:
-    assert load(None, {}) == Config()
+    assert load(None, {}).config == Config()
     assert [listener.url for listener in Config().listeners] == ["tcp://127.0.0.1:1883"]
 
 
 def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUNKLINE_MQTT__MAX_QOS", "1")
-    assert load().mqtt.max_qos == 1
+    assert load().config.mqtt.max_qos == 1
 
 
 def test_flags_win_over_variables_and_those_over_the_file(file: Path) -> None:
     file.write_text('[log]\nlevel = "error"\nformat = "json"\n[mqtt]\nmax_qos = 0\n')
     environ = {"TRUNKLINE_LOG__LEVEL": "warning", "TRUNKLINE_MQTT__MAX_QOS": "1"}
-    loaded = load_with_sources(file, environ, {"log.level": Override("--log-level", "debug")})
+    loaded = load(file, environ, {"log.level": Override("--log-level", "debug")})
     assert (loaded.config.log.level, loaded.config.log.format, loaded.config.mqtt.max_qos) == ("debug", "json", 1)
     assert loaded.sources == {
         "log.level": "flag --log-level",
@@ -62,13 +62,13 @@ def test_every_key_has_a_variable() -> None:
 def test_relative_paths_start_at_the_file(file: Path) -> None:
     (file.parent / "users").touch()
     file.write_text('[auth]\npassword_file = "users"\n')
-    assert load(file, {}).auth.password_file == file.parent / "users"
+    assert load(file, {}).config.auth.password_file == file.parent / "users"
 
 
 def test_paths_in_variables_start_at_the_working_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file.parent / "rules").touch()
     monkeypatch.chdir(file.parent)
-    assert load(None, {"TRUNKLINE_ACL__FILE": "rules"}).acl.file == Path("rules")
+    assert load(None, {"TRUNKLINE_ACL__FILE": "rules"}).config.acl.file == Path("rules")
 
 
 def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
@@ -128,7 +128,7 @@ def test_configuration_file_that_cannot_be_read(file: Path) -> None:
 
 def test_a_byte_order_mark_is_skipped(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf[mqtt]\nmax_qos = 1\n")
-    assert load(file, {}).mqtt.max_qos == 1
+    assert load(file, {}).config.mqtt.max_qos == 1
 
 
 def test_a_pipe_is_no_configuration_file(file: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_pipe_is_no_file_that_can_be_read_again(file: Path) -> None:
 
 def test_variables_that_are_not_meant_for_the_broker_are_let_be() -> None:
     service = {"TRUNKLINE_PORT": "tcp://10.0.0.1:1883", "TRUNKLINE_SERVICE_HOST": "10.0.0.1", "OTHER__KEY": "1"}
-    assert load(None, {**service, "TRUNKLINE_CONFIG": "x.toml"}) == Config()
+    assert load(None, {**service, "TRUNKLINE_CONFIG": "x.toml"}).config == Config()
     assert problems(None, {"TRUNKLINE_LISTENER": "tcp://127.0.0.1:1"}) == [
         "variable TRUNKLINE_LISTENER: unknown key; did you mean TRUNKLINE_LISTENERS?"
     ]
@@ -287,7 +287,7 @@ def test_different_addresses(first: str, second: str) -> None:
 def test_some_sections_alone(file: Path) -> None:
     file.write_text("[mqtt]\nmax_qos = 3\n[node]\nname = 'plant'\n[plugins.nosuch]\n[nosuch]\n")
     environ = {"TRUNKLINE_MQTT__MAX_QOS": "4", "TRUNKLINE_CONTROL__ENABLED": "no", "TRUNKLINE_PLUGINS__NOSUCH__X": "1"}
-    loaded = load_with_sources(file, environ, sections=("node", "control"))
+    loaded = load(file, environ, sections=("node", "control"))
     assert (loaded.config.node.name, loaded.config.control.enabled) == ("plant", False)
     assert sorted(loaded.sources) == ["control.enabled", "node.name"]
 
@@ -304,7 +304,7 @@ def test_files_of_a_listener_stand_in_the_folder_of_the_configuration(file: Path
     (problem,) = problems(file)
     assert problem == f"{file}: listeners[0].password_file: no file {file.parent / 'users'}"
     (file.parent / "users").write_text("")
-    config = load(file, {})
+    config = load(file, {}).config
     assert config.listeners[0].password_file == file.parent / "users"
     assert config.authenticates(config.listeners[0])
     assert not config.authenticates()

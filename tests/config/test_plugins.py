@@ -8,7 +8,7 @@ import pytest
 
 from trunkline.config.config import MAX_MISSING, Config, changes
 from trunkline.config.errors import ConfigError, Unusable
-from trunkline.config.loading import load, load_with_sources
+from trunkline.config.loading import load
 from trunkline.config.settings import PluginSettings
 from trunkline.management.config_view import as_toml
 from trunkline.plugins.finding import settings_model
@@ -74,7 +74,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_an_empty_section_is_enough(file: Path) -> None:
     file.write_text("[plugins.greeting]\n")
-    greeting = load(file, {}, find_plugin=settings_model).plugins["greeting"]
+    greeting = load(file, {}, find_plugin=settings_model).config.plugins["greeting"]
     assert greeting.enabled
     assert (greeting.word, greeting.wait, greeting.restarts) == ("hello", 1.0, 5)  # type: ignore[attr-defined]
 
@@ -90,7 +90,7 @@ def test_settings_are_the_plugins_own(file: Path) -> None:
         [plugins.greet-twice]
         enabled = false
     """)
-    loaded = load_with_sources(file, {"TRUNKLINE_PLUGINS__GREET_TWICE__TIMES": "3"}, find_plugin=settings_model)
+    loaded = load(file, {"TRUNKLINE_PLUGINS__GREET_TWICE__TIMES": "3"}, find_plugin=settings_model)
     greeting, twice = loaded.config.plugins.values()
     assert (greeting.word, greeting.wait) == ("ahoy", 120.0)  # type: ignore[attr-defined]
     assert [rule.target for rule in greeting.rules] == ["x", "y"]  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def test_one_that_cannot_be_had_is_missed_only_when_it_is_enabled(
         (problem,) = problems(file, environ)
         assert problem.startswith(f"{file}: plugins.absent: no plugin 'absent' is installed")
     else:
-        assert not load(file, environ, find_plugin=settings_model).plugins
+        assert not load(file, environ, find_plugin=settings_model).config.plugins
 
 
 def test_many_that_cannot_be_had_are_not_all_looked_for() -> None:
@@ -203,7 +203,7 @@ def test_one_that_authenticates_lets_a_listener_be_reached_and_nobody_in_without
     file.write_text(listener)
     assert "nobody has to log in" in problems(file)[0]
     file.write_text(listener + "[plugins.greeting]\n")
-    config = load(file, {}, find_plugin=settings_model)
+    config = load(file, {}, find_plugin=settings_model).config
     assert config.authenticates()
     assert not config.allows_anonymous()
     file.write_text(listener + "[plugins.greeting]\nenabled = false\n")
@@ -220,31 +220,31 @@ def test_a_mapping_is_read_in_the_same_way() -> None:
 def test_paths_start_at_the_file_however_deep_they_stand(file: Path) -> None:
     (file.parent / "a").write_text("")
     file.write_text("[plugins.greeting]\nrules = [{ target = 'x', file = 'a' }]\nmore_files = ['a']\n")
-    greeting = load(file, {}, find_plugin=settings_model).plugins["greeting"]
+    greeting = load(file, {}, find_plugin=settings_model).config.plugins["greeting"]
     assert greeting.rules[0].file == file.parent / "a"  # type: ignore[attr-defined]
     assert greeting.more_files == (file.parent / "a",)  # type: ignore[attr-defined]
 
 
 def test_a_secret_is_not_shown(file: Path) -> None:
     file.write_text("[plugins.greeting]\npassword = 'hush'\n")
-    loaded = load_with_sources(file, {}, find_plugin=settings_model)
+    loaded = load(file, {}, find_plugin=settings_model)
     assert loaded.config.plugins["greeting"].password.get_secret_value() == "hush"  # type: ignore[attr-defined]
     assert "hush" not in as_toml(loaded) + repr(loaded.config)
 
 
 def test_changes_name_the_plugin(file: Path) -> None:
     file.write_text("[plugins.greeting]\n[plugins.greet-twice]\n")
-    old = load(file, {}, find_plugin=settings_model)
+    old = load(file, {}, find_plugin=settings_model).config
     file.write_text("[plugins.greeting]\nword = 'hi'\n[plugins.greet-twice]\n")
-    assert changes(old, load(file, {}, find_plugin=settings_model)) == ["plugins.greeting"]
+    assert changes(old, load(file, {}, find_plugin=settings_model).config) == ["plugins.greeting"]
     file.write_text("[plugins.greeting]\n")
-    assert changes(old, load(file, {}, find_plugin=settings_model)) == ["plugins.greet-twice"]
+    assert changes(old, load(file, {}, find_plugin=settings_model).config) == ["plugins.greet-twice"]
 
 
 def test_what_is_shown_can_be_read_again(file: Path) -> None:
     file.write_text("[plugins.greeting]\nword = 'hi'\nrules = [{ target = 'x' }]\n")
-    loaded = load_with_sources(file, {}, find_plugin=settings_model)
+    loaded = load(file, {}, find_plugin=settings_model)
     text = as_toml(loaded)
     assert f'word = "hi"  # {file}' in text
     file.write_text(text)
-    assert load(file, {}, find_plugin=settings_model) == loaded.config
+    assert load(file, {}, find_plugin=settings_model).config == loaded.config

@@ -43,7 +43,7 @@ def test_its_example_is_a_configuration(tmp_path: Path) -> None:
     assert example is not None
     (tmp_path / "users").touch()
     (tmp_path / "broker.toml").write_text(example[1])
-    config = load(tmp_path / "broker.toml", {}, find_plugin=settings_model)
+    config = load(tmp_path / "broker.toml", {}, find_plugin=settings_model).config
     assert config.session.expiry_interval == 12 * 3600
     assert config.auth.password_file == tmp_path / "users"
 

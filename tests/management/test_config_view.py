@@ -3,7 +3,7 @@ import tomllib
 from pathlib import Path
 
 from trunkline.config.config import Config, Loaded
-from trunkline.config.loading import load_with_sources
+from trunkline.config.loading import load
 from trunkline.management.config_view import as_json, as_toml
 
 ENVIRON = {
@@ -15,7 +15,7 @@ ENVIRON = {
 
 
 def test_toml_means_the_same() -> None:
-    loaded = load_with_sources(None, ENVIRON)
+    loaded = load(None, ENVIRON)
     text = as_toml(loaded)
     assert Config.from_mapping(tomllib.loads(text)) == loaded.config
     assert "\nmax_qos = 1  # variable TRUNKLINE_MQTT__MAX_QOS\n" in text
@@ -29,7 +29,7 @@ def test_toml_without_listeners() -> None:
 
 
 def test_json() -> None:
-    loaded = load_with_sources(None, ENVIRON)
+    loaded = load(None, ENVIRON)
     view = json.loads(as_json(loaded))
     assert view["sources"]["mqtt.max_qos"] == "variable TRUNKLINE_MQTT__MAX_QOS"
     assert view["config"]["mqtt"]["max_qos"] == 1

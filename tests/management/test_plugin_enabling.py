@@ -36,14 +36,14 @@ def test_enabling_and_disabling(file: Path) -> None:
         "# ours\n[mqtt]\nmax_qos = 1\n\n[plugins.bell]\nenabled = true\n"
         'word = "dong"\ntimes = 3\nevery = "5m"\ntopics = ["a", "b"]\n'
     )
-    settings = load(file, {}, find_plugin=settings_model).plugins["bell"].model_dump()
+    settings = load(file, {}, find_plugin=settings_model).config.plugins["bell"].model_dump()
     assert (settings["times"], settings["every"], settings["topics"]) == (3, 300.0, ("a", "b"))
     assert disable(file, "bell")
     assert 'enabled = false\nword = "dong"\n' in file.read_text()
     assert not disable(file, "bell")
     assert enable(file, "bell")
     assert not enable(file, "bell")
-    assert load(file, {}, find_plugin=settings_model).plugins["bell"].enabled
+    assert load(file, {}, find_plugin=settings_model).config.plugins["bell"].enabled
 
 
 def test_all_that_is_wrong_is_told_and_nothing_is_written(file: Path) -> None:

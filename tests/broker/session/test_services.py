@@ -11,7 +11,7 @@ from trunkline.mqtt.message import Message
 
 
 def services(b: testing.Broker) -> Services:
-    return b.node._services  # pyright: ignore[reportPrivateUsage]
+    return b.node.services
 
 
 async def test_what_a_hook_returns_is_the_same_publication() -> None:

@@ -124,7 +124,7 @@ async def test_settings_come_from_the_file_as_it_is_now(tmp_path: Path) -> None:
         return await find(operation).run(node, {"name": "marking", **arguments})
 
     async with open_node(
-        load(file, find_plugin=settings_model), read=lambda: load(file, find_plugin=settings_model)
+        load(file, find_plugin=settings_model).config, read=lambda: load(file, find_plugin=settings_model).config
     ) as node:
         await call(node, "plugins.enable")
         first = await call(node, "plugins.call", command="settings")
@@ -146,7 +146,7 @@ async def test_reload_reads_keys_that_only_the_new_code_knows(tmp_path: Path) ->
     file, module = tmp_path / "broker.toml", tmp_path / "marking_plugin.py"
     configure(file, mark='"1"')
     async with open_node(
-        load(file, find_plugin=settings_model), read=lambda: load(file, find_plugin=settings_model)
+        load(file, find_plugin=settings_model).config, read=lambda: load(file, find_plugin=settings_model).config
     ) as node:
         await find("plugins.enable").run(node, {"name": "marking"})
         configure(file, brand='"2"')

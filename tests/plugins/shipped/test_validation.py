@@ -178,7 +178,7 @@ def test_schema_files_stand_beside_the_configuration(tmp_path: Path) -> None:
     number(tmp_path)
     file = tmp_path / "trunkline.toml"
     file.write_text('[[plugins.validation.rules]]\ntopics = ["s/#"]\nschema_file = "number.json"\n')
-    (rule,) = load(file, {}, find_plugin=settings_model).plugins["validation"].rules  # type: ignore[attr-defined]
+    (rule,) = load(file, {}, find_plugin=settings_model).config.plugins["validation"].rules  # type: ignore[attr-defined]
     assert rule.schema_file == tmp_path / "number.json"
     (tmp_path / "number.json").write_text('{\n"type": "numbr"\n}')
     with pytest.raises(ConfigError, match=r"rules\[0\].schema_file: .*number.json, line 2: type: 'numbr' is not valid"):
