@@ -50,6 +50,10 @@ class AwaitingRel:
         published again.  # [MQTT-4.3.3-10]"""
         return self._open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
 
+    def count_new(self, packet_ids: Sequence[int]) -> int:
+        """How many of them are not open?"""
+        return len(packet_ids) - sum(map(self._open.__contains__, packet_ids))
+
     def are_open(self, packet_ids: Sequence[int]) -> bool:
         """Are all of them open, and none there twice?"""
         distinct = set(packet_ids)

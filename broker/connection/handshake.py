@@ -304,7 +304,7 @@ class Handshake:
                 if connect.bridge
                 else asked.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM)
             ),
-            receive_maximum_in=self._terms.connack.get("receive_maximum", ABSENT_RECEIVE_MAXIMUM),
+            receive_maximum_in=self._terms.connack.get("receive_maximum", 0) if connect.version == Version.V5 else 0,
             max_packet_size=largest,
             problem_information=bool(asked.get("request_problem_information", 1)),
             connack=self._terms.connack,

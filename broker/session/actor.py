@@ -194,11 +194,8 @@ class SessionActor(Actor["mail.ToSession"]):
             self._check_owed(message.channel)
 
     def _check_owed(self, channel: Channel) -> None:
-        if self._waiting.asks and self._inbound.owes_too_much(self._waiting.held, channel):
-            self._attachment.disconnect(
-                Reason.RECEIVE_MAXIMUM_EXCEEDED,
-                f"more than {channel.receive_maximum_in} messages without acknowledgement",
-            )
+        if self._waiting.asks and channel.receive_maximum_in:
+            self._proceed(lambda: self._inbound.check_receive_maximum(self._waiting.packet_ids, channel))
 
     def _ask_access(self, message: Publish, channel: Channel) -> None:
         """The client waits until it is decided whether this message may be published."""

@@ -36,8 +36,9 @@ class Channel:
     will: Will | None = None
     #: QoS 1 and 2 messages that the client takes unacknowledged.
     receive_maximum: int = 65_535
-    #: The same in the other direction, for a 5.0 client: what CONNACK said, or what its silence means.
-    receive_maximum_in: int = 65_535
+    #: The same in the other direction, for a 5.0 client. 0: no bound, for CONNACK named none below the number of packet
+    #: ids, or the client is of 3.x.
+    receive_maximum_in: int = 0
     #: Bytes of the largest packet that the client takes; 0: no limit.
     max_packet_size: int = 0
     #: Does the client want reason strings and user properties on packets other than PUBLISH, CONNACK and DISCONNECT?

@@ -7,21 +7,19 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
-from trunkline.broker.session import mail
 from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import MESSAGE_PUBLISH
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.explanations import fitting, quoted, reason_string
-from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import PacketType, Puback, Pubcomp, Pubrec, Pubrel
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
-from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
@@ -46,6 +44,7 @@ class Inbound:
         "_await_rel_timeout",
         "_awaiting_rel",
         "_max_payload_size",
+        "_mqtt",
         "_outbound",
         "_received",
         "_sent",
@@ -67,6 +66,7 @@ class Inbound:
         self._session = session
         self._services = services
         self._after = after
+        self._mqtt = services.config.mqtt
         self._max_payload_size = services.config.mqtt.max_payload_size
         self._await_rel_timeout = services.config.session.await_rel_timeout
         self._stop_waiting: Callable[[], None] | None = None
@@ -177,17 +177,19 @@ class Inbound:
         for part, route in services.pubsub.routed(publication):
             if (
                 hooks.generation != generation  # a callback has let others in
-                or (qos and self._is_crowded(part.count, qos, channel))
+                or (qos and channel.receive_maximum_in and self._is_crowded(part, channel))
                 or (qos == 2 and not self._may_await_rel(part))
             ):
                 yield part.messages, None
             else:
                 yield (part,), route
 
-    def _is_crowded(self, count: int, qos: int, channel: Channel) -> bool:
-        """May so many more be too many without acknowledgement?  # [MQTT-3.3.4-7]"""
-        more = count if qos == 2 else 1  # of QoS 1, each is acknowledged before the next is looked at
-        return channel.version == Version.V5 and len(self._awaiting_rel) + more > channel.receive_maximum_in
+    def _is_crowded(self, publication: ReceivedPublication, channel: Channel) -> bool:
+        """Are they too many without acknowledgement?"""
+        packet_ids, ledger = publication.packet_ids, self._outbound.ledger
+        if publication.qos == 1 and not ledger.entries:  # each is acknowledged before the next is looked at
+            packet_ids = packet_ids[:1]
+        return ledger.exceeds(channel.receive_maximum_in, packet_ids)
 
     def _may_await_rel(self, publication: ReceivedPublication) -> bool:
         awaiting_rel = self._awaiting_rel
@@ -195,16 +197,16 @@ class Inbound:
             publication.count, publication.weight
         )
 
-    def owes_too_much(self, held: Iterable[mail.Received | mail.Lost], channel: Channel) -> bool:
-        """Is the client above its receive maximum, with what is held while a hook is asked?  # [MQTT-3.3.4-7]"""
-        if channel.version != Version.V5:
-            return False
-        owed = len(self._awaiting_rel)
-        for message in held:
-            for packet in message.packets if type(message) is mail.Received else ():
-                if isinstance(packet, Publish | PublishBatch) and packet.qos:
-                    owed += sum(packet_id not in self._awaiting_rel for packet_id in packet.packet_ids)
-        return owed > channel.receive_maximum_in
+    def check_receive_maximum(self, packet_ids: Sequence[int], channel: Channel) -> None:
+        """
+        Raises:
+            ProtocolError: the client is above its receive maximum with these PUBLISH packets.  # [MQTT-3.3.4-7]
+        """
+        if self._outbound.ledger.exceeds(channel.receive_maximum_in, packet_ids):
+            raise ProtocolError(
+                f"more than {channel.receive_maximum_in} messages without acknowledgement",
+                Reason.RECEIVE_MAXIMUM_EXCEEDED,
+            )
 
     def pubrel(self, packet: Acknowledgement | Acknowledgements, channel: Channel) -> None:
         """The messages that were taken over are routed now, once.  # [MQTT-4.3.3-12]"""
@@ -239,21 +241,12 @@ class Inbound:
             packet.expires_at = self._outbound.now + interval
 
     def _check_limits(self, packet: ReceivedPublication, channel: Channel) -> None:
-        mqtt = self._services.config.mqtt
-        if packet.qos > mqtt.max_qos:
+        if packet.qos > self._mqtt.max_qos:
             raise ProtocolError(f"QoS {packet.qos} is not offered", Reason.QOS_NOT_SUPPORTED)  # [MQTT-3.2.2-11]
-        if packet.retain and not mqtt.retain_available:
+        if packet.retain and not self._mqtt.retain_available:
             raise ProtocolError("retained messages are not offered", Reason.RETAIN_NOT_SUPPORTED)  # [MQTT-3.2.2-14]
-        if (
-            packet.qos
-            and len(self._awaiting_rel) >= channel.receive_maximum_in
-            and channel.version == Version.V5
-            and packet.packet_id not in self._awaiting_rel
-        ):
-            raise ProtocolError(  # [MQTT-3.3.4-7]
-                f"more than {channel.receive_maximum_in} messages without acknowledgement",
-                Reason.RECEIVE_MAXIMUM_EXCEEDED,
-            )
+        if packet.qos and channel.receive_maximum_in:
+            self.check_receive_maximum(packet.packet_ids[:1], channel)
 
     def _acknowledge(
         self, channel: Channel, packet: ReceivedPublication, reason: int, properties: Properties = NO_PROPERTIES

@@ -24,7 +24,8 @@ from trunkline.mqtt.encoder import encode_within
 from trunkline.mqtt.errors import UNWRITABLE, TooLong
 from trunkline.mqtt.frames import PACKET_ID, encode_publish
 from trunkline.mqtt.inflight import Entry, State
-from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Packet, PacketType, Pubrel
+from trunkline.mqtt.ledger import Ledger
+from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.pressure import Pressure
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
+    from trunkline.mqtt.ledger import Owed
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Target
@@ -67,6 +69,7 @@ class Outbound:
         "channel",
         "direct",
         "held",
+        "ledger",
         "now",
         "pieces",
     )
@@ -86,6 +89,8 @@ class Outbound:
         self._upgrade_qos = services.config.session.upgrade_qos
         self._writable = False
         self.channel: Channel | None = None
+        #: The answers that the client is owed.
+        self.ledger = Ledger(session.awaiting_rel)
         #: Is nothing ahead of the next message?
         self.direct = False
         #: Is the next slice of what waits to be sent in a later turn?
@@ -250,22 +255,35 @@ class Outbound:
 
     # Other packets
 
-    def write(self, packet: Packet) -> bool:
-        """Put a packet behind what goes out in this turn. False if the client takes none as large."""
+    def write(self, packet: Packet, owed: Owed | None = None) -> bool:
+        """Put a packet behind what goes out in this turn, and behind all that the client is owed before; `owed` is its
+        place, if it had to wait. False if the client takes none as large."""
         channel = self.channel
         if channel is None:
             return True
         wire = encode_within(packet, channel.version, channel.max_packet_size)
         if wire:
-            self.pieces.append(wire)
-            self._packets_sent[TYPE_OF[type(packet)]] += 1
+            kind = TYPE_OF[type(packet)]
+            if owed is None and self.ledger.entries:
+                owed = self.ledger.owe(kind, packet.packet_ids if isinstance(packet, Acknowledgement) else ())
+            self.pieces += (wire,) if owed is None else self.ledger.settle(owed, wire)
+            self._packets_sent[kind] += 1
         return bool(wire)
 
     def acknowledge(self, kind: PacketType, packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""
         head = _HEADS[kind]
-        self.pieces.append(head + head.join(map(_PACKET_ID, packet_ids)))
+        wire = head + head.join(map(_PACKET_ID, packet_ids))
+        if self.ledger.entries:
+            self.pieces += self.ledger.settle(self.ledger.owe(kind, packet_ids), wire)
+        else:
+            self.pieces.append(wire)
         self._packets_sent[kind] += len(packet_ids)
+
+    def _repeat_pubrel(self, packet_id: int) -> None:
+        """It answers nothing that the client has just sent, so it waits for no answer."""
+        self.pieces.append(_HEADS[PacketType.PUBREL] + PACKET_ID[packet_id])
+        self._packets_sent[PacketType.PUBREL] += 1
 
     def flush(self) -> None:
         """Hand what was written to the connection."""
@@ -288,6 +306,7 @@ class Outbound:
             self._services.metrics.messages_retained_cut += len(self._replays)
             self._replays = None
         self._pressure.leave(self.now)
+        self.ledger.clear()
         self.pieces = []
 
     def congested(self) -> None:
@@ -377,7 +396,7 @@ class Outbound:
         """Returns what it weighs."""
         message = entry.message(packet_id)
         if entry.state is State.WAIT_PUBCOMP:
-            self.write(Pubrel(packet_id))
+            self._repeat_pubrel(packet_id)
         elif not self._may_get(channel, message.topic):
             self._withdraw(channel, packet_id, entry)
         else:
@@ -402,7 +421,7 @@ class Outbound:
             self._window.end((packet_id,))
         else:  # the client may have it, and would take a later message with this id for the same
             self._window.release((packet_id,), self.now)
-            self.write(Pubrel(packet_id))
+            self._repeat_pubrel(packet_id)
 
     def retry(self, interval: float) -> None:
         """Have `fill` send again what a 3.x client has not acknowledged for that long."""

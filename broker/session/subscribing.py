@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.ledger import Owed
 
 #: Of an entry of a SUBSCRIBE: what is to be subscribed to, or what refuses it.
 Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
@@ -65,6 +66,8 @@ class Answer:
     #: What is to be removed, as it was when that was asked for.
     before: list[Options | None] = field(default_factory=list["Options | None"])
     text: str = ""
+    #: Its place among all that the client is owed.
+    owed: Owed | None = None
 
     def accept(self, place: int, filter: str) -> None:
         self.filters.append(filter)
@@ -213,6 +216,7 @@ class Subscribing:
         _check_stays(outcomes)
         self.waiting.for_routes()
         answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(outcomes))
+        answer.owed = self.outbound.ledger.owe(PacketType.SUBACK)
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
         known = self.session.subscriptions
@@ -276,6 +280,7 @@ class Subscribing:
         _check_stays(filters)
         self.waiting.for_routes()
         answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(filters))
+        answer.owed = self.outbound.ledger.owe(PacketType.UNSUBACK)
         for place, filter in enumerate(filters):
             if isinstance(filter, Deny):
                 answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
@@ -324,7 +329,8 @@ class Subscribing:
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
         fits = not answer.packet_id or self.outbound.write(
-            Suback(answer.packet_id, answer.reasons, answer.properties)  # [MQTT-3.8.4-1]
+            Suback(answer.packet_id, answer.reasons, answer.properties),  # [MQTT-3.8.4-1]
+            answer.owed,
         )
         for grant in made:
             options = grant.options
@@ -383,9 +389,10 @@ class Subscribing:
         if (
             answer.packet_id
             and answer.channel is self.outbound.channel
-            and not self.outbound.write(
-                Unsuback(answer.packet_id, answer.reasons, answer.properties)
-            )  # [MQTT-3.10.4-4]
+            and not self.outbound.write(  # [MQTT-3.10.4-4]
+                Unsuback(answer.packet_id, answer.reasons, answer.properties),
+                answer.owed,
+            )
         ):
             raise ProtocolError("the client accepts no packet as large as the UNSUBACK", Reason.PACKET_TOO_LARGE)
 

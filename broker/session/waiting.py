@@ -14,7 +14,8 @@ import trio
 from trunkline.broker.session import mail
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.packets import Disconnect
+from trunkline.mqtt.packets import Disconnect, Publish
+from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
@@ -47,8 +48,16 @@ class Waiting:
         return new
 
     @property
-    def held(self) -> Sequence[mail.Received | mail.Lost]:
-        return self._held or ()
+    def packet_ids(self) -> Sequence[int]:
+        """Of the PUBLISH packets that are held and are to be acknowledged."""
+        return [
+            packet_id
+            for message in self._held or ()
+            if type(message) is mail.Received
+            for packet in message.packets
+            if isinstance(packet, Publish | PublishBatch) and packet.qos
+            for packet_id in packet.packet_ids
+        ]
 
     @property
     def asks(self) -> bool:

@@ -8,9 +8,10 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
-from trunkline.hooks import DROP, TAKEN, ClientInfo, Deny
+from trunkline.hooks import ALLOW, DROP, TAKEN, Allow, ClientInfo, Deny, Hooks
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import PacketType, Puback
 from trunkline.mqtt.reasons import Reason
 
 
@@ -54,6 +55,76 @@ async def test_the_receive_maximum_counts_what_is_owed_an_acknowledgement() -> N
         await client.expect_type(raw.PUBREC)
         await client.send(raw.publish("t", b"", qos=1, packet_id=5))
         await client.expect_disconnect(0x93)
+
+
+@pytest.mark.parametrize(
+    ("version", "maximum", "ends"), [(5, 5, True), (5, 6, False), (5, 65_535, False), (4, 5, False)]
+)
+async def test_the_receive_maximum_counts_what_is_held_while_access_is_asked_for(
+    autojump_clock: MockClock, version: int, maximum: int, ends: bool
+) -> None:
+    answer = trio.Event()
+
+    async def check(client: ClientInfo, action: str, topic: str, qos: int, retain: bool) -> Allow:
+        if topic == "asked":
+            await answer.wait()
+        return ALLOW
+
+    hooks = Hooks()
+    hooks.add("client.check_acl", check)
+    async with room(hooks=hooks, mqtt={"receive_maximum": maximum}) as here:
+        client = await here.client("a", version=version)
+        for packet_id in (1, 2):  # two are open
+            await client.send(raw.publish("t", b"", qos=2, packet_id=packet_id, version=version))
+            await client.expect_type(raw.PUBREC)
+        held = [("asked", 1, 3), ("t", 2, 4), ("t", 2, 2), ("t", 1, 5), ("t", 1, 6)]  # one of them repeats an open one
+        await client.send(
+            *[raw.publish(topic, b"", qos=qos, packet_id=packet_id, version=version) for topic, qos, packet_id in held],
+            raw.publish("t", b"", version=version),
+            raw.PINGREQ,
+        )
+        await trio.sleep(1)
+        if ends:
+            await client.expect_disconnect(0x93)
+            return
+        answer.set()
+        for _, qos, packet_id in held:
+            got = await client.receive()
+            assert (got.type, got.packet_id) == ((0, raw.PUBACK, raw.PUBREC)[qos], packet_id)
+        await client.expect(raw.PINGRESP)
+
+
+async def test_acknowledgements_behind_one_that_waits_leave_in_order(autojump_clock: MockClock) -> None:
+    """As that of a message which has to be committed: the client's next packets are handled meanwhile."""
+    async with room(mqtt={"receive_maximum": 3}) as here:
+        client = await here.stay("a")
+        outbound = here.session("a")._outbound  # pyright: ignore[reportPrivateUsage]
+        commit = outbound.ledger.owe(PacketType.PUBACK, (1,))
+        await client.send(
+            raw.publish("t", b"", qos=1, packet_id=2),
+            raw.publish("t", b"", qos=2, packet_id=3),
+            raw.ack(raw.PUBREL, 3),
+            raw.subscribe(4, ("u", 0)),
+            raw.ack(raw.PUBREL, 5),
+            raw.PINGREQ,
+        )
+        await trio.sleep(1)
+        assert (len(outbound.ledger.entries), len(outbound.ledger)) == (7, 2)
+        outbound.write(Puback(1), commit)
+        outbound.flush()
+        owed = [(raw.PUBACK, 1), (raw.PUBACK, 2), (raw.PUBREC, 3), (raw.PUBCOMP, 3), (raw.SUBACK, 4), (raw.PUBCOMP, 5)]
+        for kind, packet_id in owed:
+            got = await client.receive()
+            assert (got.type, got.packet_id) == (kind, packet_id)
+        await client.expect(raw.PINGRESP)
+
+        commit = outbound.ledger.owe(PacketType.PUBACK, (1, 2))
+        await client.send(*[raw.publish("t", b"", qos=1, packet_id=packet_id) for packet_id in (3, 4)])
+        await client.expect_disconnect(0x93)
+        client = await here.stay("a")
+        outbound.write(Puback(1), commit)  # its connection is over
+        outbound.flush()
+        await client.ping()
 
 
 async def test_a_client_is_told_a_receive_maximum_that_is_true() -> None:

@@ -1,0 +1,88 @@
+"""What is owed leaves in order, and is counted until it has left."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.ledger import Ledger, Owed
+from trunkline.mqtt.packet_types import PacketType
+
+PUBACK, PUBREC, PUBCOMP, SUBACK = PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP, PacketType.SUBACK
+
+
+def test_an_answer_that_is_there_leaves_at_once() -> None:
+    ledger = Ledger(AwaitingRel())
+    for number in range(3):
+        assert ledger.settle(ledger.owe(PUBACK, (1, 2)), b"%d" % number) == [b"%d" % number]
+        assert not ledger.entries
+        assert len(ledger) == 0
+
+
+def test_what_stands_behind_an_answer_that_waits_waits_with_it() -> None:
+    """As behind a commit: each of them may be there first."""
+    ledger = Ledger(AwaitingRel())
+    commit, routes, later = ledger.owe(PUBACK, (1, 2, 3)), ledger.owe(SUBACK), ledger.owe(PUBACK, (5,))
+    assert ledger.settle(ledger.owe(PUBACK, (6,)), b"at once") == []
+    assert ledger.settle(later, b"later") == []
+    assert ledger.settle(routes, b"routes") == []
+    assert len(ledger) == 5
+    assert ledger.settle(commit, b"commit") == [b"commit", b"routes", b"later", b"at once"]
+    assert len(ledger) == 0
+
+
+def test_the_end_of_the_connection_ends_what_is_owed() -> None:
+    ledger = Ledger(AwaitingRel())
+    old = ledger.owe(PUBACK, (1,))
+    assert ledger.settle(ledger.owe(PUBACK, (2,)), b"behind") == []
+    ledger.clear()
+    assert len(ledger) == 0
+    new = ledger.owe(PUBACK, (1,))
+    assert ledger.settle(old, b"old") == []  # its commit comes when another connection is there
+    assert len(ledger) == 1
+    assert ledger.settle(new, b"new") == [b"new"]
+
+
+def test_its_length_counts_a_qos_2_message_once() -> None:
+    awaiting_rel = AwaitingRel()
+    ledger = Ledger(awaiting_rel)
+    awaiting_rel.receive((1, 2), None, 0)
+    assert len(ledger) == 2
+    taken, refused = ledger.owe(PUBREC, (1, 2)), ledger.owe(PUBREC, (3,))
+    assert len(ledger) == 3
+    ledger.settle(taken, b"")
+    ledger.settle(refused, b"")
+    assert len(ledger) == 2
+    awaiting_rel.release((1, 2))
+    ledger.owe(PUBCOMP, (1, 2))
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    ("maximum", "exceeded"), [(0, False), (5, False), (4, True), (3, True)], ids=["none", "at", "above", "far above"]
+)
+def test_the_receive_maximum_is_about_what_is_open_what_waits_and_what_comes(maximum: int, exceeded: bool) -> None:
+    awaiting_rel = AwaitingRel()
+    ledger = Ledger(awaiting_rel)
+    awaiting_rel.receive((1,), None, 0)
+    ledger.owe(PUBACK, (2, 3))
+    assert ledger.exceeds(maximum, (1, 4, 5)) is exceeded  # that of id 1 is open already
+    assert not ledger.exceeds(maximum, (1,))
+
+
+@given(st.data())
+def test_answers_leave_in_order_however_they_are_settled(data: st.DataObject) -> None:
+    ledger = Ledger(AwaitingRel())
+    sizes = data.draw(st.lists(st.integers(0, 3), max_size=20), "PUBLISH packets that each acknowledges")
+    waiting: list[int] = []
+    entries, left = list[Owed](), list[bytes]()
+    for number, size in enumerate(sizes):
+        entries.append(ledger.owe(PUBACK if size else SUBACK, range(1, size + 1)))
+        waiting.append(number)
+        while waiting and data.draw(st.booleans(), "settle one"):
+            settled = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
+            left += ledger.settle(entries[settled], b"%d" % settled)
+        first = min(waiting, default=number + 1)
+        assert left == [b"%d" % each for each in range(first)]
+        assert len(ledger) == sum(sizes[first : number + 1])
+        assert len(ledger.entries) == number + 1 - first
