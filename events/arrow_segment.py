@@ -33,6 +33,7 @@ class ArrowSegment:
         self._stale = not self._index.sealed
 
     def forget(self) -> None:
+        """Drop the index, which is read again when it is needed."""
         self._index = Index(self.first)
         self._stale = True
 
@@ -60,12 +61,14 @@ class ArrowSegment:
         return self.index.newest
 
     def parts(self, first: int, end: int) -> Iterator[Part]:
+        """The batches that have rows in [first, end)."""
         for batch in self.index.within(first, end):
             yield Part(batch.first, batch.end, batch.min_time, batch.max_time, batch.size)
 
     def read(
         self, key: NodeKey, first: int, end: int, projection: Projection, *, verify: bool
     ) -> Iterator[Rows | Damage]:
+        """All rows of [first, end), which must be in the segment, in order."""
         index = self.index
         batches = index.within(first, end)
         with self._filesystem.open_input_file(self.path) as file:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
-from trunkline.events.reader import EventLog
-from trunkline.events.segment import Damage, Part, Rows, Segment
+from trunkline.events.reader import EventLog, Segment
+from trunkline.events.segment import Damage, Part, Rows
 
 
 class LogProblem(StrEnum):

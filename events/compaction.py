@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
@@ -23,9 +23,11 @@ from trunkline.events.delta import DeltaTarget
 from trunkline.events.layout import CONSUMERS, DATA, INDEX, LogError, NodeKey, SegmentName
 from trunkline.events.parquet_target import ParquetTarget
 from trunkline.events.positions import Positions
-from trunkline.events.reader import EventLog
-from trunkline.events.segment import Segment
-from trunkline.events.target import Missing, Piece, Target
+from trunkline.events.reader import EventLog, Segment
+from trunkline.events.target import Missing, Piece
+
+#: Each keeps by itself how far each node has come: what was written, and up to where, is there in the same moment.
+Target: TypeAlias = ParquetTarget | DeltaTarget
 
 #: The name under which compaction keeps its position, so that nothing is deleted that it has not read.
 CONSUMER: Final = "compaction"

@@ -38,6 +38,7 @@ class ParquetTarget:
         self._bytes_per_file = bytes_per_file
 
     def next_seq(self, key: NodeKey) -> int | None:
+        """The number behind the last row of a node; None if it has no rows here."""
         return max((end for _, end in self.files(key)), default=None)
 
     def files(self, key: NodeKey) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
@@ -19,9 +19,12 @@ from trunkline.events.layout import DATA, INDEX, LogError, NodeKey, local_root
 from trunkline.events.listing import list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
-from trunkline.events.segment import Damage, Segment
+from trunkline.events.segment import Damage
 
 __all__ = ["CorruptBatch", "EventLog", "Extent", "LogError", "LostRows", "Span"]
+
+#: A file of rows, in either format.
+Segment: TypeAlias = ArrowSegment | ParquetSegment
 
 #: Segments whose indexes or footers are kept. Tens of kilobytes each.
 _WARM: Final = 64

@@ -1,12 +1,8 @@
-"""What the reader knows of a file of rows, whichever its format."""
+"""What a segment gives to a reader, in whichever format its file is."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
-
-from trunkline.events.layout import NodeKey
-from trunkline.events.projection import Projection
 
 
 class Part(NamedTuple):
@@ -38,35 +34,3 @@ class Damage(NamedTuple):
     reason: str
     #: Microseconds since the epoch; None where it is lost.
     time: int | None
-
-
-class Segment(Protocol):
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def first(self) -> int: ...
-
-    @property
-    def end(self) -> int:
-        """The number behind its last row, as of the last look."""
-        ...
-
-    @property
-    def newest(self) -> int | None:
-        """The newest row's time, microseconds since the epoch."""
-        ...
-
-    def parts(self, first: int, end: int) -> Iterator[Part]:
-        """Those that have rows in [first, end)."""
-        ...
-
-    def read(
-        self, key: NodeKey, first: int, end: int, projection: Projection, *, verify: bool
-    ) -> Iterator[Rows | Damage]:
-        """All rows of [first, end) in order, which must be in the segment."""
-        ...
-
-    def forget(self) -> None:
-        """Drops what was read of the file's own description; it is read again when it is needed."""
-        ...

@@ -1,11 +1,8 @@
-"""What compaction writes to, whichever its format."""
+"""What compaction gives to a target, and what it gets back, whichever the target's format."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
-
-from trunkline.events.layout import NodeKey
 
 
 class Missing(NamedTuple):
@@ -31,15 +28,3 @@ class Written(NamedTuple):
     bytes: int
     #: Rows that were missing before `end`.
     missing: int
-
-
-class Target(Protocol):
-    """Keeps by itself how far each node has come: what was written, and up to where, is there in the same moment."""
-
-    def next_seq(self, key: NodeKey) -> int | None:
-        """The number behind the last row of a node; None if there is none of it."""
-        ...
-
-    def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
-        """Takes the pieces, which are rows [first, end), or some of them: at least one row or hole."""
-        ...

@@ -4,17 +4,17 @@ writer.
 A journal is a row of msgpack values, one after the other. The first is a map that says what it is; each of the others
 is one thing that happened:
 
-    [OPEN, seconds, connection, client id, version, address, port, from its beginning]
-    [PACKET, seconds, connection, from the client, bytes, secrets left out]
-    [CLOSE, seconds, connection, by whom, error]
-    [ENDING, seconds, gracefully, with sessions kept, with retained messages kept]
+    [0, seconds, connection, client id, version, [address, port] or nil, from its beginning]: it was opened
+    [1, seconds, connection, from the client, bytes, secrets left out]: a packet
+    [2, seconds, connection, by whom, error]: it was closed
+    [3, seconds, gracefully, with sessions kept, with retained messages kept]: the broker ends
 
 Seconds count from the header's `started`. The last value may be cut off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -29,11 +29,6 @@ _msgpack: Final[Any] = msgpack
 FORMAT: Final = "trunkline journal"
 #: A later one knows how to read this one.
 VERSION: Final = 1
-
-OPEN: Final = 0
-PACKET: Final = 1
-CLOSE: Final = 2
-ENDING: Final = 3
 
 #: Bytes of an entry: the largest packet that there can be, and what stands around it.
 _MAX_ENTRY: Final = 268_435_460 + 1024
@@ -92,6 +87,8 @@ class BrokerEnding:
 
 
 Entry: TypeAlias = Opened | Passed | Closed | BrokerEnding
+#: Their places are their numbers in the file.
+_KINDS: Final = (Opened, Passed, Closed, BrokerEnding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +104,7 @@ def pack_header(header: JournalHeader) -> bytes:
 
 
 def pack_entry(entry: Entry) -> bytes:
-    if isinstance(entry, Passed):
-        return _pack([PACKET, entry.at, entry.connection, entry.from_client, entry.data, entry.masked])
-    if isinstance(entry, Closed):
-        return _pack([CLOSE, entry.at, entry.connection, entry.by, entry.error])
-    if isinstance(entry, BrokerEnding):
-        return _pack([ENDING, entry.at, entry.graceful, entry.keeps_sessions, entry.keeps_retained])
-    address, port = entry.peer if entry.peer is not None else ("", 0)
-    return _pack([OPEN, entry.at, entry.connection, entry.client_id, entry.version, address, port, entry.whole])
+    return _pack([_KINDS.index(type(entry)), *astuple(entry)])
 
 
 def _pack(value: object) -> bytes:
@@ -173,8 +163,10 @@ class Journal:
 
 def _entry(value: object) -> Entry | None:
     match value:
-        case [0, float(at), int(connection), str(client_id), int(version), str(address), int(port), bool(whole)]:
-            return Opened(at, connection, client_id, version, (address, port) if address else None, whole)
+        case [0, float(at), int(connection), str(client_id), int(version), [str(address), int(port)], bool(whole)]:
+            return Opened(at, connection, client_id, version, (address, port), whole)
+        case [0, float(at), int(connection), str(client_id), int(version), None, bool(whole)]:
+            return Opened(at, connection, client_id, version, None, whole)
         case [1, float(at), int(connection), bool(from_client), bytes(data), bool(masked)] if data:
             return Passed(at, connection, from_client, data, masked)
         case [2, float(at), int(connection), str(by), str(error)]:

@@ -43,7 +43,6 @@ TESTED_IN: dict[str, str] = {
     "management/journal_commands.py": "management/test_journal_view.py",
     "plugins/errors.py": "plugins/test_finding.py",
     "events/exporter.py": "events/test_plugin.py",
-    "events/target.py": "events/test_compaction.py",
     "events/watching.py": "events/test_plugin.py",
     "events/schema.py": "events/test_reference.py",
     "router/branches.py": "router/test_trie.py",
