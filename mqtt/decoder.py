@@ -125,7 +125,8 @@ class Decoder:
             else:
                 self._decode(data, 0, packets)
         except ProtocolError as error:
-            self.error = error
+            # Without its traceback, whose frames hold this decoder: nothing but the collector would free them.
+            self.error = error.with_traceback(None)
             self._is_quick = False
             self.buffered = 0
             self._chunks.clear()

@@ -169,9 +169,6 @@ class SessionActor(Actor["mail.ToSession"]):
                         if rest or message.error is not None:
                             self._hold_rest(mail.Received(channel, rest, message.error))
                         break
-            if message.error is not None and life.reading is channel:
-                self._services.metrics.packets_malformed += 1
-                raise message.error
         except ProtocolError as error:
             self._attachment.disconnect(error.reason, str(error))
             return
@@ -179,7 +176,10 @@ class SessionActor(Actor["mail.ToSession"]):
             rest = [*undecided.messages, *packets]
             self._ask_access(undecided.messages[0], channel)
             self._hold_rest(mail.Received(channel, rest, message.error))
-        if acknowledged:
+        if message.error is not None and life.reading is channel:
+            self._services.metrics.packets_malformed += 1
+            self._attachment.disconnect(message.error.reason, str(message.error))
+        elif acknowledged:
             self._outbound.fill()
 
     def _set_aside(self, message: mail.Received) -> None:

@@ -77,11 +77,26 @@ async def is_refused(wire: Wire) -> None:
     await wire.expect_type(raw.CONNACK)
 
 
+async def sends_noise(wire: Wire) -> None:
+    await wire.send(b"GET / HTTP/1.1\r\n\r\n")
+    await wire.expect_close()
+
+
+async def breaks_the_rules(wire: Wire) -> None:
+    await wire.connect("a")
+    await wire.send(b"\x82\x01\0")
+    await wire.expect_type(raw.DISCONNECT)
+
+
 async def says_nothing(wire: Wire) -> None: ...
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["socket", "stream"])
-@pytest.mark.parametrize("script", [leaves, expires, is_refused, says_nothing], ids=lambda script: script.__name__)
+@pytest.mark.parametrize(
+    "script",
+    [leaves, expires, is_refused, sends_noise, breaks_the_rules, says_nothing],
+    ids=lambda script: script.__name__,
+)
 async def test_nothing_is_left(mock_clock: MockClock, script: Any, inside: bool) -> None:
     settings = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, "session": {"await_rel_timeout": 100_000}}
     async with open_node(Config.from_mapping(settings)) as node:

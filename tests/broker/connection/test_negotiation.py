@@ -70,7 +70,8 @@ def test_the_name_begins_as_the_operator_wants_and_may_be_longer_than_a_clients_
 
 @pytest.mark.parametrize("key", ["assigned_client_id_prefix", "response_information", "server_reference"])
 @pytest.mark.parametrize(
-    ("text", "problem"), [("nul \0", r"U\+0000"), ("half a pair \ud800", "surrogates"), ("x" * 65_536, "longer than 65535")]
+    ("text", "problem"),
+    [("nul \0", r"U\+0000"), ("half a pair \ud800", "surrogates"), ("x" * 65_536, "longer than 65535")],
 )
 def test_what_could_not_be_sent_is_no_setting(key: str, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=f"{key}: .*{problem}"):
