@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from trunkline.actors import LATER, Actor, Due, Later
 from trunkline.mqtt.reasons import Reason
@@ -122,16 +122,16 @@ class RouteWriter(Actor[Due]):
     # Requests
 
     def handle_call(self, request: object) -> object:
-        assert isinstance(request, Request)
-        behind = self._open.get(request.subscriber)
-        if behind is None and self._work(request):
-            return request.results
+        asked = cast("Request[Any, Any]", request)
+        behind = self._open.get(asked.subscriber)
+        if behind is None and self._work(asked):
+            return asked.results
         reply = self.reply_later()
         if behind is not None:
-            behind.append((request, reply))
+            behind.append((asked, reply))
         else:
-            behind = self._open[request.subscriber] = deque([(request, reply)])
-            slices = self._work_off(request.subscriber, behind)
+            behind = self._open[asked.subscriber] = deque([(asked, reply)])
+            slices = self._work_off(asked.subscriber, behind)
             self._later.next_turn(lambda: self._later.in_slices(slices))
         return LATER
 
