@@ -278,8 +278,8 @@ class ConfigReader:
                 return None
             try:
                 self._models[name] = self._find_plugin(name)
-            except Unusable as error:
-                self._missing[name] = source, list(map(str, error.problems))
+            except Unusable as error:  # pyright: ignore[reportUnknownVariableType] - of which kind does not matter
+                self._missing[name] = source, str(error).splitlines()
         return self._models[name]
 
     def _begin(self, path: Keys, source: str) -> None:
