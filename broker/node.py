@@ -263,12 +263,12 @@ class Node:
                         await nursery.start(self._vital, "the supervisor", self.supervisor.run, self.scheduler)
                         if self._poller is not None:
                             await nursery.start(self._vital, "the poller", self._poller.run)
+                        await self._start_watchdog()
                         await self.plugins.start(self.config.plugins)
                         if self._prepare is not None:
                             self._prepare(self)
                         await self._open_control()
                         await self._open_listeners()
-                        await self._start_watchdog()
                         if self.config.sys.interval:
                             publish = partial(self.publish, retain=True)
                             await self.start_background("sys", lambda: self._statistics.publish(publish))

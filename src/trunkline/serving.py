@@ -70,6 +70,8 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
             else:
                 logger.info("stopping on %s", signal.Signals(signum).name)
                 stopping.set()
+                if not serving:  # a plugin may take long to start
+                    nursery.cancel_scope.cancel()
 
     try:
         # from the beginning: a plugin may take its time to start

@@ -54,6 +54,20 @@ class Never:
     async def start(self):
         await trio.sleep_forever()
 
+class Obstinate(Never):
+    async def start(self):
+        while True:
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled:
+                pass
+
+class Asleep:
+    def __init__(self, context: Context[Settings]): ...
+
+    def start(self):
+        time.sleep(1000)
+
 class OddSettings(Settings):
     word: Text = setting("", "A word.")
 
@@ -87,6 +101,8 @@ class Started:
             "swallows": "evil:Swallows",
             "stalls": "evil:Stalls",
             "never": "evil:Never",
+            "obstinate": "evil:Obstinate",
+            "asleep": "evil:Asleep",
             "odd": "evil:odd",
         }
         describe(folder / "evil-1.0.dist-info", "evil", "1.0", points)
@@ -133,12 +149,25 @@ def test_a_plugin_that_does_not_end_does_not_keep_the_process(started: Started, 
     assert "not stopped after 0.4 s" in rest
 
 
-def test_a_second_signal_ends_it_while_it_still_starts(started: Started) -> None:
+def test_a_signal_cuts_the_start_of_a_plugin_short(started: Started) -> None:
     broker = started("[plugins.never]\n")
+    broker.wait_for("starting")
+    assert broker.end(signal.SIGTERM) == 0
+    assert broker.lines[-1].endswith("stopped\n")
+    assert not any("serving" in line or "Traceback" in line for line in broker.lines)
+
+
+def test_a_second_signal_ends_it_while_it_still_starts(started: Started) -> None:
+    broker = started("[plugins.obstinate]\n")
     broker.wait_for("starting")
     broker.process.send_signal(signal.SIGTERM)
     broker.wait_for("stopping on SIGTERM")
     assert broker.end(signal.SIGTERM) == -signal.SIGTERM
+
+
+def test_a_plugin_that_blocks_as_it_starts_is_named(started: Started) -> None:
+    broker = started("[plugins.asleep]\n")
+    broker.wait_for(r"nothing else has run for .*: asleep, evil\.Asleep\.start")
 
 
 def test_a_reload_whose_plugin_cannot_check_its_settings(started: Started) -> None:
