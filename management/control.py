@@ -105,7 +105,7 @@ class Control:
                 taken = taken or error
             else:
                 if taken is not None:
-                    text = "%s, so `trunkline ctl --node %s` is this one; give it a node.name of its own"
+                    text = "%s, so reach this broker with `trunkline ctl --node %s`; give it a node.name of its own"
                     _logger.warning(text, taken, name)
                 return found
         assert taken is not None

@@ -264,13 +264,14 @@ class Connection(ProtocolActor["Mail"]):
         elif self.scheduler.now < self._last_read + self._max_silence:
             self._timer.restart_at(self._last_read + self._max_silence)
         else:  # [MQTT-3.1.2-22]
-            self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard of it", self._channel))
+            self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "the client was silent", self._channel))
 
     def _ended(self, error: str) -> None:
         channel = self._channel
         if channel is not None:
             self._channel = None
-            text = f"the connection was lost: {error}" if error else "the client closed it without a DISCONNECT"
+            lost = f"the connection was lost: {error}"
+            text = lost if error else "the client closed the connection without a DISCONNECT"
             channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
         self.stop()
 

@@ -270,7 +270,7 @@ class SessionActor(Actor["mail.ToSession"]):
             session.will = None  # [MQTT-3.14.4-3]
         self._outbound.flush()  # what the client was to get before
         channel.cast(mail.Close(b""))
-        self._attachment.lost(Reason(packet.reason), "the client said goodbye")
+        self._attachment.lost(Reason(packet.reason), "the client sent DISCONNECT")
 
     # Its connection and its end
 

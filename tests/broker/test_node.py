@@ -85,9 +85,9 @@ async def test_the_log_says_who_comes_and_goes(caplog: pytest.LogCaptureFixture)
             await denied.send(raw.connect("x" * 300))
             await denied.rest()
     connected = "connected from this process by in-process, MQTT 5.0"
-    assert said_of(caplog, "mary") == [connected, "disconnected: the client said goodbye"]
-    assert said_of(caplog, "john") == [connected, "disconnected: the client closed it without a DISCONNECT"]
-    assert said_of(caplog, "jane") == [connected, "disconnected: the client said goodbye (quota_exceeded)"]
+    assert said_of(caplog, "mary") == [connected, "disconnected: the client sent DISCONNECT"]
+    assert said_of(caplog, "john") == [connected, "disconnected: the client closed the connection without a DISCONNECT"]
+    assert said_of(caplog, "jane") == [connected, "disconnected: the client sent DISCONNECT (quota_exceeded)"]
     assert "refused the connection from this process" in caplog.text
     assert "secret" not in caplog.text
 

@@ -134,7 +134,9 @@ async def test_two_brokers_side_by_side_and_two_of_one_name(
                 assert await trio.to_thread.run_sync(ask, "plant-2") == "plant"
         warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warnings) == 2
-        assert re.search(rf"{words}, so `trunkline ctl --node plant-2` is this one; give it a node.name", warnings[0])
+        assert re.search(
+            rf"{words}, so reach this broker with `trunkline ctl --node plant-2`; give it a node.name", warnings[0]
+        )
         assert await trio.to_thread.run_sync(ask, "plant") == "plant"
     assert os.listdir(folder) == []
 

@@ -30,7 +30,7 @@ async def test_it_says_who_is_there_and_what_waits() -> None:
             "1 alarm",
             "  hot: it is",
             "1 closed connection",
-            "  away: gone (unspecified_error: the client closed it without a DISCONNECT)",
+            "  away: gone (unspecified_error: the client closed the connection without a DISCONNECT)",
             "0 faults",
             "1 message",
             "  a/b b'x' QoS 1 RETAIN from the broker itself; 'here': delivered, 'away': queued",

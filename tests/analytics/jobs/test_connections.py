@@ -89,7 +89,7 @@ def test_its_reason_code_says_how_a_connection_ended(code: int | None, how: str)
 
 def test_a_row_says_all_that_is_known() -> None:
     machine = Connections(60 * SECOND, True, N1)
-    events = [connected(1, weight=4), left(3.5, 2.5, code=0x8D, reason="nothing was heard of it")]
+    events = [connected(1, weight=4), left(3.5, 2.5, code=0x8D, reason="the client was silent")]
     assert list(play(machine, events, 10 * SECOND)) == [
         {
             "client_id": "c",
@@ -98,7 +98,7 @@ def test_a_row_says_all_that_is_known() -> None:
             "duration": 2.5,
             "how": "keep_alive",
             "reason_code": 0x8D,
-            "reason": "nothing was heard of it",
+            "reason": "the client was silent",
             "node": "n1",
             "username": "u",
             "peer": "p",
