@@ -56,6 +56,11 @@ class Actor(Generic[M]):
         for message in messages:
             handle(message)
 
+    def yields(self, messages: list[M]) -> bool:
+        """May what is handed to the actor overtake these, which wait for it? They are of other senders."""
+        del messages
+        return False
+
     def handle_call(self, request: object) -> object:
         """Returns the reply, or `LATER` after taking `reply_later()`."""
         raise NotImplementedError(f"{type(self).__name__} takes no calls, but got {request!r}")

@@ -144,10 +144,11 @@ class Ref(Generic[M_contra]):
         messages.append(message)
 
     def hand(self, message: M_contra) -> None:
-        """As `cast`, but handled at once when nothing waits before it: for a poller in its turn, which is no handler,
-        so that an actor fed by it costs no place in the run queue."""
+        """As `cast`, but handled at once where nothing waits that it may not overtake: for a poller in its turn, which
+        is no handler, so that an actor fed by it costs no place in the run queue."""
         scheduler = self._scheduler
-        if self._messages or scheduler._stepping or scheduler._advanced:
+        messages = self._messages
+        if scheduler._stepping or scheduler._advanced or (messages and not self._may_overtake(messages)):
             self.cast(message)
             return
         scheduler._stepping = True
@@ -158,6 +159,9 @@ class Ref(Generic[M_contra]):
             self._crash(error)
         finally:
             scheduler._stepping = False
+
+    def _may_overtake(self, messages: list[Any]) -> bool:
+        return self._actor is not None and not self._attention and self._actor.yields(messages)
 
     async def call(self, request: object, *, timeout: float = 5.0) -> Any:  # noqa: ASYNC109 - a scope of trio's a call costs as much as the call
         """Send a request and wait for the reply.

@@ -7,7 +7,7 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from trunkline.actors import Actor, Due, Later, Shutdown
 from trunkline.broker.routes import Subscriber
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Will
 
 _logger = logging.getLogger("trunkline.session")
+
+#: What a delivery is to the mailbox: a publication and its target.
+DELIVERIES: Final = frozenset({tuple})
 
 
 class SessionActor(Actor["mail.ToSession"]):
@@ -133,6 +136,10 @@ class SessionActor(Actor["mail.ToSession"]):
                 self._mail[type(message)](self, message)
         if outbound.pieces:
             outbound.flush()
+
+    def yields(self, messages: list[mail.ToSession]) -> bool:
+        """What the client sends comes before deliveries: its acknowledgements make room for them."""
+        return DELIVERIES.issuperset(map(type, messages))
 
     # What the client sends
 

@@ -274,6 +274,23 @@ async def test_what_is_handed_to_an_idle_actor_is_handled_at_once() -> None:
         assert probe.got == [1, 2, 3]
 
 
+async def test_what_is_handed_overtakes_what_the_actor_lets_it() -> None:
+    class Yielding(Probe):
+        def yields(self, messages: list[Any]) -> bool:
+            return messages == ["late"]
+
+    async with system() as actors:
+        probe = Yielding()
+        ref = actors.start(probe)
+        with actors.scheduler.turn:
+            ref.cast("late")
+            ref.hand(1)
+            assert probe.got == [1]
+            ref.stop()
+            ref.hand(2)
+        assert probe.got == [1, "late"], "and a stop keeps its place"
+
+
 async def test_no_handler_runs_within_another() -> None:
     class Handing(Probe):
         other: Ref[Any]

@@ -480,3 +480,18 @@ async def test_a_bridge_gets_as_many_at_a_time_as_it_can_take() -> None:
         for _ in range(20):
             await bridge.expect_publish("t", b"x", qos=2)
         await bridge.ping()
+
+
+async def test_acknowledgements_that_were_read_in_a_turn_make_room_for_what_is_delivered_in_it() -> None:
+    async with room(session={"max_inflight": 1, "max_queue_length": 1}) as here:
+        queued: list[bytes] = []
+        here.node.hooks.add("message.queued", lambda _client, message: queued.append(message.payload))
+        reader, writer = await here.client("reader"), await here.client("writer")
+        await reader.subscribe(("t", 1))
+        await writer.publish("t", b"1", qos=1)
+        first = await reader.expect_type(raw.PUBLISH)
+        with here.node.scheduler.turn:  # as the poller does
+            here.read("writer", raw.publish("t", b"2", qos=1, packet_id=7))
+            here.read("reader", raw.ack(raw.PUBACK, first.packet_id))
+        assert (await reader.expect_type(raw.PUBLISH)).payload == b"2"
+        assert not queued
