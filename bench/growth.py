@@ -164,6 +164,11 @@ def middle(rounds: Sequence[Step], name: str) -> float:
     return float(statistics.median(getattr(each, name) for each in rounds))
 
 
+def times(cost: float, least: float) -> float:
+    """A broker that got no turn in the time that was measured used no processor time."""
+    return cost / least if least else math.inf
+
+
 def verdicts(steps: list[list[Step]]) -> str:
     """Of all steps of one peer and kind, each with its rounds."""
     last, least = steps[-1][0].count, next((rounds[0].count for rounds in steps if rounds[0].count), 0)
@@ -173,8 +178,8 @@ def verdicts(steps: list[list[Step]]) -> str:
         if steps[0][0].kind == "sessions":
             good, bar = by_count[last] <= INDEPENDENT * by_count[0], f"at most x {INDEPENDENT}"
         else:
-            good, bar = logarithmic(last, least, by_count[last] / by_count[least]), f"logarithmic from {least:,}"
-        said.append(f"{words} x {by_count[last] / by_count[0]:.2f} ({bar}: {'met' if good else 'MISSED'})")
+            good, bar = logarithmic(last, least, times(by_count[last], by_count[least])), f"logarithmic from {least:,}"
+        said.append(f"{words} x {times(by_count[last], by_count[0]):.2f} ({bar}: {'met' if good else 'MISSED'})")
     each = middle(steps[-1], "bytes_each")
     if steps[0][0].kind != "sessions":
         said.append(f"{each:,.0f} bytes each (at most {BYTES}: {'met' if each <= BYTES else 'MISSED'})")
@@ -192,9 +197,10 @@ def line(peer: str, rounds: list[Step], none: list[Step]) -> str:
     each = "-" if step.bytes_each is None else f"{middle(rounds, 'bytes_each'):,.0f}"
     return (
         f"{peer:<12}{f'{step.count:,} {step.kind}':>20}{shown((each.stream for each in rounds), span=True):>32}"
-        f"{middle(rounds, 'stream') / middle(none, 'stream'):>6.2f}"
+        f"{times(middle(rounds, 'stream'), middle(none, 'stream')):>6.2f}"
         f"{shown((each.round_trip for each in rounds), 1, span=True):>32}"
-        f"{middle(rounds, 'round_trip') / middle(none, 'round_trip'):>6.2f}{each:>12}{middle(rounds, 'took'):>8.1f} s"
+        f"{times(middle(rounds, 'round_trip'), middle(none, 'round_trip')):>6.2f}{each:>12}"
+        f"{middle(rounds, 'took'):>8.1f} s"
     )
 
 

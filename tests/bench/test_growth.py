@@ -49,6 +49,7 @@ def test_subscriptions_may_cost_a_logarithm() -> None:
     assert "MISSED" not in said
     assert "100 bytes each (at most 500: met)" in said
     assert "logarithmic from 1,000: MISSED" in verdicts(steps("exact", {0: 2.0, 1000: 2.0, 1_000_000: 6.0}))
+    assert "streaming x inf (logarithmic from 1,000: MISSED)" in verdicts(steps("exact", {0: 0.0, 1000: 0.0}))
     assert "501 bytes each (at most 500: MISSED)" in verdicts(steps("exact", {0: 2.0, 1000: 2.0}, 501))
 
 
