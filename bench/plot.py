@@ -64,7 +64,10 @@ def plot(kept: dict[str, Any], path: Path) -> None:
             color=COLOURS.get(peer) or next(others),
         )
         axes.bar_label(
-            drawn, [f"{ratio:.2g}" if ratio >= MIN_RATIO else "~0" for _, ratio in shown], padding=2, fontsize=6
+            drawn,
+            [f"{float(f'{ratio:.2g}'):g}" if ratio >= MIN_RATIO else "~0" for _, ratio in shown],
+            padding=2,
+            fontsize=6,
         )
     axes.set_yticks(range(len(groups)), [label(case, kept) for case in groups], fontsize=8)
     axes.set_xscale("log")
