@@ -23,7 +23,7 @@ def within(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def connection(broker: Broker, client_id: str, version: ProtocolVersion, **options: Any) -> Client:
-    return Client(broker.host, broker.port, identifier=client_id, protocol=version, **options)
+    return Client(broker.host, broker.port, identifier=client_id, protocol=version, timeout=PATIENCE, **options)
 
 
 async def take(client: Client, number: int) -> list[aiomqtt.Message]:
