@@ -275,7 +275,8 @@ def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run)
         assert pid == second.process.pid
         third = Broker(tmp_path)  # under another name, and says so
         try:
-            assert any(f"runs as process {pid}, so `trunkline ctl --node trunkline-2`" in line for line in third.lines)
+            hint = f"runs as process {pid}, so reach this broker with `trunkline ctl --node trunkline-2`"
+            assert any(hint in line for line in third.lines)
             own = {"XDG_RUNTIME_DIR": str(tmp_path)}
             several = ctl("status", code=2, **own).stderr.decode()
             assert several == (
