@@ -12,6 +12,7 @@ from trunkline.management.control_client import ControlClient, ControlError, NoB
 from trunkline.management.control_place import (
     PlaceError,
     Port,
+    check_folder,
     check_place,
     is_socket,
     make_private_folder,
@@ -54,9 +55,10 @@ def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
     """
     if private:
         make_private_folder(path.parent)
-    check_place(path, "tcp" if tcp else "unix")
+    check_folder(path.parent)
     try:
         with alone(path.parent):  # two that start together must not both find that a third one is dead
+            check_place(path, "tcp" if tcp else "unix")
             _clear(path)
             return _listen(path, tcp, backlog)
     except OSError as error:
