@@ -226,8 +226,17 @@ class Supervisor:
                     closing.set()
         finally:
             self._ward = None
+            if isinstance(failure, TooManyRestarts):
+                self.gave_up(failure)
+            self.ended()
         if failure is not None:
             raise failure
+
+    def gave_up(self, error: TooManyRestarts) -> None:
+        """For a subclass: its children crashed more often than it allows, and have all ended."""
+
+    def ended(self) -> None:
+        """For a subclass: it runs no more, for whatever reason."""
 
     async def _hold_ward(
         self, closing: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
-from trunkline.actors import Child, Scheduler, Supervisor, TaskActor, TooManyRestarts
+from trunkline.actors import Child, Supervisor, TaskActor, TooManyRestarts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,11 +19,5 @@ class BackgroundTask(Supervisor):
         super().__init__(Child(f"{name} task", lambda: TaskActor(async_fn)), intensity=5, period=60.0, name=name)
         self._alarms = alarms
 
-    async def run(
-        self, scheduler: Scheduler, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        try:
-            await super().run(scheduler, task_status=task_status)
-        except TooManyRestarts as error:
-            self._alarms.activate(f"{self.name}.down", f"it stays away until the broker is started again: {error}")
-            raise
+    def gave_up(self, error: TooManyRestarts) -> None:
+        self._alarms.activate(f"{self.name}.down", f"it stays away until the broker is started again: {error}")

@@ -35,7 +35,6 @@ from trunkline.plugins.running import Running, logger_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trunkline.actors import Scheduler
     from trunkline.hooks.chain import Hooks
     from trunkline.plugins.context import Host
     from trunkline.plugins.declaring import Factory, Settings
@@ -175,16 +174,11 @@ class _Supervision(Supervisor):
         )
         self._plugin = plugin
 
-    async def run(
-        self, scheduler: Scheduler, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        try:
-            await super().run(scheduler, task_status=task_status)
-        except TooManyRestarts as error:
-            self._plugin.gave_up(error)
-            raise
-        finally:
-            self._plugin.ended()
+    def gave_up(self, error: TooManyRestarts) -> None:
+        self._plugin.gave_up(error)
+
+    def ended(self) -> None:
+        self._plugin.ended()
 
 
 class Plugins:
