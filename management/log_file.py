@@ -29,7 +29,7 @@ class _ToWatchedFile(_ToFile, WatchedFileHandler):
     pass
 
 
-def to_file(path: Path) -> logging.Handler:
+def to_file(path: Path) -> UnfailingHandler:
     if os.name == "nt":
         return _ToFile(path)
     # opens the file anew when something has moved it away

@@ -19,6 +19,7 @@ from trunkline.mqtt.explanations import shortened, worth_logging
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
     from typing import TextIO
 
     from trunkline.config.settings import LogSettings
@@ -100,7 +101,15 @@ class JsonFormatter(_Formatter):
 class UnfailingHandler(logging.Handler):
     """Reports a log that cannot be written, as on a full disk, in a line now and then, and not in a traceback each."""
 
+    #: The file of the log, and how often it could not be written.
+    file: Path | None = None
     failures = 0
+
+    def succeed(self, former: logging.Handler) -> None:
+        """Count on, where the former handler wrote to the same place: however often the log is opened anew, its
+        failures are reported now and then only."""
+        if isinstance(former, UnfailingHandler) and former.file == self.file:
+            self.failures = former.failures
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -140,12 +149,12 @@ def switching(settings: LogSettings) -> Generator[None]:
         OSError: as `configure` does.
     """
     if settings.file is None:
-        # a service may be started with standard error closed
-        handler: logging.Handler = logging.NullHandler() if sys.stderr is None else _ToStderr(sys.stderr)
+        handler: UnfailingHandler = _ToStderr(sys.stderr)  # a service may be started without: it fails at each record
     else:
         from trunkline.management.log_file import to_file  # what watches a file brings much along
 
         handler = to_file(settings.file)
+    handler.file = settings.file
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     try:
         yield
@@ -155,6 +164,7 @@ def switching(settings: LogSettings) -> Generator[None]:
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)
+        handler.succeed(former)
         former.close()
     root.addHandler(handler)
     root.setLevel(settings.level.upper())

@@ -115,8 +115,8 @@ class Running(Actor["TimerDue | Delivery"]):
         self.forget_decisions(*self.hooks.points)
 
     def forget_decisions(self, *points: Point) -> None:
-        """When other callbacks decide about access now, what was decided is asked again."""
-        if CLIENT_CHECK_ACL in points:
+        """When other callbacks decide about access now, its guard included, what was decided is asked again."""
+        if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self._settings.guards:
             self._host.forget_decisions(None)
 
     def handle(self, message: TimerDue | Delivery) -> None:

@@ -61,6 +61,17 @@ def test_a_file_on_a_full_disk_can_be_left(written: Callable[[], str]) -> None:
     assert "INFO trunkline.test: second" in written()
 
 
+def test_a_full_disk_is_reported_now_and_then_however_often_the_log_is_opened_anew(written: Callable[[], str]) -> None:
+    for _ in range(100):
+        logs.configure(LogSettings(file=Path("/dev/full")))
+        logger.info("reloaded")
+    assert re.findall(r"\((\d+) so far\)", written()) == ["1", "2", "4", "8", "16", "32", "64"]
+    logs.configure(LogSettings())
+    logs.configure(LogSettings(file=Path("/dev/full")))
+    logger.info("there again")
+    assert "(1 so far)" in written()
+
+
 def test_a_file_that_cannot_be_opened_anew_ends_nothing(written: Callable[[], str], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
