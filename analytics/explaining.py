@@ -44,9 +44,9 @@ def explained(job: Job[Any], options: Options) -> Iterator[str]:
 
 def planned(spark: SparkSession, job: Job[Any], options: Options) -> str:
     """Spark's plan for recorded events."""
-    from trunkline.events.schema import spark_schema
+    from trunkline.events.schema import SPARK_SCHEMA
 
-    frame = job(spark.createDataFrame([], spark_schema()), options)
+    frame = job(spark.createDataFrame([], SPARK_SCHEMA), options)
     with redirect_stdout(StringIO()) as plan:
         frame.explain("formatted")
     return plan.getvalue().strip()

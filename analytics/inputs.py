@@ -85,7 +85,7 @@ class Input:
         """The events, from a log those of these kinds alone; `form` is the result of `check`."""
         from pyspark.sql import functions as F
 
-        from trunkline.events.schema import spark_schema
+        from trunkline.events.schema import SPARK_SCHEMA
 
         reader = spark.readStream if stream else spark.read
         if form == "log":
@@ -94,9 +94,9 @@ class Input:
         if form == "delta":
             from deltalake import DeltaTable
 
-            events = spark.read.schema(spark_schema()).parquet(*DeltaTable(self.place).file_uris())
+            events = spark.read.schema(SPARK_SCHEMA).parquet(*DeltaTable(self.place).file_uris())
         else:
-            events = reader.schema(spark_schema()).parquet(self.place)
+            events = reader.schema(SPARK_SCHEMA).parquet(self.place)
         if self.nodes:
             key = F.concat_ws("@", "node", "incarnation")
             events = events.where(F.col("node").isin(*self.nodes) | key.isin(*self.nodes))

@@ -25,7 +25,7 @@ from pyarrow import parquet
 
 from bench.report import machine
 from trunkline.events.layout import NodeKey, SegmentName
-from trunkline.events.schema import SCHEMA, STORED, spark_schema
+from trunkline.events.schema import SCHEMA, SPARK_SCHEMA, STORED
 from trunkline.events.writer import LogWriter
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def measure(spark: SparkSession, root: Path, rows: int, rounds: int) -> list[Rea
     for number in range(rounds + 1):  # the first one warms Java up
         for name, made in readers(spark, root).items():
             for columns, run in (("all columns", drain), ("3 columns", aggregate)):
-                frame = made(spark_schema() if run is drain else THREE)
+                frame = made(SPARK_SCHEMA if run is drain else THREE)
                 cpu, begin = family_cpu_seconds(), perf_counter()
                 found = run(frame)
                 seconds, spent = perf_counter() - begin, family_cpu_seconds() - cpu

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
-from trunkline.analytics.jobs.job import columns
 from trunkline.analytics.jobs.machines import Machine, Result, Subject
+from trunkline.events.columns import columns
 
 COLUMNS: Final = columns(
     """

@@ -11,41 +11,33 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from trunkline.analytics.jobs.job import OptionError, Options, Positive, columns, job
+from trunkline.analytics.jobs.job import OptionError, Options, Positive, job
 from trunkline.analytics.jobs.machines import microseconds
 from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
+from trunkline.events.columns import Column, arrow_schema, columns, spark_schema
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
 from trunkline.events.positions import Positions, consumers
 from trunkline.events.reader import EventLog
 
-#: Types in Arrow and in Spark.
-_TYPES: Final[dict[Any, tuple[pa.DataType, str]]] = {
-    str: (pa.string(), "string"),
-    int: (pa.int64(), "bigint"),
-    float: (pa.float64(), "double"),
-    bool: (pa.bool_(), "boolean"),
-}
+_TYPES: Final[dict[Any, str]] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
 
 
-def _fields(kind: type[RowRun | AuditFinding]) -> dict[str, tuple[pa.DataType, str]]:
-    """The types of its fields, without `| None`."""
-    hints = get_type_hints(kind).items()
-    return {
-        name: _TYPES[next(one for one in (hint, *getattr(hint, "__args__", ())) if one in _TYPES)]
-        for name, hint in hints
-    }
+def _columns(kind: type[RowRun | AuditFinding]) -> tuple[Column, ...]:
+    """Its fields, without `| None`. Times are numbers until the end."""
+    return tuple(
+        Column(name, next(_TYPES[one] for one in (hint, *getattr(hint, "__args__", ())) if one in _TYPES), "")
+        for name, hint in get_type_hints(kind).items()
+    )
 
 
-def _spark(kind: type[RowRun | AuditFinding]) -> str:
-    return ", ".join(f"`{name}` {spark}" for name, (_, spark) in _fields(kind).items())
+_RUN: Final = _columns(RowRun)
+_FINDING: Final = _columns(AuditFinding)
 
 
-def _batches(kind: type[RowRun | AuditFinding], rows: Iterable[RowRun | AuditFinding]) -> Iterator[pa.RecordBatch]:
-    """The rows, if there are any. Times are numbers until the end."""
+def _batches(columns: tuple[Column, ...], rows: Iterable[RowRun | AuditFinding]) -> Iterator[pa.RecordBatch]:
+    """The rows, if there are any."""
     if found := [row._asdict() for row in rows]:
-        yield pa.RecordBatch.from_pylist(
-            found, pa.schema([(name, arrow) for name, (arrow, _) in _fields(kind).items()])
-        )
+        yield pa.RecordBatch.from_pylist(found, arrow_schema(columns))
 
 
 class AuditOptions(Options):
@@ -58,7 +50,7 @@ class AuditOptions(Options):
 def in_runs(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """From rows to runs; `silence` is microseconds."""
     for batch in batches:
-        yield from _batches(RowRun, runs(batch, silence))
+        yield from _batches(_RUN, runs(batch, silence))
 
 
 def audited(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,8 +58,8 @@ def audited(silence: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     auditor = Auditor(silence, 0)
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        yield from _batches(AuditFinding, (finding for row in rows for finding in auditor.add(RowRun(*row))))
-    yield from _batches(AuditFinding, (*auditor.settle(), *auditor.end()))
+        yield from _batches(_FINDING, (finding for row in rows for finding in auditor.add(RowRun(*row))))
+    yield from _batches(_FINDING, (*auditor.settle(), *auditor.end()))
 
 
 class Processor(StatefulProcessor):
@@ -167,21 +159,21 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
     silence = microseconds(options.silence)
     found = events.select(
         "node", "incarnation", "seq", F.unix_micros("time").alias("at"), "kind", "reason", "value"
-    ).mapInArrow(partial(in_runs, silence), _spark(RowRun))
+    ).mapInArrow(partial(in_runs, silence), spark_schema(_RUN))
     if events.isStreaming:
         processor = Processor(silence, microseconds(options.lateness))
         findings = (
             found.withColumn("all", F.lit(0))
             .groupBy("all")
-            .transformWithState(processor, _spark(AuditFinding), outputMode="append", timeMode="none")
+            .transformWithState(processor, spark_schema(_FINDING), outputMode="append", timeMode="none")
         )
     else:
         findings = (
             found.repartition(1)
             .sortWithinPartitions("node", "incarnation", "first", "end")
-            .mapInArrow(partial(audited, silence), _spark(AuditFinding))
+            .mapInArrow(partial(audited, silence), spark_schema(_FINDING))
         )
-    if options.root is not None and (found_there := [*_batches(AuditFinding, of_consumers(options.root))]):
-        of_root = events.sparkSession.createDataFrame(pa.Table.from_batches(found_there), _spark(AuditFinding))
+    if options.root is not None and (found_there := [*_batches(_FINDING, of_consumers(options.root))]):
+        of_root = events.sparkSession.createDataFrame(pa.Table.from_batches(found_there), spark_schema(_FINDING))
         findings = findings.unionByName(of_root)
     return findings.withColumns({name: F.timestamp_micros(name) for name in ("since", "until")})

@@ -8,11 +8,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Count, Limited, OptionError, UpToADay, columns, job
+from trunkline.analytics.jobs.job import Count, Limited, OptionError, UpToADay, job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import in_buckets, run, subject
 from trunkline.analytics.jobs.subscriptions import CHANGES, MADE, Subscriptions
 from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, busiest, heard, of_messages, window
+from trunkline.events.columns import columns
 
 _ROUTED: Final = "message.routed"
 _DELIVERED: Final = "message.delivered"

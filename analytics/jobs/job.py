@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from trunkline.analytics.jobs.catalogue import entry
 from trunkline.config.units import parse_duration
+from trunkline.events.columns import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,27 +59,6 @@ class OptionError(ValueError):
         super().__init__("; ".join(problems))
         #: A line each.
         self.problems = problems
-
-
-class Column(NamedTuple):
-    """A column of a job's result."""
-
-    name: str
-    #: As Spark writes it.
-    type: str
-    #: With its unit.
-    meaning: str
-
-
-def columns(table: str) -> tuple[Column, ...]:
-    """Columns from lines of name, type and meaning. An indented line continues the one before."""
-    found: list[Column] = []
-    for line in cleandoc(table).splitlines():
-        if line.startswith(" "):
-            found[-1] = found[-1]._replace(meaning=f"{found[-1].meaning} {line.strip()}")
-        else:
-            found.append(Column(*line.split(maxsplit=2)))
-    return tuple(found)
 
 
 O = TypeVar("O", bound=Options)

@@ -9,8 +9,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Names, Options, Positive, columns, job
+from trunkline.analytics.jobs.job import Names, Options, Positive, job
 from trunkline.analytics.jobs.windows import BOUNDS, heard, window
+from trunkline.events.columns import columns
 
 KINDS: Final = ("session.stats", "node.stats")
 #: A session's own figures, which are columns of `session.stats`; all others are a node's.

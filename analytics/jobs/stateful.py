@@ -8,7 +8,7 @@ one text, and one timer stands for all that is to be done.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Annotated, Any, Final
 
@@ -24,21 +24,15 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from trunkline.analytics.jobs.job import Column, Options
+from trunkline.analytics.jobs.job import Options
 from trunkline.analytics.jobs.machines import Keeper, Machines, Result, Subject, play
+from trunkline.events.columns import Column, arrow_schema, spark_schema
 
 #: Names a row of the input belongs to: bucket, and the subject in it.
 _KEY: Final = ("bucket", "scope", "subject")
 #: Rows of a batch of results.
 _ROWS: Final = 4096
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TYPES: Final = {
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "double": pa.float64(),
-}
 
 
 class StatefulOptions(Options):
@@ -66,7 +60,7 @@ def run(rows: DataFrame, events: DataFrame, machines: Machines, columns: Sequenc
     """
     fields = [name for name in machines.event._fields if name != "at"]
     wanted = [*_KEY, F.unix_micros("time").alias("at"), *fields]
-    schema = ", ".join(f"`{column.name}` {column.type}" for column in columns)
+    schema = spark_schema(columns)
     if rows.isStreaming:
         return (
             rows.select(*wanted, "time")
@@ -87,39 +81,30 @@ def recorded(
     machines: Machines, columns: Sequence[Column], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """One sorted pass over recorded events. The columns are `_KEY`, the events' fields and `until`."""
-    schema = pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
+    schema = arrow_schema(columns)
     width = len(_KEY)
 
-    def results() -> Iterator[dict[str, Any]]:
+    def results() -> Iterator[Result]:
         rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
         for (_, *of), group in groupby(rows, key=itemgetter(*range(width))):
             first = next(group)
             machine, until = machines.make(Subject(*of)), first[-1]
             events = (machines.event._make(row[width:-1]) for row in chain((first,), group))
-            for result in chain(play(machine, events, until), machine.end(until)):
-                yield _row(result, columns)
+            yield from play(machine, events, until)
+            yield from machine.end(until)
 
-    full: list[dict[str, Any]] = []
-    for result in results():
-        full.append(result)
-        if len(full) == _ROWS:
-            yield pa.RecordBatch.from_pylist(full, schema)
-            full = []
-    if full:
+    left = results()
+    while full := list(islice(left, _ROWS)):
         yield pa.RecordBatch.from_pylist(full, schema)
 
 
-def _row(result: Result, columns: Sequence[Column]) -> dict[str, Any]:
+def _row(result: Result, columns: Sequence[Column]) -> Row:
     """With all columns, and times as such."""
-    return {
-        column.name: _time(value) if column.type == "timestamp" else value
-        for column in columns
-        for value in (result.get(column.name),)
-    }
-
-
-def _time(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+    values = {column.name: result.get(column.name) for column in columns}
+    for column in columns:
+        if column.type == "timestamp" and (at := values[column.name]) is not None:
+            values[column.name] = _EPOCH + timedelta(microseconds=at)
+    return Row(**values)
 
 
 class Processor(StatefulProcessor):
@@ -157,7 +142,7 @@ class Processor(StatefulProcessor):
 
     def _advance(self, keeper: Keeper, timer: int | None, times: TimerValues) -> Iterator[Row]:
         for result in keeper.advance(times.getCurrentWatermarkInMs() * 1000):
-            yield Row(**_row(result, self._columns))
+            yield _row(result, self._columns)
         saved, due = keeper.save(), keeper.next()
         # Timers are milliseconds, and must be later than the watermark.
         following = None if due is None else -(-due // 1000)

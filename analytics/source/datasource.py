@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from trunkline.analytics.source.options import Mode, understood
-from trunkline.events.schema import spark_schema
+from trunkline.events.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -29,7 +29,7 @@ class TrunklineDataSource(DataSource):
     def schema(self) -> str:
         # asked for by load(): errors are better raised there than when the first query runs
         self._settings(None)
-        return spark_schema()
+        return SPARK_SCHEMA
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         from trunkline.analytics.source.batch import EventReader, PushingEventReader

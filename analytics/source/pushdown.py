@@ -21,14 +21,13 @@ from pyspark.sql.datasource import (
 
 from trunkline.analytics.source.planning import Window
 from trunkline.events.layout import NodeKey
-from trunkline.events.schema import COLUMNS
+from trunkline.events.schema import COLUMNS, SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_TYPES: Final = {column.name: column.type for column in COLUMNS}
-_SPARK_TYPES: Final = {column.name: column.spark for column in COLUMNS}
+_SPARK_TYPES: Final = {column.name: column.type for column in COLUMNS}
 #: Columns whose values compare in Arrow as they do in Spark.
 _COMPARABLE: Final = frozenset({"string", "int", "bigint", "timestamp"})
 #: From a column and what it is compared with to which rows are wanted.
@@ -72,7 +71,7 @@ class Pushed:
             return False
         value: Any = vars(condition)["value"]
         values = list(value) if kind is In else [value]
-        if not _comparable(values, column) or (kind is StringStartsWith and _TYPES[column] != pa.string()):
+        if not _comparable(values, column) or (kind is StringStartsWith and _SPARK_TYPES[column] != "string"):
             return False
         self.conditions.append((column, partial(_holds, kind, values)))
         self._remember(kind, column, values)
@@ -101,7 +100,7 @@ def _comparable(values: list[Any], column: str) -> bool:
     if any(isinstance(value, datetime.datetime) and value.tzinfo is None for value in values):
         return False
     try:
-        return bool(values) and pa.array(values, _TYPES[column]).null_count == 0
+        return bool(values) and pa.array(values, SCHEMA.field(column).type).null_count == 0
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
         return False
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from trunkline.events.schema import SCHEMA, spark_schema
+from trunkline.events.schema import SCHEMA, SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def frame(spark: "SparkSession", events: pa.Table | Iterable[Row]) -> "DataFrame
     """As the batch source gives them."""
     if not isinstance(events, pa.Table):
         events = table(events)
-    return spark.createDataFrame(events, schema=spark_schema())
+    return spark.createDataFrame(events, schema=SPARK_SCHEMA)
 
 
 def stream(spark: "SparkSession", events: pa.Table | Sequence[Any], folder: "Path", batches: int = 3) -> "DataFrame":
@@ -87,7 +87,7 @@ def stream(spark: "SparkSession", events: pa.Table | Sequence[Any], folder: "Pat
         path = folder / f"{number:05}.parquet"
         parquet.write_table(part, path)
         os.utime(path, (1_700_000_000 + number,) * 2)  # the order in which Spark reads them
-    return spark.readStream.schema(spark_schema()).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return spark.readStream.schema(SPARK_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def collected(results: "DataFrame", folder: "Path", mode: str = "append") -> list[Row]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trunkline.config.config import Config
 from trunkline.events.plugin import EventsSettings
-from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA, spark_schema
+from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA, SPARK_SCHEMA
 from trunkline.plugins.finding import settings_model
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "events.md"
 def test_the_page_has_every_column_and_kind() -> None:
     text = PAGE.read_text(encoding="utf-8")
     rows = ["| column | type in Spark | meaning |", "|---|---|---|"]
-    rows += [f"| `{column.name}` | {column.spark} | {column.meaning} |" for column in COLUMNS]
+    rows += [f"| `{column.name}` | {column.type} | {column.meaning} |" for column in COLUMNS]
     assert "\n".join(rows) in text
     rows = ["| kind | when |", "|---|---|", *(f"| `{kind.name}` | {kind.meaning} |" for kind in OWN_KINDS)]
     assert "\n".join(rows) in text
@@ -48,4 +48,4 @@ def test_its_configurations_are_right() -> None:
 
 
 def test_spark_reads_the_same_columns() -> None:
-    assert re.findall(r"`(\w+)`", spark_schema()) == SCHEMA.names
+    assert re.findall(r"`(\w+)`", SPARK_SCHEMA) == SCHEMA.names

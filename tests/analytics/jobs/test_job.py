@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
-from trunkline.analytics.jobs.job import Column, Count, Names, OptionError, Options, Positive, columns, job
+from trunkline.analytics.jobs.job import Count, Names, OptionError, Options, Positive, job
+from trunkline.events.columns import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,10 +47,6 @@ def test_a_job_knows_what_is_written_about_it() -> None:
     assert (example.name, example.title) == ("traffic", "Traffic top-k")
     assert example.description == "First paragraph.\n\nSecond."
     assert repr(example) == "Job('traffic')"
-    assert (
-        Column("window_start", "timestamp", "When."),
-        Column("n", "bigint", "How many, and more."),
-    ) == COLUMNS
     assert Given.model_fields["window"].description == "Seconds of a window,\ntold in two lines."
 
 

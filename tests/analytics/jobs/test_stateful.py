@@ -22,7 +22,7 @@ from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.jobs.job import Column
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import Processor, recorded
-from trunkline.events.schema import spark_schema
+from trunkline.events.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -294,7 +294,7 @@ def test_a_stream_goes_on_from_its_checkpoint_where_it_was(spark: "SparkSession"
         folder = tmp_path / "events"
         folder.mkdir(exist_ok=True)
         parquet.write_table(part, folder / f"{number}.parquet")
-        results = in_one(spark.readStream.schema(spark_schema()).parquet(str(folder)), *STREAMED)
+        results = in_one(spark.readStream.schema(SPARK_SCHEMA).parquet(str(folder)), *STREAMED)
         writer = results.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination()
         assert [one["job"] for one in found] == ["unheard", "silent", "unheard"][: 1 + 2 * number]
