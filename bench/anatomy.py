@@ -28,7 +28,7 @@ import trio.testing
 import trunkline
 from bench import wire
 from trunkline.broker.node import Node, open_node
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -286,7 +286,7 @@ def opened() -> AbstractAsyncContextManager[Node]:
         "session": {"max_inflight": 1000},
         "control": {"enabled": False},
     }
-    return open_node(Config.from_mapping(settings))
+    return open_node(from_mapping(settings))
 
 
 def passes(_client: object, message: object) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 import trio
 
 from trunkline.broker.node import open_node
-from trunkline.config.loading import Override, load
+from trunkline.config.reader import Override, load
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
 from trunkline.serving import YOUNG_OBJECTS

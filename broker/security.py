@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
+from trunkline.config.files import read_text
 from trunkline.config.settings import IN_PROCESS
 from trunkline.hooks.acl import Acl
 from trunkline.hooks.acl_file import DEFAULT_RULES, AclError, parse_rules
@@ -124,7 +125,7 @@ class _Files:
 
     def _parsed(self, path: Path, parse: Callable[[str, str], Any]) -> Any:
         try:
-            return parse(path.read_text(encoding="utf-8-sig"), str(path))  # editors of Windows write a byte order mark
+            return parse(read_text(path), str(path))
         except OSError as error:
             self.problems.append(f"{path}: {error.strerror or error}")
         except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
 """Walks through the types of sections: which field a key belongs to, and which values are paths."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args, get_origin
 
@@ -51,23 +51,3 @@ def based(annotation: Any, value: object, base: Path) -> object:
             for key, entry in cast("Mapping[str, object]", value).items()
         }
     return value
-
-
-def files_in(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
-    """The keys that name files, and the files; not folders, which are made when they are not there."""
-    if isinstance(value, Path):
-        yield path, value
-    elif isinstance(value, BaseModel):
-        for key, field in type(value).model_fields.items():
-            if field.annotation is not Path:
-                yield from files_in(getattr(value, key), (*path, key))
-    elif isinstance(value, tuple):
-        for index, entry in enumerate(cast("tuple[object, ...]", value)):
-            yield from files_in(entry, (*path, index))
-
-
-def file_problem(file: Path) -> str:
-    """Why a file cannot be read, now and at each reload; empty if it can."""
-    if file.is_fifo():
-        return f"{file} is a pipe, and cannot be read again at a reload"
-    return "" if file.exists() and not file.is_dir() else f"no file {file}"

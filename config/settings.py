@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAli
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trunkline.config.addresses import is_loopback, split_listener_url
 from trunkline.config.units import (
     Duration,
     Expiry,
@@ -27,8 +28,6 @@ from trunkline.config.units import (
     Whole,
     WholeSeconds,
     WireText,
-    is_loopback,
-    split_listener_url,
 )
 
 

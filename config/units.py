@@ -5,14 +5,14 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
 
+from trunkline.config.addresses import split_listener_url
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter
@@ -100,18 +100,6 @@ def parse_network(value: object) -> IPv4Network | IPv6Network:
     raise ValueError("not an address or CIDR block")
 
 
-def split_listener_url(url: str) -> tuple[str, int]:
-    """Host and port of a listener's URL. The port is 1883 when it says none; 0 lets the system choose."""
-    parts = urlsplit(url)
-    if parts.scheme != "tcp" or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("not a listener URL")
-    port = parts.port  # raises for what is no port
-    if not parts.hostname or parts.netloc.endswith(":"):
-        raise ValueError("not a listener URL")
-    parts.hostname.encode("idna")  # raises for what is no name that can be asked for
-    return parts.hostname, 1883 if port is None else port
-
-
 def check_listener_url(value: object) -> str:
     if isinstance(value, str):
         split_listener_url(value)
@@ -138,16 +126,6 @@ def check_wire_text(value: object) -> str:
             raise ValueError(str(error)) from None
         return value
     raise ValueError("not text")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on `host`. A name other than localhost may mean anything."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _parsed(parse: Callable[[object], object], accepts: str) -> tuple[Accepts, BeforeValidator]:

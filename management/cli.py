@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Never
 import click
 
 from trunkline import __version__
-from trunkline.config.config import Config, Loaded
+from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import Override, load
+from trunkline.config.reader import Loaded, Override, load
 from trunkline.management.command_line import BAD_USAGE, FAILED, LazyGroup, config_option, fail, no_file
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Table
 
+from trunkline.config.files import read_text
+from trunkline.config.reader import MAX_FILE
 from trunkline.management.rewriting import rewrite
 
 #: What a file means.
@@ -32,7 +34,7 @@ def change_section(
         ValueError: the file is not TOML, or its form does not allow for such a section.
         OSError: the file cannot be read or written; there is none, unless it is to be made.
     """
-    text = file.read_text(encoding="utf-8-sig") if file.exists() or not create else ""
+    text = read_text(file, MAX_FILE) if file.exists() or not create else ""
     before = meaning(text)
     changed = with_keys(text, section, values)
     check(before, meaning(changed))

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from trunkline.config.config import Loaded
 from trunkline.config.key_path import dotted
+from trunkline.config.reader import Loaded
 
 _Table = dict[str, object]
 _Array = list[object]

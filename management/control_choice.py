@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import load
+from trunkline.config.reader import load
 from trunkline.config.settings import NodeSettings
 from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker

@@ -5,9 +5,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from trunkline.config.config import Config, ConfigReader
 from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.files import read_text
 from trunkline.config.key_path import dotted
+from trunkline.config.reader import MAX_FILE, ConfigReader, from_mapping
 from trunkline.config.units import from_text
 from trunkline.management.config_file import Content, change_section, meaning
 from trunkline.plugins.finding import settings_model
@@ -49,7 +50,7 @@ def disable(file: Path, name: str) -> bool:
         ValueError: the file is not TOML, or cannot be changed.
         OSError: it cannot be read or written.
     """
-    sections: object = meaning(file.read_text(encoding="utf-8-sig")).get(_SECTION)
+    sections: object = meaning(read_text(file, MAX_FILE)).get(_SECTION)
     if not (isinstance(sections, dict) and name in sections):
         return False
 
@@ -74,7 +75,7 @@ def _check_rest(file: Path, name: str, before: Content, after: Content) -> None:
 
 def _problems(content: Mapping[str, Any]) -> Sequence[Problem]:
     try:
-        Config.from_mapping(cast("Mapping[str, object]", content), settings_model)
+        from_mapping(cast("Mapping[str, object]", content), settings_model)
     except ConfigError as error:
         return error.problems
     return []

@@ -12,7 +12,8 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trunkline.config.config import PLUGIN_PREFIX, ConfigReader
+from trunkline.config.files import read_text
+from trunkline.config.reader import MAX_FILE, PLUGIN_PREFIX, ConfigReader
 from trunkline.config.settings import PluginSettings
 from trunkline.config.units import accepted
 from trunkline.management.config_file import meaning
@@ -129,7 +130,7 @@ def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str,
     """The settings that are right, and what is wrong with others, by plugin."""
     reader = ConfigReader(settings_model)
     if path is not None:
-        sections = meaning(path.read_text(encoding="utf-8-sig")).get("plugins", {})
+        sections = meaning(read_text(path, MAX_FILE)).get("plugins", {})
         if not isinstance(sections, Mapping):
             raise ValueError("plugins: accepted is a table a plugin, [plugins.NAME]")
         reader.take_table({"plugins": cast("Mapping[str, object]", sections)}, str(path), path.parent)

@@ -4,10 +4,10 @@ socket."""
 import os
 import socket
 from collections.abc import Iterator
-from itertools import combinations
 
 from trunkline.broker.security import Security, SecurityError
-from trunkline.config.config import Config, collide
+from trunkline.config.addresses import TakenAddresses
+from trunkline.config.config import Config
 from trunkline.hooks.chain import Hooks
 from trunkline.management.control_place import PlaceError, check_place
 
@@ -28,17 +28,16 @@ def _files(config: Config) -> Iterator[str]:
 
 
 def _addresses(config: Config) -> Iterator[str]:
-    resolved: list[tuple[str, int, set[str]]] = []
+    taken = TakenAddresses[str]()
     for listener in config.listeners:
         try:
             found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except OSError as error:
             yield f"{listener.url}: {error.strerror or error}"
         else:
-            resolved.append((listener.url, listener.port, {str(address[0]) for *_, address in found}))
-    for (url, port, hosts), (other_url, other_port, others) in combinations(resolved, 2):
-        if port == other_port != 0 and collide(hosts, others):
-            yield f"{url} and {other_url} mean the same address"
+            other = taken.take({str(address[0]) for *_, address in found}, listener.port, listener.url)
+            if other is not None:
+                yield f"{other} and {listener.url} mean the same address"
 
 
 def _control(config: Config) -> Iterator[str]:

@@ -17,10 +17,10 @@ import trio
 
 from trunkline.actors import Child, Down, Restart, Shutdown, Supervisor, TooManyRestarts
 from trunkline.actors.system import innermost
-from trunkline.config.config import plugin_settings
 from trunkline.config.errors import ConfigError
-from trunkline.config.fields import file_problem, files_in
+from trunkline.config.files import file_problem, files_in
 from trunkline.config.key_path import dotted, nearest
+from trunkline.config.reader import plugin_settings
 from trunkline.config.settings import PluginSettings
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.points import CLIENT_CHECK_ACL

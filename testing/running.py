@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import settings_model
 from trunkline.testing.connections import ConnectionLog
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref
     from trunkline.broker.node import Node
+    from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.testing.fault import Fault
     from trunkline.testing.restarting import Lives
@@ -146,7 +147,7 @@ def configuration(settings: Mapping[str, Any]) -> Config:
         ConfigError: with all that is wrong.
     """
     table = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, **settings}
-    return Config.from_mapping(table, settings_model)
+    return from_mapping(table, settings_model)
 
 
 @asynccontextmanager

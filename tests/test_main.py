@@ -207,9 +207,9 @@ def packages(modules: set[str]) -> set[str]:
 
 START = """
 import io, threading, trio
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline import serving
-config = Config.from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}})
+config = from_mapping({"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}})
 async def start():
     async with serving.open_node(config, read=lambda: config):
         pass

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from trunkline.config.config import Config, key_paths
+from trunkline.config.reader import from_mapping
 from trunkline.config.settings import ListenerSettings
 from trunkline.hooks.acl_file import parse_rules
 from trunkline.management.cli import cli
@@ -96,7 +97,7 @@ def test_blocks_are_what_they_should_be(page: str, tmp_path: Path, monkeypatch: 
         if "acl" in mark:
             assert parse_rules(block)
         else:
-            Config.from_mapping(tomllib.loads(block), settings_model)
+            from_mapping(tomllib.loads(block), settings_model)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.management.asking import controlled
 from trunkline.broker.metrics import DropReason
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.hooks.points import MESSAGE_DROPPED
 from trunkline.management.ctl import ctl
 
@@ -54,7 +54,7 @@ def test_every_step_is_explained() -> None:
 
 @pytest.mark.parametrize("block", re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL))
 def test_the_configuration_is_one(block: str) -> None:
-    assert Config.from_mapping(tomllib.loads(block)).trace.on
+    assert from_mapping(tomllib.loads(block)).trace.on
 
 
 async def test_the_commands_are_there(tmp_path: Path) -> None:

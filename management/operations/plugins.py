@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from trunkline.config.config import ConfigReader
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import ConfigReader
 from trunkline.config.settings import PluginSettings
 from trunkline.config.units import from_text
 from trunkline.management.operations.registry import (

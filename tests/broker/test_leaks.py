@@ -21,7 +21,7 @@ from trunkline.broker.connection.transport import SocketTransport
 from trunkline.broker.node import Node, open_node
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.state import Session
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.mqtt.decoder import Decoder
 
 #: None of these may be left, whatever else the interpreter keeps for later.
@@ -99,7 +99,7 @@ async def says_nothing(wire: Wire) -> None: ...
 )
 async def test_nothing_is_left(mock_clock: MockClock, script: Any, inside: bool) -> None:
     settings = {"listeners": ["tcp://127.0.0.1:0"], "sys": {"interval": 0}, "session": {"await_rel_timeout": 100_000}}
-    async with open_node(Config.from_mapping(settings)) as node:
+    async with open_node(from_mapping(settings)) as node:
         await once(node, mock_clock, script, inside)  # what is made once for all is there then
         with no_collector():
             before = left()

@@ -17,7 +17,7 @@ from trunkline import testing
 from trunkline.actors import Scheduler
 from trunkline.broker.connection.poller import Poller
 from trunkline.broker.node import NodeFailed, open_node
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 
 
 async def test_clients_are_told_and_wills_reach_those_who_are_still_there() -> None:
@@ -41,7 +41,7 @@ async def test_clients_are_told_and_wills_reach_those_who_are_still_there() -> N
 
 async def test_a_client_that_never_closes_delays_the_end_by_the_grace_alone(autojump_clock: MockClock) -> None:
     began = trio.current_time()
-    async with open_node(Config.from_mapping({"listeners": [], "mqtt": {"linger": 100}}), grace=3.0) as node:
+    async with open_node(from_mapping({"listeners": [], "mqtt": {"linger": 100}}), grace=3.0) as node:
         wire = Wire(connect(node))
         await wire.connect("stubborn")
     assert trio.current_time() - began == pytest.approx(3.0, abs=0.1)
@@ -49,7 +49,7 @@ async def test_a_client_that_never_closes_delays_the_end_by_the_grace_alone(auto
 
 async def test_who_has_not_been_admitted_is_not_waited_for(autojump_clock: MockClock) -> None:
     began = trio.current_time()
-    async with open_node(Config.from_mapping({"listeners": []}), grace=3.0) as node:
+    async with open_node(from_mapping({"listeners": []}), grace=3.0) as node:
         connect(node)
         await trio.testing.wait_all_tasks_blocked()
     assert trio.current_time() == began

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from trunkline.config.config import Config, changes, dotted, key_paths, variable
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import Override, load
+from trunkline.config.reader import MAX_FILE, Override, from_mapping, load
 from trunkline.config.settings import ListenerSettings
 from trunkline.config.units import accepted
 
@@ -22,7 +22,7 @@ def problems(
 
 def problems_of(table: dict[str, object]) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        Config.from_mapping(table)
+        from_mapping(table)
     return [f"{problem.key}: {problem.text}" for problem in caught.value.problems]
 
 
@@ -133,7 +133,22 @@ def test_a_byte_order_mark_is_skipped(file: Path) -> None:
 
 def test_a_pipe_is_no_configuration_file(file: Path) -> None:
     os.mkfifo(file)
-    assert problems(file) == [f"{file}: is a pipe, and cannot be read again at a reload"]
+    assert problems(file) == [f"{file}: cannot be read: is no regular file, and cannot be read again at a reload"]
+
+
+def test_a_device_without_an_end_is_no_configuration_file(file: Path) -> None:
+    zero = Path("/dev/zero")
+    assert problems(zero) == [f"{zero}: cannot be read: is no regular file, and cannot be read again at a reload"]
+    file.write_text('[auth]\npassword_file = "/dev/zero"\n')
+    (line,) = problems(file)
+    assert line.startswith(f"{file}: auth.password_file: {zero} is no regular file")
+    assert load(os.devnull, {}).config == Config()
+
+
+def test_a_configuration_file_has_a_largest_size(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(MAX_FILE + 1)
+    assert problems(file) == [f"{file}: cannot be read: is larger than 16,777,216 bytes"]
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[mqtt]\nmax_qos = " + "9" * 5000])
@@ -207,11 +222,11 @@ def test_a_listener_that_others_reach_needs_a_login(file: Path) -> None:
     assert line.startswith("listeners[0]: other machines reach")
     (line,) = problems_of({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": False}})
     assert line.startswith("listeners[0]: other machines reach")
-    assert Config.from_mapping({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": True}}).listeners
-    assert Config.from_mapping({"listeners": [{"url": "tcp://[::]:1", "allow_anonymous": True}]}).listeners
+    assert from_mapping({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": True}}).listeners
+    assert from_mapping({"listeners": [{"url": "tcp://[::]:1", "allow_anonymous": True}]}).listeners
     file.touch()
     for key in ("password_file", "client_id_file", "scram_file"):
-        assert Config.from_mapping({"listeners": ["tcp://[::]:1"], "auth": {key: str(file)}}).listeners
+        assert from_mapping({"listeners": ["tcp://[::]:1"], "auth": {key: str(file)}}).listeners
 
 
 def test_who_may_come_without_credentials(file: Path) -> None:
@@ -219,12 +234,12 @@ def test_who_may_come_without_credentials(file: Path) -> None:
     config = Config()
     assert config.allows_anonymous()
     assert config.allows_anonymous(config.listeners[0])
-    config = Config.from_mapping({"auth": {"password_file": str(file)}, "listeners": ["tcp://127.0.0.1:1"]})
+    config = from_mapping({"auth": {"password_file": str(file)}, "listeners": ["tcp://127.0.0.1:1"]})
     assert not config.allows_anonymous(config.listeners[0])
     listeners: list[object] = ["tcp://[::]:1", {"url": "tcp://127.0.0.1:1", "allow_anonymous": False}]
-    config = Config.from_mapping({"auth": {"allow_anonymous": True}, "listeners": listeners})
+    config = from_mapping({"auth": {"allow_anonymous": True}, "listeners": listeners})
     assert [config.allows_anonymous(listener) for listener in config.listeners] == [True, False]
-    assert not Config.from_mapping({"auth": {"allow_anonymous": False}}).allows_anonymous()
+    assert not from_mapping({"auth": {"allow_anonymous": False}}).allows_anonymous()
 
 
 def test_keys_that_contradict() -> None:
@@ -239,7 +254,7 @@ def test_keys_that_contradict() -> None:
 
 
 def test_no_listeners_is_a_broker_for_this_process_only() -> None:
-    assert Config.from_mapping({"listeners": []}).listeners == ()
+    assert from_mapping({"listeners": []}).listeners == ()
 
 
 def test_dotted() -> None:
@@ -248,7 +263,7 @@ def test_dotted() -> None:
 
 
 def test_changes() -> None:
-    new = Config.from_mapping({"listeners": [], "mqtt": {"max_qos": 1}, "log": {"level": "info"}})
+    new = from_mapping({"listeners": [], "mqtt": {"max_qos": 1}, "log": {"level": "info"}})
     assert changes(Config(), new) == ["listeners", "mqtt.max_qos"]
 
 
@@ -281,7 +296,7 @@ def test_no_address_is_listened_on_twice(first: str, second: str) -> None:
 )
 def test_different_addresses(first: str, second: str) -> None:
     listeners = [{"name": "one", "url": first}, {"name": "two", "url": second}]
-    Config.from_mapping({"listeners": listeners, "auth": {"allow_anonymous": True}})
+    from_mapping({"listeners": listeners, "auth": {"allow_anonymous": True}})
 
 
 def test_some_sections_alone(file: Path) -> None:
@@ -314,6 +329,6 @@ def test_files_of_a_listener_stand_in_the_folder_of_the_configuration(file: Path
 
 def test_what_a_listener_does_not_say_the_general_section_says() -> None:
     listener = {"url": "tcp://127.0.0.1:1", "password_file": __file__}
-    config = Config.from_mapping({"listeners": [listener], "auth": {"scram_file": __file__}})
+    config = from_mapping({"listeners": [listener], "auth": {"scram_file": __file__}})
     assert config.credentials_at(config.listeners[0]) == (Path(__file__), None, Path(__file__))
     assert config.credentials_at(None) == (None, None, Path(__file__))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.config import MAX_MISSING, Config, changes
+from trunkline.config.config import changes
 from trunkline.config.errors import ConfigError, Unusable
-from trunkline.config.loading import load
+from trunkline.config.reader import MAX_MISSING, from_mapping, load
 from trunkline.config.settings import PluginSettings
 from trunkline.management.config_view import as_toml
 from trunkline.plugins.finding import settings_model
@@ -186,7 +186,7 @@ def test_many_that_cannot_be_had_are_not_all_looked_for() -> None:
         raise Unusable([f"no plugin {name}"])
 
     with pytest.raises(ConfigError) as raised:
-        Config.from_mapping({"plugins": {f"p{number}": {} for number in range(1000)}}, find)
+        from_mapping({"plugins": {f"p{number}": {} for number in range(1000)}}, find)
     assert (len(raised.value.problems), len(looked_for)) == (1000, MAX_MISSING)
     assert raised.value.problems[-1].text == f"not looked for: {MAX_MISSING} plugins before it cannot be had"
 
@@ -211,10 +211,10 @@ def test_one_that_authenticates_lets_a_listener_be_reached_and_nobody_in_without
 
 
 def test_a_mapping_is_read_in_the_same_way() -> None:
-    config = Config.from_mapping({"plugins": {"greeting": {"word": "hi"}}}, settings_model)
+    config = from_mapping({"plugins": {"greeting": {"word": "hi"}}}, settings_model)
     assert config.plugins["greeting"].word == "hi"  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"settings: plugins.greeting.word"):
-        Config.from_mapping({"plugins": {"greeting": {"word": 3}}}, settings_model)
+        from_mapping({"plugins": {"greeting": {"word": 3}}}, settings_model)
 
 
 def test_paths_start_at_the_file_however_deep_they_stand(file: Path) -> None:

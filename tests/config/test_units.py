@@ -13,7 +13,6 @@ from trunkline.config.units import (
     Text,
     accepted,
     from_text,
-    is_loopback,
     parse_duration,
     parse_expiry,
     parse_network,
@@ -21,7 +20,6 @@ from trunkline.config.units import (
     parse_size,
     parse_whole_seconds,
     shown,
-    split_listener_url,
 )
 
 
@@ -80,41 +78,6 @@ def test_network_keeps_only_its_prefix() -> None:
     assert parse_network("::1") == ip_network("::1/128")
     with pytest.raises(ValueError, match="not an address"):
         parse_network(7)
-
-
-@pytest.mark.parametrize(
-    ("url", "parts"),
-    [
-        ("tcp://127.0.0.1:1884", ("127.0.0.1", 1884)),
-        ("tcp://localhost", ("localhost", 1883)),
-        ("tcp://[::]:0", ("::", 0)),
-    ],
-)
-def test_listener_url(url: str, parts: tuple[str, int]) -> None:
-    assert split_listener_url(url) == parts
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["", "1883", "127.0.0.1:1883", "udp://h:1", "tcp://", "tcp://:1883", "tcp://h:", "tcp://h:x", "tcp://h:65536"]
-    + ["tcp://h:1/mqtt", "tcp://h:1?a", "tcp://u@h:1", "tcp://::1:1883", "tcp://[::1"]
-    + ["tcp://..:1", f"tcp://{'a' * 64}:1"],
-)
-def test_no_listener_url(url: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        split_listener_url(url)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_loopback(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "192.168.0.1", "broker.example", "fe80::1%eth0", "localhost.example"]
-)
-def test_not_loopback(host: str) -> None:
-    assert not is_loopback(host)
 
 
 @pytest.mark.parametrize(

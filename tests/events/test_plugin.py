@@ -15,8 +15,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.reader import EventLog
 from trunkline.events.schema import OWN_KINDS, Flag
@@ -389,7 +389,7 @@ async def test_the_disk_is_full_and_the_broker_goes_on(
 def test_what_is_wrong_with_the_settings() -> None:
     def problems(**settings: Any) -> str:
         with pytest.raises(ConfigError) as refused:
-            Config.from_mapping({"plugins": {"events": settings}}, settings_model)
+            from_mapping({"plugins": {"events": settings}}, settings_model)
         return str(refused.value)
 
     assert "no hook point is named 'message.publsh'; did you mean message.publish" in problems(kinds=["message.publsh"])

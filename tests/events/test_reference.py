@@ -6,7 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.events.plugin import EventsSettings
 from trunkline.events.schema import COLUMNS, OWN_KINDS, SCHEMA, SPARK_SCHEMA
 from trunkline.plugins.finding import settings_model
@@ -42,7 +42,7 @@ def test_its_configurations_are_right() -> None:
     blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:
-        settings = Config.from_mapping(tomllib.loads(block), settings_model).plugins["events"]
+        settings = from_mapping(tomllib.loads(block), settings_model).plugins["events"]
         assert isinstance(settings, EventsSettings)
         assert settings.enabled
 

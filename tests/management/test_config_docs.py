@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.config.config import key_paths
-from trunkline.config.loading import load
+from trunkline.config.reader import load
 from trunkline.config.settings import ListenerSettings, PluginSettings
 from trunkline.management import config_docs
 from trunkline.plugins.finding import settings_model, shipped

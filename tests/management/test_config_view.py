@@ -2,8 +2,8 @@ import json
 import tomllib
 from pathlib import Path
 
-from trunkline.config.config import Config, Loaded
-from trunkline.config.loading import load
+from trunkline.config.config import Config
+from trunkline.config.reader import Loaded, from_mapping, load
 from trunkline.management.config_view import as_json, as_toml
 
 ENVIRON = {
@@ -17,14 +17,14 @@ ENVIRON = {
 def test_toml_means_the_same() -> None:
     loaded = load(None, ENVIRON)
     text = as_toml(loaded)
-    assert Config.from_mapping(tomllib.loads(text)) == loaded.config
+    assert from_mapping(tomllib.loads(text)) == loaded.config
     assert "\nmax_qos = 1  # variable TRUNKLINE_MQTT__MAX_QOS\n" in text
     assert text.startswith("[[listeners]]  # variable TRUNKLINE_LISTENERS\n")
     assert "\n# password_file is not set\n" in text
 
 
 def test_toml_without_listeners() -> None:
-    text = as_toml(Loaded(Config.from_mapping({"listeners": []}), {}))
+    text = as_toml(Loaded(from_mapping({"listeners": []}), {}))
     assert tomllib.loads(text)["listeners"] == []
 
 

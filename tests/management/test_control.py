@@ -20,7 +20,7 @@ from tests.conformance import raw
 from tests.management.asking import controlled, through_socket
 from trunkline import __version__
 from trunkline.broker.node import open_node
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.management import control
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
@@ -101,7 +101,7 @@ async def test_a_broker_of_its_own_has_one_unless_told_not_to(tmp_path: Path, mo
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     for enabled in (True, False):
         table = {"listeners": [], **({} if enabled else {"control": {"enabled": False}})}
-        config = Config.from_mapping(table)
+        config = from_mapping(table)
 
         async with open_node(config, read=lambda config=config: config, open_control=open_control) as node:
             assert (node.control is not None) == enabled
@@ -127,7 +127,7 @@ async def test_two_brokers_side_by_side_and_two_of_one_name(
                 raise AssertionError("it must not start")
         # without a path of its own the second one has a name with a number
         for table in ({}, {"control": {"enabled": True}}):
-            config = Config.from_mapping({"listeners": [], "node": {"name": "plant"}, **table})
+            config = from_mapping({"listeners": [], "node": {"name": "plant"}, **table})
             async with open_node(config, read=lambda config=config: config, open_control=open_control) as node:
                 assert node.control is not None
                 assert node.control.path == folder / "plant-2.sock"

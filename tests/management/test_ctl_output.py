@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.config.config import Config, Loaded
+from trunkline.config.reader import Loaded, from_mapping
 from trunkline.management.config_view import as_toml
 from trunkline.management.ctl_output import COLUMNS, DISPENSABLE, print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
@@ -179,7 +179,7 @@ def test_results_of_all_shapes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_configuration_is_shown_as_the_command_config_does(capsys: pytest.CaptureFixture[str]) -> None:
-    config = Config.from_mapping({"mqtt": {"max_qos": 1}, "listeners": []})
+    config = from_mapping({"mqtt": {"max_qos": 1}, "listeners": []})
     print_toml(config.model_dump(mode="json"))
     assert capsys.readouterr().out == as_toml(Loaded(config, {})) + "\n"
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.management.plugin_packages import BELL, Install, installing
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import load
+from trunkline.config.reader import load
 from trunkline.management.plugin_enabling import disable, enable
 from trunkline.plugins import PluginError
 from trunkline.plugins.finding import settings_model

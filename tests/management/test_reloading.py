@@ -9,6 +9,7 @@ import pytest
 
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.config.settings import LogSettings, PluginSettings
 from trunkline.management import logs
 from trunkline.management.reloading import Pending, ReloadError, reload
@@ -42,7 +43,7 @@ def _logging_as_before() -> Iterator[None]:
 
 
 def test_a_broker_of_its_own_reads_everything_again(capsys: pytest.CaptureFixture[str]) -> None:
-    broker = FakeBroker(lambda: Config.from_mapping({"log": {"level": "debug"}, "mqtt": {"max_qos": 1}}))
+    broker = FakeBroker(lambda: from_mapping({"log": {"level": "debug"}, "mqtt": {"max_qos": 1}}))
     before = logging.getLogger().handlers[:]
     assert reload(broker) == Pending(["mqtt.max_qos"], [])
     assert broker.reloaded == 1
@@ -89,7 +90,7 @@ def test_a_crash_is_as_any_other_mistake(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize(
     ("read", "error", "problems"),
     [
-        (lambda: Config.from_mapping({"mqtt": {"max_qos": 7}}), None, ["settings: mqtt.max_qos: 7"]),
+        (lambda: from_mapping({"mqtt": {"max_qos": 7}}), None, ["settings: mqtt.max_qos: 7"]),
         (None, SecurityError(["users:1: no", "users:2: no"]), ["users:1: no", "users:2: no"]),
         (None, PermissionError(13, "Permission denied"), ["Permission denied"]),
         (lambda: Config(log=LogSettings(file=Path("no/where"))), None, ["No such file or directory: "]),

@@ -10,6 +10,7 @@ import pytest
 from trunkline.broker.node import ListenError, open_node
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.management import logs
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.start_check import obstacles
@@ -75,7 +76,7 @@ def no_such_host(folder: Path) -> dict[str, object]:
 async def test_what_is_found_keeps_a_broker_from_starting(
     broken: Callable[[Path], dict[str, object]], tmp_path: Path
 ) -> None:
-    config = Config.from_mapping({"listeners": [URL], **broken(tmp_path)})
+    config = from_mapping({"listeners": [URL], **broken(tmp_path)})
     assert len(obstacles(config)) == 1
     assert not await starts(config)
 
@@ -83,13 +84,13 @@ async def test_what_is_found_keeps_a_broker_from_starting(
 async def test_nothing_is_found_where_a_broker_starts(tmp_path: Path) -> None:
     (tmp_path / "users").touch()
     table = {"auth": {"password_file": tmp_path / "users"}, "control": {"path": tmp_path / "x.sock"}}
-    config = Config.from_mapping({"listeners": [URL, {"name": "second", "url": URL}], **table})
+    config = from_mapping({"listeners": [URL, {"name": "second", "url": URL}], **table})
     assert obstacles(config) == []
     assert await starts(config)
 
 
 async def test_a_broker_that_runs_does_not_stand_against_its_own_configuration(tmp_path: Path) -> None:
-    config = Config.from_mapping({"listeners": [URL], "control": {"path": tmp_path / "x.sock"}})
+    config = from_mapping({"listeners": [URL], "control": {"path": tmp_path / "x.sock"}})
     async with open_node(config, read=lambda: config, open_control=open_control):
         assert obstacles(config) == []
 
@@ -100,12 +101,12 @@ def test_two_names_of_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     urls = ["tcp://one:1883", "tcp://two:1883"]
-    (problem,) = obstacles(Config.from_mapping({"listeners": urls, "auth": {"allow_anonymous": True}}))
+    (problem,) = obstacles(from_mapping({"listeners": urls, "auth": {"allow_anonymous": True}}))
     assert problem == "tcp://one:1883 and tcp://two:1883 mean the same address"
 
 
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
-    config = Config.from_mapping({"log": {"file": tmp_path}})
+    config = from_mapping({"log": {"file": tmp_path}})
     assert obstacles(config) == [f"log.file: {tmp_path} cannot be written"]
     with pytest.raises(OSError, match="directory|denied"):
         logs.configure(config.log)

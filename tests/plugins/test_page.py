@@ -15,7 +15,7 @@ import pytest
 import trunkline.testing
 from tests.management.plugin_packages import describe
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import load
+from trunkline.config.reader import load
 from trunkline.config.settings import PluginSettings
 from trunkline.management.cli import cli
 from trunkline.plugins import Context, PluginError, Settings, hook

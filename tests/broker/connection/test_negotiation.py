@@ -8,13 +8,14 @@ import pytest
 from trunkline.broker.connection.negotiation import Rejected, negotiate
 from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.mqtt.packets import Connect, Will
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 
 def config(**mqtt: Any) -> Config:
-    return Config.from_mapping({"mqtt": mqtt})
+    return from_mapping({"mqtt": mqtt})
 
 
 def reason(connect: Connect, **mqtt: Any) -> Reason:
@@ -95,7 +96,7 @@ def test_wills_that_cannot_be_kept() -> None:
 
 
 def test_a_session_expiry_beyond_the_maximum_is_told() -> None:
-    bounded = Config.from_mapping({"session": {"max_expiry_interval": 100}})
+    bounded = from_mapping({"session": {"max_expiry_interval": 100}})
     for asked, told in ((50, None), (100, None), (101, 100)):
         terms = negotiate(Connect("a", properties={"session_expiry_interval": asked}), bounded)
         assert terms.connack.get("session_expiry_interval") == told

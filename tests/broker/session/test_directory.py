@@ -7,7 +7,7 @@ from trio.testing import MockClock
 from tests.broker.room import room
 from tests.conformance import raw
 from trunkline.broker.session.directory import _priorities  # pyright: ignore[reportPrivateUsage]
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.mqtt.packets import Will
 
@@ -107,7 +107,7 @@ async def test_a_session_that_ends_while_a_client_asks_for_it_is_opened_anew() -
 
 
 def test_priorities_go_by_name_first_and_then_by_filter() -> None:
-    configured = Config.from_mapping({"session": {"priorities": {"a/#": 3, "a/b": 9, "+/c": 5}}}).session.priorities
+    configured = from_mapping({"session": {"priorities": {"a/#": 3, "a/b": 9, "+/c": 5}}}).session.priorities
     priority = _priorities(configured)
     assert priority is not None
     assert [priority(topic) for topic in ("a/b", "a/x", "x/c", "a/c", "other")] == [9, 3, 5, 3, None]

@@ -12,7 +12,7 @@ from tests.broker.room import room
 from tests.management.asking import all_rows, ask, refused
 from trunkline import __version__
 from trunkline.broker.node import open_node
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ClientInfo
 from trunkline.management.operations.node import RATES
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
@@ -73,8 +73,8 @@ async def test_reload_reads_the_files_that_the_configuration_names(tmp_path: Pat
 
 
 async def test_reload_of_a_broker_of_its_own_says_what_needs_a_restart(tmp_path: Path) -> None:
-    config = Config.from_mapping({"listeners": [], "control": {"enabled": False}})
-    changed = Config.from_mapping({"listeners": [], "control": {"enabled": False}, "mqtt": {"max_qos": 1}})
+    config = from_mapping({"listeners": [], "control": {"enabled": False}})
+    changed = from_mapping({"listeners": [], "control": {"enabled": False}, "mqtt": {"max_qos": 1}})
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     root.handlers.clear()

@@ -12,7 +12,7 @@ from tests.conformance import raw
 from tests.management.asking import all_rows, ask, refused
 from tests.management.plugin_packages import installing
 from trunkline.broker.node import open_node
-from trunkline.config.loading import load
+from trunkline.config.reader import load
 from trunkline.management.operations import find
 from trunkline.management.operations.registry import BadRequest, NotFound, Refused
 from trunkline.plugins.finding import settings_model

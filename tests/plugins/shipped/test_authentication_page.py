@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo
 from trunkline.plugins.finding import settings_model
 from trunkline.plugins.shipped.acl_rules import LoginRules
@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs" / "authentication.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize("text", re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL))
 def test_its_tables_are_configurations(text: str) -> None:
     table = tomllib.loads(text)
-    assert Config.from_mapping(table, settings_model).plugins.keys() == table["plugins"].keys()
+    assert from_mapping(table, settings_model).plugins.keys() == table["plugins"].keys()
 
 
 def test_its_token_has_rules_that_are_understood() -> None:

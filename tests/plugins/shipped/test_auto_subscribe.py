@@ -11,8 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW
 from trunkline.plugins.finding import settings_model
 
@@ -120,7 +120,7 @@ def test_wrong_settings_are_named() -> None:
         ({"filter": "$share/g/a", "no_local": True}, "[0]: '$share/g/a' is shared, and no_local is not"),
     ):
         with pytest.raises(ConfigError) as caught:
-            Config.from_mapping({"plugins": {"auto-subscribe": {"subscriptions": [entry]}}}, settings_model)
+            from_mapping({"plugins": {"auto-subscribe": {"subscriptions": [entry]}}}, settings_model)
         assert f"plugins.auto-subscribe.subscriptions{text}" in str(caught.value)
 
 

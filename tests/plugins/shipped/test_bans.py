@@ -10,8 +10,8 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.exchange import Exchange, Success
 from trunkline.plugins.finding import settings_model
@@ -217,7 +217,7 @@ async def test_bans_for_which_there_is_no_room_any_more() -> None:
     async with room(plugins={"bans": {}}) as here:
         for who in ("a", "b", "c"):
             call(here, "add", kind="client_id", who=who)
-        smaller = Config.from_mapping({"plugins": {"bans": {"max_bans": 2}}}, settings_model).plugins["bans"]
+        smaller = from_mapping({"plugins": {"bans": {"max_bans": 2}}}, settings_model).plugins["bans"]
         await here.node.plugins.reload("bans", smaller)
         assert [row["who"] for row in call(here, "list")] == ["a", "b"]
 
@@ -318,4 +318,4 @@ async def test_a_pattern_keeps_out_who_comes_and_puts_out_who_is_there() -> None
 def test_too_many_patterns_are_found_in_the_configuration() -> None:
     patterns = [{"kind": "username_pattern", "who": f"{number}*"} for number in range(3)]
     with pytest.raises(ConfigError, match="max_patterns is 2"):
-        Config.from_mapping({"plugins": {"bans": {"bans": patterns, "max_patterns": 2}}}, settings_model)
+        from_mapping({"plugins": {"bans": {"bans": patterns, "max_patterns": 2}}}, settings_model)

@@ -12,8 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.mqtt.message import Message
 from trunkline.plugins.finding import settings_model
@@ -301,7 +301,7 @@ def test_wrong_settings() -> None:
         ("max_message", 1, "did you mean max_messages?"),
     ):
         with pytest.raises(ConfigError) as caught:
-            Config.from_mapping({"plugins": {"delayed-publish": {key: value}}}, settings_model)
+            from_mapping({"plugins": {"delayed-publish": {key: value}}}, settings_model)
         assert text in str(caught.value), key
         assert f"plugins.delayed-publish.{key}: " in str(caught.value)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError, Problem
+from trunkline.config.reader import from_mapping
 from trunkline.plugins.finding import settings_model, shipped
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +22,7 @@ def test_its_tables_are_configurations(text: str) -> None:
     """But for the files that they name."""
     table, problems = tomllib.loads(text), list[Problem]()
     try:
-        assert Config.from_mapping(table, settings_model).plugins.keys() == table["plugins"].keys()
+        assert from_mapping(table, settings_model).plugins.keys() == table["plugins"].keys()
     except ConfigError as error:
         problems = error.problems
     assert [problem for problem in problems if not problem.text.startswith("no file")] == []

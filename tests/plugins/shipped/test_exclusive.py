@@ -12,8 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ClientInfo, Deny
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.properties import Properties
@@ -187,7 +187,7 @@ async def test_owners_outlive_a_crash_and_what_they_gave_up_meanwhile_is_free(ca
 def test_wrong_settings() -> None:
     for key, value, text in (("max_subscriptions", "many", "a whole number, 0 or more"), ("claim", "long", '"15s"')):
         with pytest.raises(ConfigError) as caught:
-            Config.from_mapping({"plugins": {"exclusive": {key: value}}}, settings_model)
+            from_mapping({"plugins": {"exclusive": {key: value}}}, settings_model)
         assert f"plugins.exclusive.{key}: " in str(caught.value)
         assert text in str(caught.value)
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.plugins import PluginError
 from trunkline.plugins.finding import settings_model
 from trunkline.plugins.shipped.extras import NeedsExtra
@@ -30,7 +30,7 @@ def test_a_configuration_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ConfigError) as raised:
-        Config.from_mapping({"plugins": {plugin: {"url": "http://h/"} if plugin == "webhook" else {}}}, settings_model)
+        from_mapping({"plugins": {plugin: {"url": "http://h/"} if plugin == "webhook" else {}}}, settings_model)
     assert f"settings: plugins.{plugin}: needs {library}: pip install 'trunkline[{extra}]'" in str(raised.value)
 
 

@@ -16,8 +16,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.plugins.finding import settings_model
 
 
@@ -226,7 +226,7 @@ async def test_what_had_its_fault_stays_so_after_a_crash(caplog: pytest.LogCaptu
 def test_wrong_settings() -> None:
     for key, value, text in (("max_delay", "late", '"15s"'), ("max_request_ids", 0, "a whole number, 1 or more")):
         with pytest.raises(ConfigError) as caught:
-            Config.from_mapping({"plugins": {"faults": {key: value}}}, settings_model)
+            from_mapping({"plugins": {"faults": {key: value}}}, settings_model)
         assert f"plugins.faults.{key}: " in str(caught.value)
         assert text in str(caught.value)
 

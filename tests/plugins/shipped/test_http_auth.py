@@ -13,8 +13,8 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.plugins.shipped.server import Reply, Request, Server, as_json, serving
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo
 from trunkline.hooks.points import CLIENT_AUTHENTICATE, CLIENT_CHECK_ACL
 from trunkline.plugins import PluginError
@@ -268,7 +268,7 @@ async def test_no_more_questions_than_there_may_be(mock_clock: MockClock) -> Non
 
 async def test_nobody_comes_in_while_the_plugin_does_not_run() -> None:
     plugins = {"http-auth": {"authenticate": {"url": "http://127.0.0.1:1/"}, "ca_file": __file__}}
-    settings = Config.from_mapping({"plugins": plugins}, settings_model).plugins["http-auth"]
+    settings = from_mapping({"plugins": plugins}, settings_model).plugins["http-auth"]
     async with room(auth={"allow_anonymous": True}) as here:
         with pytest.raises(PluginError, match="has no certificates"):
             await here.node.plugins.enable("http-auth", settings)
@@ -414,11 +414,11 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 )
 def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Config.from_mapping({"plugins": {"http-auth": settings}}, settings_model)
+        from_mapping({"plugins": {"http-auth": settings}}, settings_model)
 
 
 def test_only_a_login_proves_who_somebody_is() -> None:
-    asks = Config.from_mapping({"plugins": {"http-auth": {"authorize": {"url": "http://h/"}}}}, settings_model)
+    asks = from_mapping({"plugins": {"http-auth": {"authorize": {"url": "http://h/"}}}}, settings_model)
     assert not asks.authenticates()
-    logs_in = Config.from_mapping({"plugins": {"http-auth": {"authenticate": {"url": "http://h/"}}}}, settings_model)
+    logs_in = from_mapping({"plugins": {"http-auth": {"authenticate": {"url": "http://h/"}}}}, settings_model)
     assert logs_in.authenticates()

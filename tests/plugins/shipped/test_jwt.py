@@ -18,7 +18,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.plugins.shipped.server import Reply, serving
 from tests.plugins.shipped.tokens import KINDS, SECRET, jwk, jwks, pem, private_key, signed
-from trunkline.config.config import Config
+from trunkline.config.reader import from_mapping
 from trunkline.hooks.client import ClientInfo
 from trunkline.plugins.finding import settings_model
 
@@ -398,7 +398,7 @@ async def test_nothing_secret_is_shown(caplog: pytest.LogCaptureFixture) -> None
 async def test_a_file_that_has_changed_since_the_configuration_was_read(tmp_path: Path) -> None:
     file = tmp_path / "key.pem"
     file.write_bytes(pem(private_key("P-256")))
-    config = Config.from_mapping({"plugins": plugin(public_key_file=str(file))}, settings_model)
+    config = from_mapping({"plugins": plugin(public_key_file=str(file))}, settings_model)
     file.write_text("nothing")
     async with room() as here:
         with pytest.raises(Exception, match=r"key.pem is no public key"):

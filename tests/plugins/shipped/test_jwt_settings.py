@@ -7,8 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from tests.plugins.shipped.tokens import SECRET, jwk, jwks, pem, private_key
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.plugins.finding import settings_model
 from trunkline.plugins.shipped.jwt_keys import KeyProblem
 from trunkline.plugins.shipped.jwt_settings import JwtSettings
@@ -52,4 +52,4 @@ def test_what_does_not_run_needs_no_key() -> None:
 )
 def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Config.from_mapping({"plugins": {"jwt": settings}}, settings_model)
+        from_mapping({"plugins": {"jwt": settings}}, settings_model)

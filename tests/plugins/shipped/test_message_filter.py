@@ -17,8 +17,8 @@ from tests import outside_loop
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.plugins.finding import settings_model
 from trunkline.plugins.shipped.message_filter import holds, parse
 
@@ -330,7 +330,7 @@ def test_wrong_settings() -> None:
         ("max_length", "long", "a whole number"),
     ):
         with pytest.raises(ConfigError) as caught:
-            Config.from_mapping({"plugins": {"message-filter": {key: value}}}, settings_model)
+            from_mapping({"plugins": {"message-filter": {key: value}}}, settings_model)
         assert f"plugins.message-filter.{key}: " in str(caught.value)
         assert text in str(caught.value)
 

@@ -11,8 +11,8 @@ from paho.mqtt import client as paho
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny
 from trunkline.plugins.finding import settings_model
 
@@ -45,7 +45,7 @@ def counted(here: Room) -> tuple[int, int]:
 
 def problems(*rules: dict[str, str], **settings: Any) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        Config.from_mapping({"plugins": {"topic-rewrite": {"rules": list(rules), **settings}}}, settings_model)
+        from_mapping({"plugins": {"topic-rewrite": {"rules": list(rules), **settings}}}, settings_model)
     return [f"{problem.key}: {problem.text}" for problem in caught.value.problems]
 
 
@@ -161,7 +161,7 @@ def test_wrong_rules_are_named() -> None:
     ]
     assert problems({"source": "a", "target": "b"}) == ["plugins.topic-rewrite.rules[0].pattern: is missing"]
     assert problems(good, max_topic_length=0)[0].startswith("plugins.topic-rewrite.max_topic_length: 0: accepted is")
-    Config.from_mapping(
+    from_mapping(
         {"plugins": {"topic-rewrite": {"rules": [{**good, "action": "subscribe", "target": "b/#"}]}}}, settings_model
     )
 

@@ -12,9 +12,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
-from trunkline.config.loading import load
+from trunkline.config.reader import from_mapping, load
 from trunkline.plugins import PluginError
 from trunkline.plugins.finding import settings_model
 
@@ -165,9 +164,7 @@ async def test_a_real_client() -> None:
 
 
 async def test_a_schema_that_has_changed_since_the_configuration_was_read(tmp_path: Path) -> None:
-    config = Config.from_mapping(
-        {"plugins": plugin({"topics": ["#"], "schema_file": number(tmp_path)})}, settings_model
-    )
+    config = from_mapping({"plugins": plugin({"topics": ["#"], "schema_file": number(tmp_path)})}, settings_model)
     (tmp_path / "number.json").write_text("{")
     async with room() as here:
         with pytest.raises(PluginError, match=r"number.json, line 1: no JSON"):
@@ -204,4 +201,4 @@ def test_schema_files_stand_beside_the_configuration(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Config.from_mapping({"plugins": {"validation": settings}}, settings_model)
+        from_mapping({"plugins": {"validation": settings}}, settings_model)

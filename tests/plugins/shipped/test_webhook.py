@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.plugins.shipped.server import Reply, Request, Server, serving
-from trunkline.config.config import Config
 from trunkline.config.errors import ConfigError
+from trunkline.config.reader import from_mapping
 from trunkline.plugins.finding import settings_model
 
 
@@ -292,4 +292,4 @@ async def test_a_service_that_fails_at_the_end_is_asked_once() -> None:
 )
 def test_what_cannot_be_configured(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Config.from_mapping({"plugins": {"webhook": settings}}, settings_model)
+        from_mapping({"plugins": {"webhook": settings}}, settings_model)

@@ -1,0 +1,372 @@
+"""Reads a configuration: it takes the values of all sources, a file, environment variables and flags of the command
+line, then checks them as a whole, and reports all that is wrong at once, each problem with the source that it came
+from. What comes later wins.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from trunkline.config.config import PREFIX, Config, key_paths, model_of, variable
+from trunkline.config.errors import ConfigError, Problem, Unusable
+from trunkline.config.fields import based, field_at, is_secret
+from trunkline.config.files import file_problem, files_in, read_text
+from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
+from trunkline.config.settings import PluginSettings, Section
+from trunkline.config.units import accepted, from_text, shown
+
+#: The one variable that is no key: the configuration file's path (`trunkline.management.command_line`).
+FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
+#: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
+PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
+#: Missing plugins, after which no further one is looked for: each search goes through all that is installed.
+MAX_MISSING: Final = 20
+#: Bytes of a configuration file.
+MAX_FILE: Final = 16_777_216
+#: Files that the broker makes: only their folders must be there.
+MADE: Final = (("log", "file"), ("control", "path"))
+
+
+class Loaded(NamedTuple):
+    config: Config
+    #: Where each key that is not at its default came from: "mqtt.max_qos" -> "trunkline.toml".
+    sources: Mapping[str, str]
+
+
+class Override(NamedTuple):
+    """What a flag of the command line sets; its name is for messages."""
+
+    flag: str
+    value: object
+
+
+#: The settings of the plugin of a name; raises `Unusable` when there are none.
+FindPlugin = Callable[[str], type[PluginSettings]]
+
+
+def no_plugins(name: str) -> type[PluginSettings]:
+    """For a reader without plugins' sections."""
+    raise Unusable(["plugins are not read here"])
+
+
+class ConfigReader:
+    """Takes the values of the sources; a later one wins. Those of a plugin are read by the model that the plugin
+    brings."""
+
+    def __init__(self, find_plugin: FindPlugin = no_plugins, sections: Collection[str] | None = None) -> None:
+        """`sections`, when they are given, are all that is read."""
+        self._find_plugin = find_plugin
+        self._sections = Config.model_fields if sections is None else sections
+        self._partial = sections is not None
+        self.problems: list[Problem] = []
+        #: By key, and where each came from. A plugin's section has a source of its own: an empty one is enough.
+        self._values: dict[Keys, object] = {}
+        self._sources: dict[Keys, str] = {}
+        self._models: dict[str, type[PluginSettings] | None] = {}
+        #: Plugins that cannot be had: why, and the source that names them. They may be disabled.
+        self._missing: dict[str, tuple[str, list[str]]] = {}
+        self._disabled: dict[str, bool] = {}
+
+    def _complain(self, source: str, path: KeyPath, text: str) -> None:
+        self.problems.append(Problem(source, dotted(path), text))
+
+    # The sources
+
+    def take_file(self, path: Path) -> None:
+        source = str(path)
+        try:
+            table = tomllib.loads(read_text(path, MAX_FILE))
+        except OSError as error:
+            self._complain(source, (), f"cannot be read: {error.strerror or error}")
+        except UnicodeDecodeError:
+            self._complain(source, (), "is not UTF-8 text")
+        except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
+            self._complain(source, (), f"is not TOML: {error}")
+        else:
+            self.take_table(table, source, path.parent)
+
+    def take_table(self, table: Mapping[str, object], source: str, base: Path | None = None) -> None:
+        """`base` is the folder that relative paths start from; None leaves them as they are."""
+        for section, content in table.items():
+            if section not in self._sections:
+                if not self._partial:
+                    hint = nearest(section, Config.model_fields) or f"; known are {', '.join(Config.model_fields)}"
+                    self._complain(source, (section,), f"unknown section{hint}")
+            elif section == "listeners":
+                self._set((section,), Config.model_fields[section], content, source, base)
+            elif section != "plugins":
+                self._take_section((section,), model_of(section), content, source, base)
+            elif not isinstance(content, Mapping):
+                self._complain(source, (section,), f"{shown(content)}: accepted is a table a plugin, [plugins.NAME]")
+            else:
+                for name, part in cast("Mapping[str, object]", content).items():
+                    self._take_section((section, name), self._plugin(name, source), part, source, base)
+
+    def _take_section(
+        self, path: Keys, model: type[Section] | None, content: object, source: str, base: Path | None
+    ) -> None:
+        if model is None:
+            if isinstance(content, Mapping) and "enabled" in content:
+                self._disabled[path[1]] = content["enabled"] is False
+        elif not isinstance(content, Mapping):
+            self._complain(source, path, f"{shown(content)}: accepted is a table, [{dotted(path)}]")
+        else:
+            self._begin(path, source)
+            for key, value in cast("Mapping[str, object]", content).items():
+                self._take(path, key, model, value, source, base)
+
+    def take_environment(self, environ: Mapping[str, str]) -> None:
+        known = {variable(path): path for path in key_paths()}
+        single = {name.replace("__", "_"): name for name in known}
+        for name, text in environ.items():
+            if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+                continue
+            source = f"variable {name}"
+            if (path := known.get(name)) is not None:
+                if path[0] in self._sections:
+                    field = field_at(Config, path)[1]
+                    assert field is not None
+                    self._values[path], self._sources[path] = from_text(field, text), source
+            elif self._partial:
+                continue
+            elif name.startswith(PLUGIN_PREFIX):
+                self._take_plugin_variable(name, text, source)
+            elif name in single:
+                self._complain(source, (), f"sets nothing; did you mean {single[name]}?")
+            elif "__" in name or nearest(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
+                # the rest is let be: Kubernetes sets TRUNKLINE_PORT and the like beside a service of that name
+                self._complain(source, (), f"unknown key{nearest(name, known)}")
+
+    def _take_plugin_variable(self, variable: str, text: str, source: str) -> None:
+        plugin, _, key = variable.removeprefix(PLUGIN_PREFIX).lower().partition("__")
+        name = plugin.replace("_", "-")
+        model = self._plugin(name, source)
+        if model is not None:
+            self._begin(("plugins", name), source)
+            field = model.model_fields.get(key)
+            self._take(("plugins", name), key, model, text if field is None else from_text(field, text), source)
+        elif key == "enabled":
+            self._disabled[name] = from_text(PluginSettings.model_fields[key], text) is False
+
+    def take_override(self, key: str, value: object, source: str) -> None:
+        path = tuple(key.split("."))
+        self._values[path], self._sources[path] = value, source
+
+    def _plugin(self, name: str, source: str) -> type[PluginSettings] | None:
+        if name not in self._models:
+            self._models[name] = None
+            if len(self._missing) >= MAX_MISSING:
+                self._missing[name] = source, [f"not looked for: {MAX_MISSING} plugins before it cannot be had"]
+                return None
+            try:
+                self._models[name] = self._find_plugin(name)
+            except Unusable as error:  # pyright: ignore[reportUnknownVariableType] - of which kind does not matter
+                self._missing[name] = source, str(error).splitlines()
+        return self._models[name]
+
+    def _begin(self, path: Keys, source: str) -> None:
+        if path[0] == "plugins":
+            self._values.setdefault(path, None)
+            self._sources.setdefault(path, source)
+
+    def _take(
+        self, path: Keys, key: str, model: type[Section], value: object, source: str, base: Path | None = None
+    ) -> None:
+        field = model.model_fields.get(key)
+        if field is None:
+            self._complain(source, (*path, key), _unknown_key(key, model, path[0]))
+        else:
+            self._set((*path, key), field, value, source, base)
+
+    def _set(self, path: Keys, field: FieldInfo, value: object, source: str, base: Path | None) -> None:
+        self._values[path] = value if base is None else based(field.annotation, value, base)
+        self._sources[path] = source
+
+    # What is made of them
+
+    def plugins(self) -> dict[str, PluginSettings]:
+        """The settings of all plugins that are right."""
+        for name, (source, problems) in self._missing.items():
+            for problem in problems if not self._disabled.get(name) else ():
+                self._complain(source, ("plugins", name), problem)
+        checked: dict[str, PluginSettings] = {}
+        sections: dict[str, dict[str, object]] = {}
+        for path, value in self._values.items():
+            if path[0] == "plugins":
+                section = sections.setdefault(path[1], {})
+                if len(path) > 2:
+                    section[path[2]] = value
+        for name, values in sections.items():
+            path, model = ("plugins", name), self._models[name]
+            assert model is not None
+            try:
+                settings = checked[name] = model.model_validate(values)
+            except ValidationError as error:
+                for detail in error.errors():
+                    self._take_error(path, model, detail)
+            except Exception as error:  # noqa: BLE001 - a plugin's own validator may raise anything
+                text = f"the plugin's settings cannot be checked: {type(error).__name__}: {error}"
+                self._complain(self._source(path), path, text)
+            else:
+                self._check_files(path, settings)
+        return checked
+
+    def finish(self) -> Loaded:
+        """
+        Raises:
+            ConfigError: with all that is wrong.
+        """
+        config = self._validated(self.plugins())
+        if config is not None:
+            self._check_files((), config)
+        if config is None or self.problems:
+            raise ConfigError(self.problems)
+        return Loaded(config, {dotted(path): source for path, source in self._sources.items()})
+
+    def _validated(self, plugins: Mapping[str, PluginSettings]) -> Config | None:
+        """Checks twice when a value is wrong: what the keys contradict shows only once each of them is right."""
+        for _ in range(2):
+            table: dict[str, Any] = {"plugins": plugins}
+            for path, value in self._values.items():
+                if path[0] == "listeners":
+                    table[path[0]] = value
+                elif path[0] != "plugins":
+                    table.setdefault(path[0], {})[path[1]] = value
+            try:
+                return Config.model_validate(table)
+            except ValidationError as error:
+                details = error.errors()
+                if details[0]["type"] == "conflicts":
+                    for path, text in details[0].get("ctx", {})["found"]:
+                        self._complain(self._source(path), path, text)
+                    break
+                for detail in details:
+                    self._stand_in(self._take_error((), Config, detail))
+        return None
+
+    def _stand_in(self, path: KeyPath) -> None:
+        """Something right takes the place of what is wrong, so that the rest can still be checked."""
+        listeners = self._values.get(("listeners",))
+        if path[0] != "listeners":
+            self._values.pop(cast("Keys", path[:2]), None)
+            if path[0] == "auth":
+                self._values["auth", "allow_anonymous"] = True
+        elif len(path) > 1 and isinstance(listeners, list):
+            whole = list(cast("list[object]", listeners))
+            whole[cast("int", path[1])] = {"name": f"listeners[{path[1]}]", "url": "tcp://127.0.0.1:0"}
+            self._values["listeners",] = whole
+        else:
+            self._values.pop(("listeners",), None)
+
+    def _take_error(self, section: Keys, model: type[Section], detail: ErrorDetails) -> KeyPath:
+        """Reports what pydantic found, and returns the key."""
+        within = tuple(part for part in detail["loc"] if part != "[key]")  # pydantic's mark of a table's key
+        path = (*section, *within)
+        holder, field = field_at(model, within)
+        if detail["type"] == "extra_forbidden":
+            text = _unknown_key(str(within[-1]), holder, str(path[0]))
+        elif detail["type"] == "missing":
+            text = "is missing"
+        elif (own := _own_words(detail)) or field is None:
+            text = own or detail["msg"]
+        else:
+            value = "what it holds" if is_secret(field.annotation) else shown(detail["input"])
+            text = f"{value}: accepted is {accepted(field)}"
+        self._complain(self._source(path), path, text)
+        return path
+
+    def _check_files(self, section: Keys, settings: Section) -> None:
+        for within, file in files_in(settings):
+            path = (*section, *within)
+            if path in MADE:
+                problem = "" if file.absolute().parent.is_dir() else f"no folder {file.parent}"
+            else:
+                problem = file_problem(file)
+            if problem:
+                self._complain(self._source(path), path, problem)
+
+    def _source(self, path: KeyPath) -> str:
+        """Of the key, or of the section that it stands in."""
+        keys = cast("Keys", path)
+        return next((self._sources[keys[:end]] for end in (3, 2, 1) if keys[:end] in self._sources), "default")
+
+
+def load(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
+    find_plugin: FindPlugin = no_plugins,
+    *,
+    sections: Collection[str] | None = None,
+) -> Loaded:
+    """Read a file, the environment (`os.environ` if none is given) and overrides ("log.level" -> Override). Where
+    `sections` are given, nothing else is read.
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    reader = ConfigReader(find_plugin, sections)
+    if path is not None:
+        reader.take_file(Path(path))
+    reader.take_environment(os.environ if environ is None else environ)
+    for key, override in overrides.items():
+        reader.take_override(key, override.value, f"flag {override.flag}")
+    loaded = reader.finish()
+    if not loaded.config.listeners:  # a broker inside another process has its own ways in
+        raise ConfigError([Problem(loaded.sources["listeners"], "listeners", "is empty: nobody could connect")])
+    return loaded
+
+
+def from_mapping(table: Mapping[str, object], find_plugin: FindPlugin = no_plugins) -> Config:
+    """The configuration in a nested mapping, as a file holds it.
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    reader = ConfigReader(find_plugin)
+    reader.take_table(table, "settings")
+    return reader.finish().config
+
+
+def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str, object]) -> PluginSettings:
+    """A plugin's settings as the configuration would have them, of values by key.
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    reader = ConfigReader(lambda _: model)
+    reader.take_table({"plugins": {name: values}}, "")
+    found = reader.plugins()
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return found[name]
+
+
+def _own_words(detail: ErrorDetails) -> str:
+    """What a validator says. (Most of those in `trunkline.config.units` only say that it is "not a …".)"""
+    if detail["type"] not in ("value_error", "assertion_error"):
+        return ""
+    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    return "" if words.startswith("not a") else words
+
+
+def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
+    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere. In TOML,
+    what stands below a section's head belongs to that section."""
+    if section != "plugins" and key in Config.model_fields:
+        return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
+    if hint := nearest(key, model.model_fields):
+        return f"unknown key{hint}"
+    others = [path for path in key_paths() if path[1:] == (key,)] if section != "plugins" else []
+    return (
+        f"unknown key; {dotted(others[0])} is one"
+        if others
+        else f"unknown key; known are {', '.join(model.model_fields)}"
+    )

@@ -1,0 +1,62 @@
+import pytest
+
+from trunkline.config import settings
+from trunkline.config.addresses import TakenAddresses, is_loopback, split_listener_url
+from trunkline.config.reader import from_mapping
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("tcp://127.0.0.1:1884", ("127.0.0.1", 1884)),
+        ("tcp://localhost", ("localhost", 1883)),
+        ("tcp://[::]:0", ("::", 0)),
+    ],
+)
+def test_listener_url(url: str, parts: tuple[str, int]) -> None:
+    assert split_listener_url(url) == parts
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "1883", "127.0.0.1:1883", "udp://h:1", "tcp://", "tcp://:1883", "tcp://h:", "tcp://h:x", "tcp://h:65536"]
+    + ["tcp://h:1/mqtt", "tcp://h:1?a", "tcp://u@h:1", "tcp://::1:1883", "tcp://[::1"]
+    + ["tcp://..:1", f"tcp://{'a' * 64}:1"],
+)
+def test_no_listener_url(url: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        split_listener_url(url)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.0.1", "broker.example", "fe80::1%eth0", "localhost.example"]
+)
+def test_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_the_first_keeps_an_address() -> None:
+    taken = TakenAddresses[str]()
+    assert taken.take(["10.0.0.1"], 1, "a") is None
+    assert taken.take(["10.0.0.2", "fe80::1%eth0"], 1, "b") is None
+    assert taken.take(["::"], 1, "c") == "b"
+    assert taken.take(["0.0.0.0"], 1, "d") == "a"
+    assert taken.take(["10.0.0.3"], 1, "e") == "d"
+    assert taken.take(["10.0.0.3"], 0, "f") is None
+
+
+def test_many_listeners_are_not_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(url: str) -> tuple[str, int]:
+        read.append(url)
+        return split_listener_url(url)
+
+    monkeypatch.setattr(settings, "split_listener_url", counted)
+    from_mapping({"listeners": [f"tcp://127.0.0.1:{port}" for port in range(1, 301)]})
+    assert 300 <= len(read) <= 10 * 300
