@@ -11,7 +11,7 @@ from trunkline.config import settings
 from trunkline.config.addresses import TakenAddresses
 from trunkline.config.key_path import KeyPath, Keys, dotted
 from trunkline.config.settings import ListenerSettings, PluginSettings, Section
-from trunkline.config.units import Accepts
+from trunkline.config.units import Accepts, Durability
 
 #: Variables of this form set a key: TRUNKLINE_SECTION__KEY, and TRUNKLINE_LISTENERS.
 PREFIX: Final = "TRUNKLINE_"
@@ -30,6 +30,7 @@ class Config(Section):
     mqtt: settings.MqttSettings = settings.MqttSettings()
     session: settings.SessionSettings = settings.SessionSettings()
     retained: settings.RetainedSettings = settings.RetainedSettings()
+    store: settings.StoreSettings = settings.StoreSettings()
     shared: settings.SharedSettings = settings.SharedSettings()
     auth: settings.AuthSettings = settings.AuthSettings()
     passwords: settings.PasswordSettings = settings.PasswordSettings()
@@ -61,6 +62,9 @@ class Config(Section):
     def authenticates(self, listener: ListenerSettings | None = None) -> bool:
         """Whether clients can prove there who they are."""
         return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
+
+    def durability(self, *, standalone: bool) -> Durability:
+        return self.store.durability or ("fsync" if standalone else "memory")
 
     @property
     def queue_bytes(self) -> int:

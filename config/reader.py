@@ -31,7 +31,7 @@ MAX_MISSING: Final = 20
 #: Bytes of a configuration file.
 MAX_FILE: Final = 16_777_216
 #: Files that the broker makes: only their folders must be there.
-MADE: Final = (("log", "file"), ("control", "path"))
+MADE: Final = (("log", "file"), ("control", "path"), ("store", "path"))
 
 
 class Loaded(NamedTuple):

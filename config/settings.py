@@ -18,6 +18,7 @@ from trunkline.config.units import (
     ListenerUrl,
     Network,
     Number,
+    OptionalDurability,
     OptionalDuration,
     OptionalFlag,
     OptionalPath,
@@ -350,6 +351,37 @@ StrategyName: TypeAlias = Literal[
     "round_robin_per_group",
     "hash_clientid",
 ]
+
+
+class StoreSettings(Section):
+    """What outlives the broker's process, and where it is kept."""
+
+    path: OptionalPath = key(
+        None,
+        "The store's file, in a folder that is there. When it is not set, `NODE.db` in the state folder of the system: "
+        "`$STATE_DIRECTORY` as systemd sets it; else `trunkline` in `$XDG_STATE_HOME`; else `/var/lib/trunkline` for "
+        "root, `~/.local/state/trunkline` for others (macOS: `~/Library/Application Support/trunkline`, Windows: "
+        "`%LOCALAPPDATA%\\trunkline`).",
+    )
+    durability: OptionalDurability = key(
+        None,
+        "What a commit survives: `fsync` a power cut, `os` the end of the process, `memory` neither; then there is no "
+        "file. When it is not set: `fsync` in a standalone broker, `memory` in a broker inside another process.",
+    )
+    max_size: Size = key(
+        0,
+        "Bytes that the store may take on disk. When it is full, what has to be kept is refused. 0 sets no limit "
+        "besides the disk.",
+        "bytes",
+        ge=0,
+    )
+    heartbeat: Duration = key(
+        10.0,
+        "Time between two notes in the store that the broker runs. After a crash, sessions and messages have aged "
+        "from the last one on.",
+        "seconds",
+        ge=1,
+    )
 
 
 class SharedSettings(Section):

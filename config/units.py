@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
@@ -146,6 +146,8 @@ WireText = Annotated[str, *_parsed(check_wire_text, "printable text")]
 Secret = Annotated[SecretStr, Accepts("text")]
 Duration = Annotated[float, *_parsed(parse_duration, 'seconds, or text such as "15s", "2h"')]
 OptionalDuration = Annotated[float | None, *_parsed_if_set(parse_duration, 'seconds, or text such as "15s", "2h"')]
+Durability: TypeAlias = Literal["fsync", "os", "memory"]
+OptionalDurability = Annotated[Durability | None, Accepts('"fsync" or "os" or "memory"')]
 WholeSeconds = Annotated[int, *_parsed(parse_whole_seconds, 'whole seconds, or text such as "60s", "2h"')]
 Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h" or "7d", or "never"')]
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]

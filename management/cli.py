@@ -53,14 +53,24 @@ def cli() -> None:
 @cli.command()
 @config_option
 @click.option("--listen", multiple=True, metavar="tcp://HOST:PORT", help="Listen here instead. May be repeated.")
+@click.option("--store", metavar="FILE", help="Keep sessions and messages in this file. [default: see store.path]")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="text or json.")
 @click.pass_obj
-def serve(run: Run, path: Path | None, listen: Sequence[str], log_level: str | None, log_format: str | None) -> None:
+def serve(
+    run: Run,
+    path: Path | None,
+    listen: Sequence[str],
+    store: str | None,
+    log_level: str | None,
+    log_format: str | None,
+) -> None:
     """Run the broker until a signal stops it (Ctrl-C, SIGTERM). SIGHUP reads configuration and files again."""
     overrides: dict[str, Override] = {}
     if listen:
         overrides["listeners"] = Override("--listen", list(listen))
+    if store is not None:
+        overrides["store.path"] = Override("--store", store)
     if log_level is not None:
         overrides["log.level"] = Override("--log-level", log_level)
     if log_format is not None:

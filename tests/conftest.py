@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,5 +77,18 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             own.mkdir(mode=0o700)
             patch.setenv(variable, str(own))
         patch.setattr(tempfile, "tempdir", str(folder / "t"))
+        patch.delenv("STATE_DIRECTORY", raising=False)
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def state(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the stores of brokers that a test starts: what one test leaves there no other one finds."""
+    folder = machine / "state" / str(next(_numbers))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    return folder
+
+
+_numbers = count()
