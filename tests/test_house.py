@@ -49,6 +49,8 @@ TESTED_IN: dict[str, str] = {
     "router/branches.py": "router/test_trie.py",
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
+    "store/batch.py": "store/test_engine.py",
+    "store/memory.py": "store/test_engine.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",
     "broker/connection/stream_transport.py": "broker/connection/test_transport.py",
@@ -70,6 +72,7 @@ PACKAGES = [
     "mqtt",
     "plugins",
     "router",
+    "store",
     "testing",
 ]
 

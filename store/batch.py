@@ -1,0 +1,50 @@
+"""What one commit writes."""
+
+from typing import NamedTuple
+
+
+class Space(NamedTuple):
+    """A name space of keys, declared once by the module that uses it: `SESSIONS = Space("sessions")`."""
+
+    name: str
+
+
+class WriteBatch:
+    """Changes that become durable together or not at all, in the order in which they were noted.
+
+    Plain data: `ranges` are deleted before `values` are written, and what a range deletes of the batch's own values is
+    taken out when the range is noted.
+    """
+
+    __slots__ = ("ranges", "values", "weight")
+
+    def __init__(self) -> None:
+        #: None deletes.
+        self.values: dict[Space, dict[bytes, bytes | None]] = {}
+        #: Space, lowest key, and the first key above.
+        self.ranges: list[tuple[Space, bytes, bytes]] = []
+        #: Bytes noted so far, those overwritten included.
+        self.weight = 0
+
+    def put(self, space: Space, key: bytes, value: bytes) -> None:
+        try:
+            self.values[space][key] = value
+        except KeyError:
+            self.values[space] = {key: value}
+        self.weight += len(key) + len(value)
+
+    def delete(self, space: Space, key: bytes) -> None:
+        self.values.setdefault(space, {})[key] = None
+        self.weight += len(key)
+
+    def delete_range(self, space: Space, low: bytes, high: bytes) -> None:
+        """Delete all keys with low <= key < high."""
+        values = self.values.get(space)
+        if values:
+            for key in [key for key in values if low <= key < high]:
+                del values[key]
+        self.ranges.append((space, low, high))
+        self.weight += len(low) + len(high)
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges) or any(self.values.values())

@@ -1,0 +1,81 @@
+"""What an engine of the store does: keep rows in the order of their keys, and change many of them at once."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from trunkline.store.batch import Space, WriteBatch
+
+#: A key and its value.
+Row = tuple[bytes, bytes]
+#: Called now and then with what is done and what there is to do, in one unit.
+Progress = Callable[[int, int], object]
+
+
+def no_progress(done: int, total: int) -> None:
+    del done, total
+
+
+class Defect(NamedTuple):
+    """What a check found."""
+
+    #: "page 7 of store.db", "sessions, key 636c6..."
+    where: str
+    what: str
+
+
+class Engine(Protocol):
+    """One thread at a time. Every method raises `StoreError` and nothing else; what is damaged raises `StoreCorrupt`
+    and is never returned."""
+
+    def commit(self, batch: WriteBatch) -> None:
+        """Apply all of the batch. On return it is as durable as the engine is configured to be; if this raises,
+        nothing of it was applied."""
+        ...
+
+    def get(self, space: Space, key: bytes) -> bytes | None: ...
+
+    def scan(
+        self, space: Space, low: bytes = b"", high: bytes | None = None, *, limit: int = 1000, weight: int = 1 << 20
+    ) -> list[Row]:
+        """A page of the rows with low <= key < high, in order: at most `limit` rows, and none after `weight` bytes.
+
+        It is the last page only if it is empty. The next begins at `following(page[-1][0])`.
+        """
+        ...
+
+    def count(self, space: Space) -> int:
+        """The number of rows. Costs nothing."""
+        ...
+
+    def check(self, progress: Progress = no_progress) -> Iterator[Defect]:
+        """Read everything."""
+        ...
+
+    def backup(self, path: Path, progress: Progress = no_progress) -> None:
+        """Write a store of its own to a new file, as of now."""
+        ...
+
+    def compact(self, progress: Progress = no_progress) -> None:
+        """Give room that deleted rows left back to the file system."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def following(key: bytes) -> bytes:
+    """The least key above."""
+    return key + b"\0"
+
+
+def above(prefix: bytes) -> bytes | None:
+    """The least key above all those that begin with the prefix; None if there is none."""
+    shorter = prefix.rstrip(b"\xff")
+    return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
+
+
+def rows(engine: Engine, space: Space, low: bytes = b"", high: bytes | None = None) -> Iterator[Row]:
+    """All rows with low <= key < high, page by page."""
+    while page := engine.scan(space, low, high):
+        yield from page
+        low = following(page[-1][0])

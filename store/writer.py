@@ -1,0 +1,88 @@
+"""The thread that owns an engine, and its face in the trio thread."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from trunkline.store.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.store.batch import WriteBatch
+    from trunkline.store.engine import Engine
+
+T = TypeVar("T")
+
+
+class Writer:
+    """Made, called and closed in the trio thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._token = trio.lowlevel.current_trio_token()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        #: A commit is under way: its `done` has not been called yet.
+        self.busy = False
+        self._thread = threading.Thread(target=self._run, name="trunkline store", daemon=True)
+        self._thread.start()
+
+    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], object]) -> None:
+        """Commit the batch, which must not be changed any more; one at a time. `done` is called in the trio thread."""
+        assert not self.busy
+        self.busy = True
+
+        def finish(error: StoreError | None) -> None:
+            self.busy = False
+            done(error)
+
+        def job() -> None:
+            error = None
+            try:
+                self._engine.commit(batch)
+            except StoreError as failure:
+                error = failure
+            self._soon(finish, error)
+
+        self._jobs.put(job)
+
+    async def read(self, function: Callable[[Engine], T]) -> T:
+        """What a function of the engine returns or raises; it runs in the thread, between commits."""
+        done = trio.Event()
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def job() -> None:
+            try:
+                results.append(function(self._engine))
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                errors.append(error)
+            self._soon(done.set)
+
+        if not self._thread.is_alive():
+            raise StoreUnavailable("the store is closed")
+        self._jobs.put(job)
+        await done.wait()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    async def close(self) -> None:
+        """Finish what was begun, then close the engine."""
+        self._jobs.put(None)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._thread.join)
+        self._engine.close()
+
+    def _soon(self, call: Callable[..., object], *arguments: object) -> None:
+        with suppress(trio.RunFinishedError):  # nobody is left to tell
+            self._token.run_sync_soon(call, *arguments)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()

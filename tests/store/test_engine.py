@@ -1,0 +1,76 @@
+"""What every engine does."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trunkline.store import Engine, Space, StoreError, WriteBatch
+from trunkline.store.engine import above, following, rows
+from trunkline.store.memory import MemoryEngine
+from trunkline.store.sqlite import SqliteEngine
+
+COLOURS = Space("colours")
+OTHERS = Space("others")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    make: Callable[[], Engine] = (
+        MemoryEngine if request.param == "memory" else lambda: SqliteEngine(tmp_path / "a.store")
+    )
+    engine = make()
+    yield engine
+    engine.close()
+
+
+def put(engine: Engine, space: Space, **values: bytes) -> None:
+    batch = WriteBatch()
+    for key, value in values.items():
+        batch.put(space, key.encode(), value)
+    engine.commit(batch)
+
+
+def test_reads_what_was_committed(engine: Engine) -> None:
+    put(engine, COLOURS, red=b"1", blue=b"2")
+    put(engine, OTHERS, red=b"3")
+    put(engine, COLOURS, red=b"4")
+    assert engine.get(COLOURS, b"red") == b"4"
+    assert engine.get(COLOURS, b"green") is None
+    assert engine.scan(COLOURS) == [(b"blue", b"2"), (b"red", b"4")]
+    assert (engine.count(COLOURS), engine.count(OTHERS), engine.count(Space("none"))) == (2, 1, 0)
+
+
+def test_deletes_keys_and_ranges(engine: Engine) -> None:
+    put(engine, COLOURS, a=b"1", b=b"2", c=b"3", d=b"4")
+    batch = WriteBatch()
+    batch.put(COLOURS, b"bb", b"5")
+    batch.delete_range(COLOURS, b"b", b"d")
+    batch.put(COLOURS, b"c", b"6")
+    batch.delete(COLOURS, b"a")
+    batch.delete(COLOURS, b"absent")
+    engine.commit(batch)
+    assert engine.scan(COLOURS) == [(b"c", b"6"), (b"d", b"4")]
+    assert engine.count(COLOURS) == 2
+
+
+def test_pages_are_bounded_in_rows_and_bytes(engine: Engine) -> None:
+    put(engine, COLOURS, a=b"1" * 100, b=b"2" * 100, c=b"3", d=b"4")
+    assert [key for key, _ in engine.scan(COLOURS, b"b", b"d")] == [b"b", b"c"]
+    assert [key for key, _ in engine.scan(COLOURS, limit=3)] == [b"a", b"b", b"c"]
+    assert [key for key, _ in engine.scan(COLOURS, weight=101)] == [b"a"]
+    assert [key for key, _ in rows(engine, COLOURS, following(b"a"))] == [b"b", b"c", b"d"]
+
+
+def test_the_least_key_above_a_prefix() -> None:
+    assert above(b"a\xff\xff") == b"b"
+    assert above(b"\xff") is above(b"") is None
+
+
+def test_a_closed_engine_refuses(engine: Engine) -> None:
+    put(engine, COLOURS, a=b"1")
+    engine.close()
+    with pytest.raises(StoreError):
+        put(engine, COLOURS, b=b"1")
+    with pytest.raises(StoreError):
+        engine.get(COLOURS, b"a")
