@@ -18,12 +18,13 @@ from outcome import Value
 
 from trunkline.broker.alarms import RETAINED_FULL
 from trunkline.broker.routes import MakeRoutes, RemoveRoutes, Request, RouteWriter
+from trunkline.broker.stored_retained import restore_retained
 from trunkline.hooks.points import MESSAGE_ROUTED
 from trunkline.mqtt.reasons import Reason
 from trunkline.router import RetainResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from outcome import Outcome as Result
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
+    from trunkline.store import Row
 
 #: What each member of a shared group gets.
 Shares: TypeAlias = "Sequence[tuple[Publication, Target[Subscriber]]]"
@@ -196,10 +198,12 @@ class PubSub:
             first = last
         return parts
 
-    def take_over(self, retained: Iterable[Mapping[str, Any]], now: float) -> None:
-        """Go on where another life of this node ended: with its retained messages, as exported at `now`."""
-        self.retained.load(retained, now)
+    def restore_retained(self, rows: Iterable[Row], epoch: float) -> list[str]:
+        """Go on where another life of this node ended: with its retained messages. Returns the topics of those that are
+        beyond the limits."""
+        refused = restore_retained(self.retained, rows, epoch)
         self._sweep_in_time()
+        return refused
 
     def delete_retained(self, topics: Iterable[str]) -> None:
         """Subscribers hear nothing of it."""

@@ -4,15 +4,13 @@ Three structures: a dict for topics that are known, a tree for filters with wild
 pages. Deadlines of the messages that expire stand in a sorted list of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from enum import Enum
 from math import inf
-from typing import Any
 
 from sortedcontainers import SortedList
 
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.plain import deadline_from, message_from_plain, message_to_plain, seconds_left
 from trunkline.mqtt.topics import matches
 from trunkline.mqtt.weight import OVERHEAD
 from trunkline.router.table import has_wildcard
@@ -72,6 +70,8 @@ class RetainedStore:
         #: subscribed, is asked of these numbers alone: an id is as old as its publisher's PUBLISH, which may have
         #: waited for its PUBREL.
         self.sequence = 0
+        #: Called with the topic of each message that is stored, replaced or deleted, but for those of `$SYS`.
+        self.changed: Callable[[str], object] | None = None
         self._kept: dict[str, Retained] = {}
         self._tree = TopicTree()
         self._topics: SortedList[str] = SortedList()
@@ -81,6 +81,10 @@ class RetainedStore:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __iter__(self) -> Iterator[Retained]:
+        """All, in no order, those of `$SYS` and those that have expired as well."""
+        return iter(list(self._kept.values()))
+
     def store(self, message: Message, now: float) -> RetainResult:
         """Keep the message for its topic, or delete what is there if its payload is empty."""
         deadline = message.expires_at
@@ -88,7 +92,12 @@ class RetainedStore:
             deadline = min(deadline, now + self.expiry_interval)
         return self._store(message, deadline)
 
-    def _store(self, message: Message, deadline: float) -> RetainResult:
+    def restore(self, message: Message, deadline: float, sequence: int) -> RetainResult:
+        """Keep a message that an earlier life of this store has kept, with the number that it had."""
+        self.sequence = max(self.sequence, sequence)
+        return self._store(message, deadline, sequence)
+
+    def _store(self, message: Message, deadline: float, sequence: int = 0) -> RetainResult:
         topic = message.topic
         if not message.payload:
             # [MQTT-3.3.1-6], [MQTT-3.3.1-7]
@@ -103,8 +112,11 @@ class RetainedStore:
                 return refused
             self.byte_size += weighs - (0 if old is None else old.weight)
             self.limited += old is None
-        self.sequence += 1
-        self._kept[topic] = Retained(message, deadline, self.sequence, weighs)
+            if self.changed is not None:
+                self.changed(topic)
+        if not sequence:
+            self.sequence = sequence = self.sequence + 1
+        self._kept[topic] = Retained(message, deadline, sequence, weighs)
         if old is None:
             self._tree.add(topic)
             self._topics.add(topic)
@@ -131,18 +143,17 @@ class RetainedStore:
         if not _is_own(topic):
             self.byte_size -= old.weight
             self.limited -= 1
+            if self.changed is not None:
+                self.changed(topic)
         self._tree.discard(topic)
         self._topics.discard(topic)
         if old.deadline < inf:
             self._queue.remove((old.deadline, topic))
         return old.message
 
-    def clear(self) -> None:
-        self.byte_size = self.limited = 0
-        self._kept.clear()
-        self._tree = TopicTree()
-        self._topics.clear()
-        self._queue.clear()
+    def kept(self, topic: str) -> Retained | None:
+        """What is kept for one topic, even if it has expired and is not deleted yet."""
+        return self._kept.get(topic)
 
     def find(self, topic: str, now: float) -> Retained | None:
         """What is kept for one topic, unless it has expired."""
@@ -224,27 +235,6 @@ class RetainedStore:
             if message is not None:
                 page.append(message)
         return page, None
-
-    def export(self, now: float) -> Iterator[dict[str, object]]:
-        """All messages as plain values, in order of topic. The store may change in between."""
-        after: str | None = ""
-        while after is not None:
-            page, after = self.page(now, after=after, limit=1000)
-            for message in page:
-                plain: dict[str, object] = {**message_to_plain(message, now)}
-                # How long it is kept here: with an expiry interval of the store's own not the same as `expires_in`.
-                plain["kept_for"] = seconds_left(self.deadline(message.topic), now)
-                yield plain
-
-    def load(self, rows: Iterable[Mapping[str, Any]], now: float) -> int:
-        """Take in what `export` gave. Returns how many were stored: not those expired meanwhile or beyond the
-        limits."""
-        stored = 0
-        for row in rows:
-            deadline = deadline_from(row["kept_for"], now)
-            if deadline > now:
-                stored += not self._store(message_from_plain(row, now), deadline).refused
-        return stored
 
 
 def _is_own(topic: str) -> bool:

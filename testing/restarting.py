@@ -11,6 +11,7 @@ import trio
 from trunkline.actors.system import innermost
 from trunkline.broker.node import Node, open_node
 from trunkline.broker.session.export import client_from_plain, export_session, restore_session
+from trunkline.broker.stored_retained import retained_to_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
     from trunkline.router import Target
+    from trunkline.store import Row
     from trunkline.testing.fault_layer import Network
 
 
@@ -32,7 +34,7 @@ class Kept(NamedTuple):
     epoch: float
     sessions: list[dict[str, Any]]
     routes: list[dict[str, object]]
-    retained: list[dict[str, object]]
+    retained: list[Row]
 
     @classmethod
     def of(cls, node: Node, *, sessions: bool, retained: bool) -> Kept:
@@ -42,14 +44,14 @@ class Kept(NamedTuple):
             epoch,
             [export_session(actor.session, now, now + epoch) for actor in node.sessions] if sessions else [],
             list(node.router.export()) if sessions else [],
-            list(node.retained.export(now)) if retained else [],
+            [retained_to_row(each, epoch) for each in node.retained] if retained else [],
         )
 
     def bring_into(self, node: Node) -> None:
         """Before clients can connect: whoever comes back finds the session."""
         services = node.services
         services.epoch = self.epoch
-        services.pubsub.take_over(self.retained, self.at)
+        services.pubsub.restore_retained(self.retained, self.epoch)
         actors = [node.sessions.add(client_from_plain(values["client"])) for values in self.sessions]
         subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
         node.router.load(self.routes, subscribers.get)

@@ -14,6 +14,7 @@ from trunkline.broker.alarms import Alarms
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.pubsub import PubSub
 from trunkline.broker.routes import Grant, RouteWriter, Subscriber
+from trunkline.broker.stored_retained import retained_to_row
 from trunkline.config.settings import RetainedSettings
 from trunkline.hooks import Hooks
 from trunkline.mqtt.message import Message
@@ -245,9 +246,9 @@ async def test_another_life_of_the_node_goes_on_with_its_messages(autojump_clock
         client = await here.client("a")
         for seconds in (5, 50):
             await client.publish(f"t/{seconds}", b"x", qos=1, retain=True, properties=raw.message_expiry(seconds))
-        now = trio.current_time()
         hub = there.node.services.pubsub
-        hub.take_over(list(here.node.retained.export(now)), now)
+        epoch = here.node.services.epoch
+        hub.restore_retained([retained_to_row(each, epoch) for each in here.node.retained], epoch)
         heir = await there.client("b")
         await heir.subscribe(("t/5", 0))
         await heir.expect_publish("t/5", b"x")

@@ -51,14 +51,14 @@ def test_an_empty_payload_deletes(store: RetainedStore, topic: str) -> None:
     assert not found(store, "#")
 
 
-def test_delete_and_clear(store: RetainedStore) -> None:
+def test_delete(store: RetainedStore) -> None:
     kept = message("a", b"abc", expires_at=9.0)
     store.store(kept, 0.0)
     store.store(message("a/b"), 0.0)
     assert store.delete("nothing") is None
     assert store.delete("a") is kept
     assert store.next_deadline == inf
-    store.clear()
+    store.delete("a/b")
     assert (len(store), store.byte_size, topics_of(store, "#")) == (0, 0, [])
 
 
@@ -231,9 +231,6 @@ def test_what_is_stored_is_numbered(store: RetainedStore) -> None:
         store.store(message(topic), 0.0)
     kept = [store.find(topic, 0.0) for topic in "ab"]
     assert [each.sequence for each in kept if each is not None] == [3, 2]
-    other = RetainedStore()
-    other.load(store.export(0.0), 0.0)
-    assert other.sequence == 2
 
 
 def test_changes_while_a_match_is_suspended(store: RetainedStore) -> None:
@@ -258,7 +255,8 @@ def test_the_whole_tree_goes_while_a_match_is_suspended(store: RetainedStore) ->
         store.store(message(f"{number % 5}/{number}/x"), 0.0)
     running = store.match("#", 0.0)
     next(running)
-    store.clear()
+    for number in range(50):
+        store.delete(f"{number % 5}/{number}/x")
     assert not any(running)
 
 
@@ -352,49 +350,49 @@ def test_pages_while_the_store_changes(store: RetainedStore) -> None:
     assert [each.topic for each in page] == ["06", "061", "07", "08", "09"]
 
 
-def test_export_and_load() -> None:
+def test_what_was_kept_before_is_kept_again() -> None:
     store = RetainedStore(expiry_interval=100)
-    store.store(
-        Message(
-            "a/b",
-            b"\x00\xff",
-            qos=2,
-            retain=True,
-            properties={
-                "user_property": (("k", "v"), ("k", "w")),
-                "message_expiry_interval": 50,
-                "correlation_data": b"c",
-            },
-            publisher="p",
-            username="u",
-            guid=1 << 127 | 5,
-            timestamp=123.5,
-            expires_at=50.0,
-        ),
-        0.0,
-    )
-    store.store(message("$c"), 10.0)
-    rows = list(store.export(20.0))
-    assert [row["topic"] for row in rows] == ["$c", "a/b"]
-    other = RetainedStore(expiry_interval=100)
-    assert other.load(rows, 1000.0) == 2
-    copy = other.get("a/b", 1000.0)
-    assert copy is not None
-    assert (copy.payload, copy.qos, copy.retain, copy.guid) == (b"\x00\xff", 2, True, 1 << 127 | 5)
-    assert copy.properties.get("user_property") == (("k", "v"), ("k", "w"))
-    assert (copy.publisher, copy.username, copy.timestamp, copy.expires_at) == ("p", "u", 123.5, 1030.0)
-    kept = other.get("$c", 1000.0)
-    assert kept is not None
-    # The store's own interval goes on; the message itself has none.
-    assert (other.deadline("$c"), kept.expires_at) == (1090.0, inf)
+    assert store.restore(message("a", expires_at=200.0), 150.0, 7) is RetainResult.STORED
+    assert store.restore(message("b"), inf, 3) is RetainResult.STORED
+    kept = {each.message.topic: (each.sequence, each.deadline) for each in store}
+    assert kept == {"a": (7, 150.0), "b": (3, inf)}, "as it was, whatever the store's own interval"
+    store.store(message("c"), 0.0)
+    newest = store.find("c", 0.0)
+    assert newest is not None
+    assert newest.sequence == 8
+    store.restore(message("d"), 5.0, 1)
+    assert [each.topic for each in store.sweep(6.0)] == ["d"]
 
 
-def test_load_leaves_out_what_has_expired_or_has_no_room() -> None:
+def test_what_is_beyond_the_limits_is_not_kept_again() -> None:
+    store = RetainedStore(max_messages=2)
+    results = [store.restore(message(topic), inf, 1) for topic in "abc"]
+    assert results == [RetainResult.STORED, RetainResult.STORED, RetainResult.FULL]
+
+
+def test_changes_are_told() -> None:
+    store, changed = RetainedStore(max_messages=2), list[str]()
+    store.changed = changed.append
+    store.store(message("a"), 0.0)
+    store.store(message("$SYS/a"), 0.0)
+    store.store(message("b", expires_at=1.0), 0.0)
+    store.store(message("c"), 0.0)
+    assert changed == ["a", "b"], "not the broker's own, and not what was refused"
+    changed.clear()
+    store.store(message("a", b"newer"), 0.0)
+    store.store(message("c", b""), 0.0)
+    store.store(message("a", b""), 0.0)
+    store.sweep(2.0)
+    store.delete("a")
+    store.delete("$SYS/a")
+    assert changed == ["a", "a", "b"]
+    assert store.kept("a") is None
+
+
+def test_what_has_expired_is_kept_until_it_is_swept() -> None:
     store = RetainedStore()
-    for number, expires_at in enumerate([5.0, inf, inf, inf]):
-        store.store(message(str(number), expires_at=expires_at), 0.0)
-    rows = list(store.export(0.0))
-    rows[0]["kept_for"] = -1.0
-    other = RetainedStore(max_messages=2)
-    assert other.load(rows, 0.0) == 2
-    assert topics_of(other, "#") == ["1", "2"]
+    store.store(message("a", expires_at=1.0), 0.0)
+    assert store.find("a", 2.0) is None
+    assert store.kept("a") is not None
+    store.sweep(2.0)
+    assert store.kept("a") is None

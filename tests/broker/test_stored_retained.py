@@ -1,0 +1,116 @@
+"""Retained messages in a store: what is written of a change, and what is there after it was read again."""
+
+from math import inf
+
+from trunkline.broker.stored_retained import RETAINED, StoredRetained, restore_retained, retained_to_row
+from trunkline.mqtt.message import Message
+from trunkline.router import RetainedStore
+from trunkline.store import WriteBatch
+from trunkline.store.engine import rows
+from trunkline.store.memory import MemoryEngine
+
+#: What turns node time into seconds since the epoch, before the restart and after it.
+BEFORE, AFTER = 1_000_000.0, 1_000_100.0
+
+
+class Life:
+    """A retained store, and what is written of it."""
+
+    def __init__(self, engine: MemoryEngine, epoch: float = BEFORE, **limits: int) -> None:
+        self.retained = RetainedStore(**limits)
+        self.epoch = epoch
+        self.engine = engine
+        #: The part asks to be written.
+        self.asked = 0
+        self.refused = restore_retained(self.retained, rows(engine, RETAINED), epoch)
+        self.part = StoredRetained(self.retained, epoch, self.ask, self.refused)
+
+    def ask(self, part: StoredRetained) -> None:
+        self.asked += 1
+
+    def commit(self) -> WriteBatch:
+        batch = WriteBatch()
+        self.part.write(batch)
+        self.engine.commit(batch)
+        return batch
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted(each.message.topic for each in self.retained)
+
+
+def message(topic: str, payload: bytes = b"x", expires_at: float = inf) -> Message:
+    return Message(topic, payload, retain=True, expires_at=expires_at)
+
+
+def test_what_is_retained_is_there_in_the_next_life() -> None:
+    engine = MemoryEngine()
+    life = Life(engine)
+    life.retained.store(message("a/ü", b"1"), 0.0)
+    life.retained.store(message("b", expires_at=500.0), 0.0)
+    life.retained.store(message("a/ü", b"2"), 0.0)
+    life.commit()
+    later = Life(engine, AFTER)
+    found = {each.message.topic: each for each in later.retained}
+    assert found["a/ü"].message.payload == b"2"
+    assert (found["a/ü"].deadline, found["b"].deadline, found["b"].message.expires_at) == (inf, 400.0, 400.0)
+    assert (found["a/ü"].sequence, found["b"].sequence, later.retained.sequence) == (3, 2, 3)
+    assert later.asked == 0, "what was read is no change"
+
+
+def test_a_change_is_written_once_and_asked_for_once() -> None:
+    life = Life(MemoryEngine())
+    for payload in (b"1", b"2", b"3"):
+        life.retained.store(message("a", payload), 0.0)
+        life.retained.store(message("$SYS/a", payload), 0.0)
+    assert life.asked == 1
+    assert list(life.commit().values[RETAINED]) == [b"a"]
+    assert not life.commit(), "nothing has changed since"
+    life.retained.store(message("b"), 0.0)
+    assert life.asked == 2
+
+
+def test_what_is_deleted_and_what_has_expired_is_deleted_from_the_store() -> None:
+    engine = MemoryEngine()
+    life = Life(engine)
+    for topic, expires_at in [("a", inf), ("b", 50.0), ("c", inf), ("d", 150.0)]:
+        life.retained.store(message(topic, expires_at=expires_at), 0.0)
+    life.commit()
+    life.retained.store(message("a", b""), 1.0)
+    life.retained.sweep(60.0)
+    life.commit()
+    assert engine.count(RETAINED) == 2
+    later = Life(engine, AFTER)
+    later.retained.sweep(60.0)  # of the new life: 160 of the old one
+    later.commit()
+    assert (later.topics, engine.count(RETAINED)) == (["c"], 1)
+
+
+def test_the_nodes_own_expiry_interval_goes_on() -> None:
+    engine = MemoryEngine()
+    life = Life(engine, expiry_interval=300)
+    life.retained.store(message("a"), 0.0)
+    life.commit()
+    (kept,) = Life(engine, AFTER).retained
+    assert (kept.deadline, kept.message.expires_at) == (200.0, inf)
+
+
+def test_what_is_beyond_the_limits_is_deleted() -> None:
+    engine = MemoryEngine()
+    life = Life(engine)
+    for topic in "abc":
+        life.retained.store(message(topic), 0.0)
+    life.commit()
+    later = Life(engine, AFTER, max_messages=2)
+    assert (later.refused, later.asked) == (["c"], 1)
+    later.commit()
+    assert engine.count(RETAINED) == 2
+
+
+def test_a_row_is_one_for_another_node_too() -> None:
+    retained = RetainedStore()
+    retained.store(message("a", expires_at=5.0), 0.0)
+    (kept,) = retained
+    other = RetainedStore()
+    assert restore_retained(other, [retained_to_row(kept, 100.0)], 90.0) == []
+    assert [each.deadline for each in other] == [15.0]
