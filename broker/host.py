@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.reasons import Reason
+    from trunkline.plugins.store import PluginStore, PluginStores
 
 
 #: Sessions that are notified before others get their turn.
@@ -40,9 +41,14 @@ NOTIFIED_AT_ONCE: Final = 100
 
 class NodeHost:
     def __init__(
-        self, services: Services, sessions: Directory, figures: Callable[[], Awaitable[dict[str, int]]]
+        self,
+        services: Services,
+        sessions: Directory,
+        figures: Callable[[], Awaitable[dict[str, int]]],
+        plugin_stores: PluginStores,
     ) -> None:
         self._services = services
+        self._plugin_stores = plugin_stores
         self._sessions = sessions
         self._figures = figures
         #: Sessions that do not know yet that access is decided otherwise than before.
@@ -50,6 +56,9 @@ class NodeHost:
 
     async def metrics(self) -> dict[str, int]:
         return await self._figures()
+
+    def store_of(self, plugin: str) -> PluginStore:
+        return self._plugin_stores.of(plugin)
 
     @property
     def now(self) -> float:

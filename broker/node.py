@@ -44,6 +44,7 @@ from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 from trunkline.plugins.manager import Plugins
+from trunkline.plugins.store import PluginStores
 from trunkline.router import RetainedStore, Router
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Node:
         prepare: Callable[[Node], None] | None = None,
         read: Callable[[], Config] | None = None,
         open_control: OpenControl | None = None,
+        plugin_stores: PluginStores | None = None,
     ) -> None:
         self.config = config
         #: Reads the configuration anew; None where the broker is part of somebody else's process.
@@ -164,8 +166,10 @@ class Node:
         self._control_opener = open_control
         #: Where messages went, while somebody wants to know.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
+        #: What plugins keep.
+        self.plugin_stores = plugin_stores if plugin_stores is not None else PluginStores(config.store.max_plugin_bytes)
         #: What plugins, and others in this process, may do with the broker.
-        self.host = NodeHost(self.services, self.sessions, self.figures)
+        self.host = NodeHost(self.services, self.sessions, self.figures, self.plugin_stores)
         self.plugins = Plugins(self.hooks, self.host)
         self._statistics = Statistics(
             self.services, self.sessions, self.scheduler, lambda: self.connections, self.plugins.figures
@@ -415,11 +419,13 @@ async def open_node(
     prepare: Callable[[Node], None] | None = None,
     read: Callable[[], Config] | None = None,
     open_control: OpenControl | None = None,
+    plugin_stores: PluginStores | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are
     put on the transport of each connection, the first one at the bottom. `prepare` is called when everything works, and
     nobody can connect yet. `read` reads the configuration anew, for a broker that has a process of its own.
-    `open_control` opens the control socket, where the configuration asks for one.
+    `open_control` opens the control socket, where the configuration asks for one. `plugin_stores` is what plugins kept
+    in another node of this process.
 
     Raises:
         ControlSocketError: there can be no control socket, and one is asked for.
@@ -427,7 +433,9 @@ async def open_node(
         SecurityError: a password or access rule file cannot be used.
         NodeFailed: what everything else rests on has failed; the block was cancelled.
     """
-    node = Node(config if config is not None else Config(), hooks, grace, layers, prepare, read, open_control)
+    node = Node(
+        config if config is not None else Config(), hooks, grace, layers, prepare, read, open_control, plugin_stores
+    )
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)

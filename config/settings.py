@@ -375,6 +375,9 @@ class StoreSettings(Section):
         "bytes",
         ge=0,
     )
+    max_plugin_bytes: Size = key(
+        134_217_728, "What one plugin may keep in the store, keys and values. 0 means no limit.", "bytes", ge=0
+    )
     heartbeat: Duration = key(
         10.0,
         "Time between two notes in the store that the broker runs. After a crash, sessions and messages have aged "

@@ -1,10 +1,15 @@
 """The client that a hook is called for."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
 from trunkline.mqtt.describing import shown_username
 from trunkline.mqtt.explanations import shortened
 from trunkline.mqtt.versions import Version
+
+#: What an attribute may be to be kept with the client.
+_PLAIN: Final = (str, bytes, bool, int, float, type(None))
 
 
 @dataclass(slots=True, eq=False)
@@ -51,3 +56,16 @@ class ClientInfo:
             "peer": self.address,
             "listener": self.listener,
         }
+
+
+def client_to_plain(client: ClientInfo) -> dict[str, Any]:
+    """As values that msgpack knows, without attributes that are none."""
+    attributes = {name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN)}
+    return {**asdict(replace(client, attributes={})), "version": int(client.version), "attributes": attributes}
+
+
+def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:
+    values: dict[str, Any] = {**plain, "version": Version(plain["version"]), "attributes": dict(plain["attributes"])}
+    if values["peer"] is not None:
+        values["peer"] = tuple(values["peer"])
+    return ClientInfo(**values)

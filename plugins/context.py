@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.declaring import Settings
     from trunkline.plugins.figures import PluginFigures
     from trunkline.plugins.running import Running
+    from trunkline.plugins.store import PluginStore
     from trunkline.router import Options
 
 # Type checkers know that what is read out of a context is a plugin's own model.
@@ -81,6 +82,7 @@ class Host(Protocol):
     def raise_alarm(self, name: str, text: str) -> None: ...
     def clear_alarm(self, name: str) -> None: ...
     async def metrics(self) -> dict[str, int]: ...
+    def store_of(self, plugin: str) -> PluginStore: ...
     @property
     def now(self) -> float: ...
     @property
@@ -220,6 +222,12 @@ class Context(Generic[S_co]):
         the broker starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes
         anew."""
         return self._figures.kept
+
+    @property
+    def store(self) -> PluginStore:
+        """What the plugin keeps for good, by key: it outlives the broker's process, unless the broker keeps nothing
+        (`store.durability`)."""
+        return self._host.store_of(self.name)
 
     # Time: with a test's clock, the test's
 

@@ -10,8 +10,9 @@ import trio
 
 from trunkline.actors.system import innermost
 from trunkline.broker.node import Node, open_node
-from trunkline.broker.session.export import client_from_plain, export_session, restore_session
+from trunkline.broker.session.export import export_session, restore_session
 from trunkline.broker.stored_retained import retained_to_row
+from trunkline.hooks.client import client_from_plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
+    from trunkline.plugins.store import PluginStores
     from trunkline.router import Target
     from trunkline.store import Row
     from trunkline.testing.fault_layer import Network
@@ -35,6 +37,8 @@ class Kept(NamedTuple):
     sessions: list[dict[str, Any]]
     routes: list[dict[str, object]]
     retained: list[Row]
+    #: As bytes in there.
+    plugin_stores: PluginStores | None
 
     @classmethod
     def of(cls, node: Node, *, sessions: bool, retained: bool) -> Kept:
@@ -45,6 +49,7 @@ class Kept(NamedTuple):
             [export_session(actor.session, now, now + epoch) for actor in node.sessions] if sessions else [],
             list(node.router.export()) if sessions else [],
             [retained_to_row(each, epoch) for each in node.retained] if retained else [],
+            node.plugin_stores if sessions else None,
         )
 
     def bring_into(self, node: Node) -> None:
@@ -110,7 +115,13 @@ class Lives:
         over, gone = trio.Event(), trio.Event()
         try:
             async with open_node(
-                self._config, self._hooks, self._grace, [self._network.layer], ready, open_control=_open_control
+                self._config,
+                self._hooks,
+                self._grace,
+                [self._network.layer],
+                ready,
+                open_control=_open_control,
+                plugin_stores=None if kept is None else kept.plugin_stores,
             ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.session.revoked import Revoked
-from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.client import client_from_plain, client_to_plain
 from trunkline.mqtt.packets import Will
 from trunkline.mqtt.plain import (
     deadline_from,
@@ -21,7 +21,6 @@ from trunkline.mqtt.plain import (
     properties_to_plain,
     seconds_left,
 )
-from trunkline.mqtt.versions import Version
 from trunkline.router import Options, Target
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Of what is exported. A later one will know how to read this.
 FORMAT: Final = 1
-#: What an attribute of a client may be to be exported with it.
-_PLAIN: Final = (str, bytes, bool, int, float, type(None))
 
 
 class UnknownFormat(ValueError):
@@ -65,7 +62,7 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
 def head_to_plain(session: Session, now: float) -> dict[str, Any]:
     """All but subscriptions and messages."""
     return {
-        "client": _client_to_plain(session.client),
+        "client": client_to_plain(session.client),
         "will": None if session.will is None else _will_to_plain(session.will),
         # seconds until now, 0 or less, in which the client was away; None if it is connected
         "left_at": seconds_left(session.left_at, now),
@@ -146,19 +143,6 @@ def restore_session(
         ],
         now,
     )
-
-
-def _client_to_plain(client: ClientInfo) -> dict[str, Any]:
-    attributes = {name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN)}
-    return {**asdict(replace(client, attributes={})), "version": int(client.version), "attributes": attributes}
-
-
-def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:
-    """The client that `export_session` described, without attributes that are no plain values."""
-    values: dict[str, Any] = {**plain, "version": Version(plain["version"]), "attributes": dict(plain["attributes"])}
-    if values["peer"] is not None:
-        values["peer"] = tuple(values["peer"])
-    return ClientInfo(**values)
 
 
 def _will_to_plain(will: Will) -> dict[str, Any]:

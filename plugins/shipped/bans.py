@@ -2,7 +2,7 @@
 pattern. A connected client that is banned is disconnected.
 
 A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the
-broker's memory: they outlive the plugin, and end with the broker.
+broker's store, but for those of the configuration.
 """
 
 from collections import OrderedDict, deque
@@ -23,6 +23,7 @@ from trunkline.hooks.priorities import BANS
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.ban_list import Ban, BanList, Kind, ListFull, normal_form
+from trunkline.plugins.store import PluginStoreFull
 
 #: Rows of one listing, when nobody says how many.
 PAGE: Final = 1000
@@ -90,10 +91,8 @@ class Bans:
     def __init__(self, context: Context[BansSettings]) -> None:
         self._context = context
         self._list = BanList(context.settings.max_bans, context.settings.max_patterns)
-        #: The bans that others than the configuration made, as plain values: an earlier run may have left some.
-        self._kept: dict[tuple[Kind, str], tuple[Kind, str, str, str, float, float]] = context.kept.setdefault(
-            "bans", {}
-        )
+        #: The bans that others than the configuration made, by kind and who: an earlier run may have left some.
+        self._store = context.store
         self._timers = dict[Ban, Callable[[], None]]()
         self._flapping = context.settings.flapping_detect
         self._departures: OrderedDict[str, deque[float]] = OrderedDict()
@@ -111,15 +110,16 @@ class Bans:
         for entry in self._context.settings.bans:
             kind, who = normal_form(entry.kind, entry.who)
             self._ban(Ban(kind, who, entry.reason, "config", now))
-        earlier = list(self._kept.values())
-        self._kept.clear()
-        for fields in earlier:
-            ban = Ban(*fields)
+        for key, fields in list(self._store.items()):
+            of, _, who = key.partition(":")
+            ban = Ban(*normal_form(of, who), *fields)
             if ban.until > now and self._list.get(ban.kind, ban.who) is None:
                 try:
                     self._ban(ban)
                 except ListFull as error:
                     self._context.logger.warning("%s; no longer banned: %s %s", error, ban.kind, ban.who)
+            else:
+                self._store.delete(key)
 
     # Commands
 
@@ -127,7 +127,7 @@ class Bans:
         """Bans in order of kind and who: the next ones behind `after`, which is KIND:WHO of the last one seen."""
         if limit < 1:
             raise ValueError(f"limit is {limit!r}; it counts bans")
-        by_key = {f"{ban.kind}:{ban.who}": ban for ban in self._list}
+        by_key = {_key(ban): ban for ban in self._list}
         return [_row(by_key[key]) for key in nsmallest(limit, (key for key in by_key if key > after))]
 
     def show(self, kind: str, who: str) -> list[dict[str, str]]:
@@ -185,11 +185,15 @@ class Bans:
     # Bans
 
     def _ban(self, ban: Ban) -> None:
-        """Raises ListFull: there is no room for it."""
+        """Raises ListFull, PluginStoreFull: there is no room for it."""
         old = self._list.get(ban.kind, ban.who)
-        self._list.add(ban)
         if ban.by != "config":
-            self._kept[ban.kind, ban.who] = (ban.kind, ban.who, ban.reason, ban.by, ban.at, ban.until)
+            self._store.put(_key(ban), [ban.reason, ban.by, ban.at, ban.until])
+        try:
+            self._list.add(ban)
+        except ListFull:
+            self._store.delete(_key(ban))
+            raise
         if old is not None:
             self._forget_timer(old)
         if ban.until < inf:
@@ -202,7 +206,7 @@ class Bans:
 
     def _lift(self, ban: Ban) -> None:
         self._list.remove(ban.kind, ban.who)
-        self._kept.pop((ban.kind, ban.who), None)
+        self._store.delete(_key(ban))
         self._forget_timer(ban)
         self._context.clear_alarm("full")
 
@@ -246,11 +250,15 @@ class Bans:
         words = f"disconnected {len(times)} times within {now - times[0]:.0f} s"
         try:
             self._ban(Ban("client_id", client_id, words, "flapping", wall, wall + flapping.ban_time))
-        except ListFull as error:
+        except (ListFull, PluginStoreFull) as error:
             self._context.raise_alarm("full", f"{error}; client ids that come and go too often are let in")
             return
         self._flapped.add()
         self._context.logger.warning("%s is banned for %g s: %s", client_id, flapping.ban_time, words)
+
+
+def _key(ban: Ban) -> str:
+    return f"{ban.kind}:{ban.who}"
 
 
 def _row(ban: Ban) -> dict[str, str]:

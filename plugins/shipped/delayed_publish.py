@@ -1,6 +1,5 @@
-"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC so many seconds later.
-
-What waits is in the memory of the broker: it outlives a crash of the plugin, and not the end of the broker.
+"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC so many seconds later. What waits is in
+the broker's store.
 """
 
 import re
@@ -9,15 +8,18 @@ from typing import Final, TypeAlias
 
 from trunkline.config.units import Flag, Size, Whole, WholeSeconds
 from trunkline.hooks import ALLOW, TAKEN, Allow, ClientInfo, Deny, Withhold
+from trunkline.hooks.client import client_from_plain, client_to_plain
 from trunkline.hooks.points import Action
 from trunkline.hooks.priorities import TOPIC_SYNTAX
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.frames import encode_publish
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.message_row import message_from_row, message_to_row
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_name
 from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
+from trunkline.plugins.store import PluginStoreFull
 
 PREFIX: Final = "$delayed/"
 #: Topics to which nothing is published later.
@@ -30,8 +32,9 @@ OVERHEAD: Final = 512
 BATCH: Final = 100
 _NUMBER: Final = re.compile("[0-9]{1,10}")
 
-#: When it is due in node time, its number, its size, its publisher, and the message.
-Held: TypeAlias = tuple[float, int, int, ClientInfo, Message]
+#: When a message is due in node time, its number, and its size. Publisher and message are in the store, under the
+#: number.
+Held: TypeAlias = tuple[float, int, int]
 
 
 class DelayedSettings(Settings):
@@ -49,9 +52,13 @@ class DelayedPublish:
     def __init__(self, context: Context[DelayedSettings]) -> None:
         self._context = context
         self._settings = context.settings
-        self._held: list[Held] = context.kept.setdefault("held", [])
-        self._last = max((number for _, number, *_ in self._held), default=0)
-        self._bytes = sum(size for _, _, size, *_ in self._held)
+        self._store = context.store
+        self._held: list[Held] = [
+            (due - self._epoch, int(number), size) for number, (due, size, *_) in self._store.items()
+        ]
+        heapify(self._held)
+        self._last = max((number for _, number, _ in self._held), default=0)
+        self._bytes = sum(size for _, _, size in self._held)
         #: The one timer: when it is set for, and what stops it.
         self._due_at: float | None = None
         self._stop_timer = context.after(0, self._publish_due)
@@ -98,9 +105,16 @@ class DelayedPublish:
         limits = self._settings
         if 0 < limits.max_messages <= len(self._held) or 0 < limits.max_bytes < self._bytes + size:
             return self._refuse(Reason.QUOTA_EXCEEDED, "too many messages wait for their time")
-        self._last += 1
+        due, number = self._context.now + delay, self._last + 1
+        try:
+            self._store.put(
+                _key(number), [due + self._epoch, size, client_to_plain(client), message_to_row(inner, self._epoch)]
+            )
+        except PluginStoreFull as error:
+            return self._refuse(Reason.QUOTA_EXCEEDED, str(error))
+        self._last = number
         self._bytes += size
-        heappush(self._held, (self._context.now + delay, self._last, size, client, inner))
+        heappush(self._held, (due, number, size))
         self._set_timer()
         self._delayed.add()
         return TAKEN
@@ -128,6 +142,17 @@ class DelayedPublish:
         self._refused.add()
         return Deny(reason, text)
 
+    # What waits
+
+    @property
+    def _epoch(self) -> float:
+        """What turns node time into seconds since the epoch."""
+        return self._context.wall - self._context.now
+
+    def _read_held(self, number: int) -> tuple[ClientInfo, Message]:
+        _, _, client, row = self._store.get(_key(number))
+        return client_from_plain(client), message_from_row(row, self._epoch)
+
     # Its time comes
 
     def _set_timer(self) -> None:
@@ -142,8 +167,10 @@ class DelayedPublish:
         for _ in range(BATCH):
             if not self._held or self._held[0][0] > self._context.now:
                 break
-            _, _, size, client, message = heappop(self._held)
+            _, number, size = heappop(self._held)
+            client, message = self._read_held(number)
             self._bytes -= size
+            self._store.delete(_key(number))
             if not isinstance(self._context.publish_as(client, message), int):
                 self._refused.add()
             else:
@@ -165,16 +192,22 @@ class DelayedPublish:
                 "client": client.client_id,
                 "bytes": len(message.payload),
             }
-            for due, number, _, client, message in nsmallest(offset + limit, self._held)[offset:]
+            for due, number, _ in nsmallest(offset + limit, self._held)[offset:]
+            for client, message in (self._read_held(number),)
         ]
 
     def delete(self, id: int) -> str:
         """Forget a message before its time."""
-        for place, (_, number, size, *_) in enumerate(self._held):
+        for place, (_, number, size) in enumerate(self._held):
             if number == id:
                 del self._held[place]
+                self._store.delete(_key(number))
                 heapify(self._held)
                 self._bytes -= size
                 self._set_timer()
                 return f"deleted {number}"
         raise LookupError(f"no delayed message {id}")
+
+
+def _key(number: int) -> str:
+    return f"{number:016}"

@@ -213,6 +213,36 @@ async def test_bans_outlive_the_plugin(mock_clock: MockClock) -> None:
         assert [row["who"] for row in call(here, "list")] == ["configured"]
 
 
+async def test_bans_outlive_the_broker(mock_clock: MockClock) -> None:
+    settings = {"bans": [{"kind": "client_id", "who": "configured"}]}
+    async with room(plugins={"bans": settings}) as here:
+        call(here, "add", kind="client_id", who="short", seconds="10")
+        call(here, "add", kind="client_id_pattern", who="a:*", reason="why")
+        call(here, "add", kind="address", who="2001:db8::/32")
+        call(here, "add", kind="username", who="gone")
+        call(here, "remove", kind="username", who="gone")
+        before = {row["who"]: row for row in call(here, "list")}
+        await here.broker.restart()
+        here.node = here.broker.node
+        mock_clock.jump(5)
+        assert {row["who"]: row for row in call(here, "list")} == before
+        mock_clock.jump(6)
+        await trio.testing.wait_all_tasks_blocked()
+        assert {row["who"] for row in call(here, "list")} == {"a:*", "2001:db8::/32", "configured"}
+        assert [key for key, _ in here.node.plugin_stores.of("bans").items()] == [
+            "address:2001:db8::/32",
+            "client_id_pattern:a:*",
+        ]
+
+
+async def test_what_the_store_has_no_room_for_is_not_banned() -> None:
+    async with room(store={"max_plugin_bytes": 100}, plugins={"bans": {}}) as here:
+        call(here, "add", kind="client_id", who="a")
+        with pytest.raises(ValueError, match="max_plugin_bytes"):
+            call(here, "add", kind="client_id", who="b", reason="long" * 50)
+        assert [row["who"] for row in call(here, "list")] == ["a"]
+
+
 async def test_bans_for_which_there_is_no_room_any_more() -> None:
     async with room(plugins={"bans": {}}) as here:
         for who in ("a", "b", "c"):
@@ -220,6 +250,7 @@ async def test_bans_for_which_there_is_no_room_any_more() -> None:
         smaller = from_mapping({"plugins": {"bans": {"max_bans": 2}}}, settings_model).plugins["bans"]
         await here.node.plugins.reload("bans", smaller)
         assert [row["who"] for row in call(here, "list")] == ["a", "b"]
+        assert len(here.node.plugin_stores.of("bans")) == 2
 
 
 FLAPPING = {"enable": True, "max_count": 2, "window_time": 60, "ban_time": 300}

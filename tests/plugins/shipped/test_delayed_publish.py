@@ -253,6 +253,36 @@ async def test_what_waits_outlives_a_crash_and_a_pause_of_the_plugin(
     assert "ZeroDivisionError" in caplog.text
 
 
+async def test_what_waits_outlives_the_broker(autojump_clock: MockClock) -> None:
+    async with delaying() as here:
+        client = await here.client("a")
+        extra = raw.user_property("k", "v") + raw.message_expiry(5)
+        for delay, payload in ((60, b"2"), (60, b"3"), (10, b"1"), (9, b"gone")):
+            await client.publish(f"$delayed/{delay}/t", payload, qos=1, properties=extra)
+        assert here.node.plugins.call("delayed-publish", "delete", {"id": "4"}) == "deleted 4"
+        before = listed(here)
+        await here.broker.restart()
+        here.node = here.broker.node
+        assert listed(here) == before
+        watcher = await here.client("w")
+        await watcher.subscribe("#")
+        began = trio.current_time()
+        for payload in (b"1", b"2", b"3"):
+            packet = await watcher.take_publish("t", payload, qos=1)
+            assert packet.get(raw.MESSAGE_EXPIRY) == 5
+            assert packet.all(raw.USER_PROPERTY) == [("k", "v")]
+        assert trio.current_time() - began == pytest.approx(60, abs=1)
+        assert len(here.node.plugin_stores.of("delayed-publish")) == 0
+
+
+async def test_what_the_store_has_no_room_for_is_refused() -> None:
+    async with room(store={"max_plugin_bytes": 400}, plugins={"delayed-publish": {}}) as here:
+        client = await here.client("a")
+        answers = [await client.publish("$delayed/60/t", bytes(size), qos=1) for size in (1, 500)]
+        assert [answer and answer.reason for answer in answers] == [0, 0x97]
+        assert (figure(here, "held"), figure(here, "refused")) == (1, 1)
+
+
 async def test_operators_see_and_delete_what_waits(autojump_clock: MockClock) -> None:
     async with delaying() as here:
         client, watcher = await here.client("a"), await here.client("w")
