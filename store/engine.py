@@ -48,12 +48,16 @@ class Engine(Protocol):
         """The number of rows. Costs nothing."""
         ...
 
+    def spaces(self) -> list[Space]:
+        """Those that ever had a row, in the order of their names."""
+        ...
+
     def check(self, progress: Progress = no_progress) -> Iterator[Defect]:
         """Read everything."""
         ...
 
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
-        """Write a store of its own to a new file, as of now."""
+        """Write a store of its own, as of now, to a file that is not there yet."""
         ...
 
     def compact(self, progress: Progress = no_progress) -> None:

@@ -29,20 +29,36 @@ else:
 
 
 class FileLock:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, store: Path) -> None:
+        """
+        Raises:
+            StoreInUse: another process has it.
+            StoreUnavailable: there is no file to lock, and none can be made.
+        """
+        path = store.with_name(f"{store.name}-lock")
         try:
-            self._file = FileIO(path, "a+")
+            self._file = FileIO(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
+            _give_to_owner(path, store)
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}") from error
         try:
             _lock(self._file)
         except OSError as error:
             self._file.seek(0)
-            holder = self._file.read(20).decode("ascii", "replace").strip()
+            holder = self._file.read(20).strip()
             self._file.close()
-            raise StoreInUse(f"{path} is locked by process {holder}: two cannot open a store") from error
+            pid = int(holder) if holder.isdigit() else None
+            who = "another process" if pid is None else "this process" if pid == os.getpid() else f"process {pid}"
+            raise StoreInUse(f"the store {store} is in use by {who}", pid) from error
         self._file.truncate(0)
         self._file.write(b"%d\n" % os.getpid())
 
     def release(self) -> None:
         self._file.close()
+
+
+def _give_to_owner(path: Path, store: Path) -> None:
+    """An administrator may run a command over the store of the broker's user, who has to lock it later."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and store.exists():
+        owner = store.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)

@@ -49,6 +49,9 @@ class MemoryEngine:
     def count(self, space: Space) -> int:
         return len(self._rows(space))
 
+    def spaces(self) -> list[Space]:
+        return sorted(self._spaces)
+
     def check(self, progress: Progress = no_progress) -> Iterator[Defect]:
         del progress
         return iter(())

@@ -5,6 +5,7 @@ checksums, written by every commit. So a flipped bit, a lost row and a row that 
 or checked, which SQLite alone does not do.
 """
 
+import os
 import sqlite3
 import struct
 from collections.abc import Generator, Iterator, Sequence
@@ -44,6 +45,8 @@ _ERRORS: Final[dict[int, type[StoreError]]] = {
 }
 #: Rows a statement: SQLite before 3.32 takes 999 parameters.
 _MOST_ROWS: Final = 128
+#: Pages that a backup copies between two calls of `progress`.
+_PAGES: Final = 256
 
 
 class _Tally:
@@ -63,25 +66,47 @@ def row_crc(number: int, key: bytes, value: bytes) -> int:
 
 
 class SqliteEngine:
-    def __init__(self, path: Path, *, durability: Durability = "fsync") -> None:
+    def __init__(
+        self, path: Path, *, durability: Durability = "fsync", max_size: int = 0, read_only: bool = False
+    ) -> None:
+        """`max_size` bounds the file, in bytes; 0 is no limit. With `read_only`, other processes may have the store
+        open and write to it: what is read is the state of now, always."""
         self.path = path.resolve()
-        self._lock = FileLock(self.path.with_name(f"{self.path.name}-lock"))
+        self._lock = None if read_only else FileLock(self.path)
         try:
             with self._translated():
-                self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=0)
-                self._tallies = self._open(durability)
+                self._tallies = self._open_to_read() if read_only else self._open_to_write(durability, max_size)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, durability: Durability) -> dict[Space, _Tally]:
+    def _connect(self, path: str, *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0, uri=uri)
+
+    def _open_to_read(self) -> dict[Space, _Tally]:
+        self._database = self._connect(f"{self.path.as_uri()}?mode=ro", uri=True)
+        self._database.execute("BEGIN")  # one state for all that is read, however long that takes
+        return self._read_tallies()
+
+    def _open_to_write(self, durability: Durability, max_size: int) -> dict[Space, _Tally]:
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # for its user alone: payloads are in it
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path} cannot be opened: {error.strerror}") from error
+        self._database = self._connect(str(self.path))
         execute = self._database.execute
-        execute("PRAGMA locking_mode = EXCLUSIVE")
         execute("PRAGMA journal_mode = WAL")
         execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
+        if max_size:
+            (page_size,) = execute("PRAGMA page_size").fetchone()
+            execute(f"PRAGMA max_page_count = {max(1, max_size // page_size)}")
+        return self._read_tallies()
+
+    def _read_tallies(self) -> dict[Space, _Tally]:
+        execute = self._database.execute
         (application_id,), (version,) = execute("PRAGMA application_id").fetchone(), self._user_version()
         (schema,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not schema and not application_id:
+        if not schema and not application_id and self._lock is not None:
             self._create()
         elif application_id != APPLICATION_ID:
             raise StoreCorrupt(f"{self.path} is no store: another program's database lies there")
@@ -183,6 +208,9 @@ class SqliteEngine:
         tally = self._tallies.get(space)
         return tally.rows if tally else 0
 
+    def spaces(self) -> list[Space]:
+        return sorted(self._tallies)
+
     def check(self, progress: Progress = no_progress) -> Iterator[Defect]:
         del progress
         for (line,) in self._database.execute("PRAGMA integrity_check"):
@@ -190,9 +218,20 @@ class SqliteEngine:
                 yield Defect(str(self.path), line)
 
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
-        del progress
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
         with self._translated():
-            self._database.execute("VACUUM INTO ?", (str(path),))
+            copy = self._connect(str(path))
+            try:
+                self._database.backup(copy, pages=_PAGES, progress=lambda _, left, total: progress(total - left, total))
+                copy.execute("PRAGMA journal_mode = DELETE")  # it is one file
+            except BaseException:
+                copy.close()
+                path.unlink()
+                raise
+            copy.close()
 
     def compact(self, progress: Progress = no_progress) -> None:
         del progress
@@ -202,7 +241,8 @@ class SqliteEngine:
     def close(self) -> None:
         if hasattr(self, "_database"):
             self._database.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def _corrupt(self, finding: str) -> NoReturn:
         raise StoreCorrupt(f"{self.path}: {finding}; `trunkline store repair` keeps what is whole")

@@ -1,11 +1,13 @@
 """The engine over SQLite: what it keeps, and what it refuses."""
 
+import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from tests.store.test_engine import COLOURS, put
-from trunkline.store import StoreCorrupt, StoreInUse
+from tests.store.test_engine import COLOURS, OTHERS, put
+from trunkline.store import StoreCorrupt, StoreFull, StoreInUse, StoreUnavailable
 from trunkline.store.sqlite import SqliteEngine
 
 
@@ -21,7 +23,7 @@ def test_keeps_rows_across_opening(tmp_path: Path) -> None:
 
 def test_a_second_opener_is_refused(tmp_path: Path) -> None:
     first = SqliteEngine(tmp_path / "a.store")
-    with pytest.raises(StoreInUse, match="process"):
+    with pytest.raises(StoreInUse, match=r"a\.store is in use by this process"):
         SqliteEngine(tmp_path / "a.store")
     first.close()
     SqliteEngine(tmp_path / "a.store").close()
@@ -31,3 +33,82 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.store").write_bytes(b"something else" * 1000)
     with pytest.raises(StoreCorrupt):
         SqliteEngine(tmp_path / "a.store")
+
+
+def test_one_that_reads_sees_the_store_as_it_was_while_another_writes(tmp_path: Path) -> None:
+    writer = SqliteEngine(tmp_path / "a.store")
+    put(writer, COLOURS, red=b"1")
+    reader = SqliteEngine(tmp_path / "a.store", read_only=True)
+    put(writer, COLOURS, red=b"2", blue=b"2")
+    put(writer, OTHERS, red=b"3")
+    assert (reader.scan(COLOURS), reader.count(COLOURS), reader.spaces()) == ([(b"red", b"1")], 1, [COLOURS])
+    with pytest.raises(StoreUnavailable):
+        put(reader, COLOURS, red=b"3")
+    reader.close()
+    assert writer.spaces() == [COLOURS, OTHERS]
+    writer.close()
+
+
+def test_a_backup_is_the_state_of_its_beginning(tmp_path: Path) -> None:
+    writer = SqliteEngine(tmp_path / "a.store")
+    put(writer, COLOURS, **{f"{number:05}": b"x" * 1000 for number in range(2000)})
+    reader = SqliteEngine(tmp_path / "a.store", read_only=True)
+    steps: list[tuple[int, int]] = []
+
+    def progress(done: int, total: int) -> None:
+        steps.append((done, total))
+        put(writer, COLOURS, new=b"%d" % len(steps))
+
+    reader.backup(tmp_path / "b.store", progress)
+    reader.close()
+    writer.close()
+    assert len(steps) > 1
+    assert steps == sorted(steps), "it does not begin again"
+    assert steps[-1][0] == steps[-1][1]
+    copy = SqliteEngine(tmp_path / "b.store")
+    assert (copy.count(COLOURS), copy.get(COLOURS, b"new"), list(copy.check())) == (2000, None, [])
+    copy.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.store", "a.store-lock", "b.store", "b.store-lock"]
+
+
+def test_a_backup_replaces_nothing(tmp_path: Path) -> None:
+    engine = SqliteEngine(tmp_path / "a.store")
+    (tmp_path / "b.store").write_text("precious")
+    with pytest.raises(StoreUnavailable, match=r"b\.store cannot be made: File exists"):
+        engine.backup(tmp_path / "b.store")
+    assert (tmp_path / "b.store").read_text() == "precious"
+    engine.close()
+
+
+def test_a_size_that_is_not_exceeded(tmp_path: Path) -> None:
+    engine = SqliteEngine(tmp_path / "a.store", max_size=100_000)
+    put(engine, COLOURS, red=b"1")
+    with pytest.raises(StoreFull, match=r"a\.store"):
+        put(engine, COLOURS, red=b"2", big=b"x" * 200_000)
+    assert (engine.get(COLOURS, b"red"), engine.count(COLOURS)) == (b"1", 1)
+    put(engine, COLOURS, red=b"3")
+    engine.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="it has no modes")
+def test_nobody_else_reads_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        engine = SqliteEngine(tmp_path / "a.store")
+        put(engine, COLOURS, red=b"1")
+        engine.backup(tmp_path / "b.store")
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        name: 0o600 for name in ("a.store", "a.store-lock", "a.store-wal", "a.store-shm", "b.store")
+    }
+    engine.close()
+
+
+def test_to_read_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        SqliteEngine(tmp_path / "a.store", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+    sqlite3.connect(tmp_path / "b.store").execute("CREATE TABLE mine (a)").connection.close()
+    with pytest.raises(StoreCorrupt, match="another program's"):
+        SqliteEngine(tmp_path / "b.store", read_only=True)
