@@ -25,6 +25,7 @@ BLOCKED: Final = "blocked"
 OUT_OF_DESCRIPTORS: Final = "out_of_descriptors"
 RETAINED_FULL: Final = "retained_full"
 SESSIONS_FULL: Final = "sessions_full"
+STORE_FAILED: Final = "store_failed"
 PASSWORDS_GUESSED: Final = "passwords_guessed"
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from outcome import Outcome as Result
 
     from trunkline.broker.alarms import Alarms
+    from trunkline.broker.journal import Journal
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.config.settings import RetainedSettings
@@ -76,6 +77,8 @@ class PubSub:
         self._hooks = hooks
         self._settings = settings
         self._max_subscriptions = max_subscriptions
+        #: Where messages for durable sessions are stored.
+        self.journal: Journal | None = None
         self._writer: RouteWriter | None = None
         self._numbers = count()
         #: Requests for the next writer.
@@ -153,6 +156,8 @@ class PubSub:
         """
         if route is None:
             route = self.router.match(publication.topic)
+        if publication.qos and self.journal is not None and _is_for_durable(route):
+            self.journal.record(publication)  # once for all of them
         if route.groups and publication.count > 1 and self._hooks.message_routed:  # of each, another member gets it
             return max(self.publish(message, now, origin, own, route) for message in publication.messages)
         if publication.retain:
@@ -232,6 +237,12 @@ class PubSub:
     def _delete_expired(self, now: float) -> None:
         if self.retained.sweep(now):
             self._alarms.deactivate(RETAINED_FULL)
+
+
+def _is_for_durable(route: Route[Subscriber]) -> bool:
+    return any(target.subscriber.durable for target in route.targets) or any(
+        member.subscriber.durable for group in route.groups for member in group
+    )
 
 
 def _shares(group: Group[Subscriber], publication: Publication) -> list[tuple[Publication, Target[Subscriber]]]:

@@ -33,10 +33,12 @@ _logger = logging.getLogger("trunkline.routes")
 class Subscriber:
     """A session as routes and publishers see it. It may live elsewhere: nothing is asked of it but `cast`."""
 
-    __slots__ = ("cast", "client_id", "online")
+    __slots__ = ("cast", "client_id", "durable", "online")
 
-    def __init__(self, client_id: str, cast: Callable[[Any], None]) -> None:
+    def __init__(self, client_id: str, cast: Callable[[Any], None], *, durable: bool = False) -> None:
         self.client_id = client_id
+        #: Is what it gets stored?
+        self.durable = durable
         #: Mail for the session: `(publication, target)` or an answer.
         self.cast = cast
         #: Is a client there to be sent something? Shared groups prefer those.

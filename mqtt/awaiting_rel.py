@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, groupby
 from typing import TYPE_CHECKING, TypeAlias
 
-from trunkline.mqtt.tracked import TrackedDict
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
 
-#: An id as plain values: packet id, what its message weighs, and the message; None stands for one that was refused.
-Exported: TypeAlias = tuple[int, int, "Message | None"]
+#: Ids as plain values: packet ids, what each message weighs, and the messages; None stands for one that was refused.
+Exported: TypeAlias = tuple[list[int], int, "Publication | None"]
 
 
 class AwaitingRel:
@@ -108,28 +105,28 @@ class AwaitingRel:
         return gone
 
     def export(self) -> list[Exported]:
-        """The ids in order, with the weight of what they hold and itself, for a store or another node."""
-        return [self._exported(packet_id, *entry) for packet_id, entry in self._open.items()]
+        """The ids in order, with the weight of what they hold and itself, for another node."""
+        return [
+            ([packet_id], held.weight // held.number, held.publication and held.publication.messages[number])
+            for packet_id, (held, number) in self._open.items()
+        ]
 
-    def exported(self, packet_id: int) -> Exported | None:
-        """What is held for this id, if it is open, as `export` gives it."""
-        entry = self._open.get(packet_id)
-        return None if entry is None else self._exported(packet_id, *entry)
-
-    @staticmethod
-    def _exported(packet_id: int, held: _Held, number: int) -> Exported:
-        message = None if held.publication is None else held.publication.messages[number]
-        return packet_id, held.weight // held.number, message
-
-    def track(self) -> TrackedDict[int, tuple[_Held, int]]:
-        """Note from now on which ids are opened and released."""
-        self._open = tracked = TrackedDict(self._open)
-        return tracked
+    def runs(self) -> Iterator[tuple[list[int], int, Publication | None, int]]:
+        """For a store: ids whose messages stand in a row in a publication, what each weighs, the publication, and the
+        number of the first message in it."""
+        for (held, _), group in groupby(enumerate(self._open.items()), _in_row):
+            opened = [each for _, each in group]
+            yield [packet_id for packet_id, _ in opened], held.weight // held.number, held.publication, opened[0][1][1]
 
     def restore(self, entries: Iterable[Exported], now: float = 0.0) -> None:
         """Take up what `export` gave, as if it came now."""
-        for packet_id, weight, message in entries:
-            self.receive([packet_id], message, weight, now)
+        for packet_ids, weight, publication in entries:
+            self.receive(packet_ids, publication, weight * len(packet_ids), now)
+
+
+def _in_row(opened: tuple[int, tuple[int, tuple[_Held, int]]]) -> tuple[_Held, int]:
+    position, (_, (held, number)) = opened
+    return held, number - position
 
 
 class _Held:

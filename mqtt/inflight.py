@@ -15,11 +15,10 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from trunkline.mqtt.errors import ProtocolError
-from trunkline.mqtt.tracked import TrackedDict
 from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
@@ -68,8 +67,8 @@ class Entry(Generic[T]):
         return self.publication.messages[packet_id - self.first_id]
 
 
-#: An entry of one message as plain values: packet id, state, message, target.
-Exported: TypeAlias = tuple[int, int, "Message", T]
+#: An entry as plain values: first packet id, state, publication, target.
+Exported: TypeAlias = tuple[int, int, "Publication", T]
 
 
 class Inflight(Generic[T]):
@@ -274,26 +273,32 @@ class Inflight(Generic[T]):
         return self._last_id
 
     def export(self) -> tuple[int, list[Exported[T]]]:
-        """The packet id given last, and all messages in order, for a store or another node."""
-        return self._last_id, [self._exported(packet_id, entry) for packet_id, entry in self._entries.items()]
+        """The packet id given last, and all messages in order, for another node."""
+        return self._last_id, [
+            (packet_id, int(entry.state), entry.message(packet_id), entry.target)
+            for packet_id, entry in self._entries.items()
+        ]
 
-    def exported(self, packet_id: int) -> Exported[T] | None:
-        """The message with this packet id, if there is one, as `export` gives it."""
-        entry = self._entries.get(packet_id)
-        return None if entry is None else self._exported(packet_id, entry)
-
-    @staticmethod
-    def _exported(packet_id: int, entry: Entry[T]) -> Exported[T]:
-        return packet_id, int(entry.state), entry.message(packet_id), entry.target
-
-    def track(self) -> TrackedDict[int, Entry[T]]:
-        """Note from now on which packet ids are opened, advanced and ended."""
-        self._entries = tracked = TrackedDict(self._entries)
-        return tracked
+    def runs(self) -> Iterator[tuple[int, int, Entry[T]]]:
+        """All messages in order, for a store: packet ids in a row that have one entry, as the first and their
+        number."""
+        first = count = 0
+        current: Entry[T] | None = None
+        for packet_id, entry in self._entries.items():
+            if entry is current and packet_id == first + count:
+                count += 1
+                continue
+            if current is not None:
+                yield first, count, current
+            first, count, current = packet_id, 1, entry
+        if current is not None:
+            yield first, count, current
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         """Fill an empty window with what `export` gave."""
         self._last_id = last_id
-        for packet_id, state, message, target in entries:
-            self._entries[packet_id] = Entry(message, packet_id, target, State(state), now)
-            self._weigh(packet_id, message)
+        for first, state, publication, target in entries:
+            entry = Entry(publication, first, target, State(state), now)
+            self._entries.update(dict.fromkeys(range(first, first + publication.count), entry))
+            if publication.count == 1:
+                self._weigh(first, publication)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
+    from trunkline.mqtt.record import Record
     from trunkline.mqtt.versions import Version
 
 #: A payload from this size on is let go when it is no longer needed. A smaller one is kept, because a message without
@@ -53,6 +54,8 @@ class Message:
     wire5: bytes | None = field(default=None, init=False, repr=False)
     #: All other encoded forms, shared by all subscribers (`trunkline.mqtt.frames`).
     frames: dict[int, tuple[bytes, bytes]] | None = field(default=None, init=False, repr=False)
+    #: Where it is stored, if it is.
+    record: Record | None = field(default=None, init=False, repr=False)
 
     def bare(self) -> Message:
         """The same message without its encoded forms, which may take several times as much: for whoever keeps it for
@@ -75,7 +78,7 @@ class Message:
         if len(self.payload) < LARGE_PAYLOAD and self.weight < HEAVY:
             return self
         left = self.bare()
-        left.payload, left.properties = b"", NO_PROPERTIES
+        left.payload, left.properties, left.record = b"", NO_PROPERTIES, self.record
         return left
 
     @property

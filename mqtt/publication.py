@@ -22,6 +22,7 @@ from trunkline.mqtt.weight import OVERHEAD, properties_weight
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from trunkline.mqtt.record import Record
     from trunkline.mqtt.versions import Version
 
 #: The two bytes of every packet identifier, apart: they are laid over the packets of a batch in two strokes.
@@ -37,6 +38,7 @@ class PublishBatch:
     __slots__ = (
         "_forms",
         "_messages",
+        "_record",
         "_starts",
         "_wire",
         "count",
@@ -84,6 +86,7 @@ class PublishBatch:
         self.username: str | None = None
         self.timestamp = 0.0
         self.expires_at = inf
+        self._record: Record | None = None
         self._wire = wire
         self._starts = starts
         self._messages: list[Publish] | None = None
@@ -118,6 +121,17 @@ class PublishBatch:
         return self.packet_ids[0]
 
     @property
+    def record(self) -> Record | None:
+        """Where it is stored, if it is."""
+        return self._record
+
+    @record.setter
+    def record(self, record: Record) -> None:
+        self._record = record
+        for message in self._messages or ():
+            message.record = record
+
+    @property
     def messages(self) -> Sequence[Publish]:
         """The single messages. They are made once: all subscribers share them."""
         if self._messages is None:
@@ -127,7 +141,7 @@ class PublishBatch:
     def _unfold(self) -> list[Publish]:
         qos, wire, retain, dup, properties = self.qos, self._wire, self.retain, self.dup, self.properties
         publisher, username, timestamp, expires_at = self.publisher, self.username, self.timestamp, self.expires_at
-        is_wire3, is_wire5 = self.wire3 is not None, self.wire5 is not None
+        is_wire3, is_wire5, record = self.wire3 is not None, self.wire5 is not None, self._record
         messages: list[Publish] = []
         for (topic, start, payload, end), packet_id, guid in zip(
             self._packets(), self.packet_ids or repeat(0), self.guids or repeat(0), strict=False
@@ -148,6 +162,7 @@ class PublishBatch:
             message.wire3 = wire[start:end] if is_wire3 else None
             message.wire5 = wire[start:end] if is_wire5 else None
             message.frames = None
+            message.record = record
             message.packet_id = packet_id
             message.dup = dup
             messages.append(message)
@@ -164,6 +179,11 @@ class PublishBatch:
             # gathered are short names and properties alone, whose lengths are in one byte
             payload = name + before_properties + wire[name + 1]
             yield topic, start, payload + 1 + wire[payload] if v5 else payload, end
+
+    @property
+    def packets(self) -> tuple[int, Version, bytes, Sequence[int]]:
+        """What it was made from: first byte, version, wire, starts."""
+        return self._wire[0], self.version, self._wire, self._starts
 
     @property
     def weight(self) -> int:
@@ -209,7 +229,7 @@ class PublishBatch:
         batch = PublishBatch(topics, self._wire[0], self.version, wire, starts, packet_ids, self.properties)
         batch.guids = take(self.guids) if self.guids else ()
         batch.publisher, batch.username, batch.timestamp = self.publisher, self.username, self.timestamp
-        batch.expires_at = self.expires_at
+        batch.expires_at, batch._record = self.expires_at, self._record
         if self._messages is not None:
             batch._messages = list(take(self._messages))
         return batch if batch.count > 1 else batch.messages[0]

@@ -63,9 +63,17 @@ class Acknowledged:
             self._services.metrics.messages_acked += len(packet_ids)
             taken = window.publications(packet_ids) if hooks.message_acked else ()
             window.release(packet_ids, self._outbound.now, keeps_payload=bool(hooks.delivery_completed))
-            self._outbound.acknowledge(PacketType.PUBREL, packet_ids)
+            self._pubrel(packet_ids)
             for publication in taken:
                 hooks.notify(MESSAGE_ACKED, self._session.client, publication)
+
+    def _pubrel(self, packet_ids: Sequence[int]) -> None:
+        """The PUBREC is stored before: after a crash the message must not be sent once more."""
+        durable = self._session.durable
+        if durable is None:
+            self._outbound.acknowledge(PacketType.PUBREL, packet_ids)
+        else:
+            self._outbound.acknowledge_later(PacketType.PUBREL, packet_ids, durable.after_commit)
 
     def pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
         """End QoS 2 exchanges."""
@@ -94,7 +102,7 @@ class Acknowledged:
         if found is None:
             self._outbound.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
         elif found is State.WAIT_PUBCOMP:
-            self._outbound.write(Pubrel(packet_id))
+            self._pubrel((packet_id,))
         return found is None or found is State.WAIT_PUBCOMP
 
     def _refuse(self, packet_ids: Sequence[int]) -> None:

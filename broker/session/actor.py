@@ -92,7 +92,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def init(self) -> None:
         session, services = self.session, self._services
         later, steps = Later(self.ref, self.scheduler), Steps(session)
-        self.subscriber = subscriber = Subscriber(session.client_id, self.ref.cast)
+        self.subscriber = subscriber = Subscriber(session.client_id, self.ref.cast, durable=session.durable is not None)
         self._life = life = Life()
         self._waiting = waiting = Waiting(life, later, self.ref.cast, services.config.session.hook_timeout)
         pressure = Pressure(session.client_id, services, later.after)
@@ -136,6 +136,8 @@ class SessionActor(Actor["mail.ToSession"]):
                 self._mail[type(message)](self, message)
         if outbound.pieces:
             outbound.flush()
+        if self.session.durable is not None:
+            self.session.durable.changed()
 
     def yields(self, messages: list[mail.ToSession]) -> bool:
         """What the client sends comes before deliveries: its acknowledgements make room for them."""

@@ -11,6 +11,7 @@ from sortedcontainers import SortedList
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
+from trunkline.broker.session.durable import Durable, StoredQueue, StoredWindow
 from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow
 from trunkline.broker.session.state import Session
 from trunkline.mqtt.awaiting_rel import AwaitingRel
@@ -31,7 +32,17 @@ MIN_SWEPT: Final = 1024
 
 
 class Directory:
-    __slots__ = ("_flapping", "_ids", "_overflow", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
+    __slots__ = (
+        "_flapping",
+        "_ids",
+        "_last_number",
+        "_overflow",
+        "_priority",
+        "_services",
+        "_sessions",
+        "_supervisor",
+        "_sweep_at",
+    )
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
@@ -42,6 +53,8 @@ class Directory:
         #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
         self._sweep_at = MIN_SWEPT
+        #: Of the stored sessions.
+        self._last_number = 0
         self._overflow = Overflow(services.config.session.overflow)
         self._priority = _priorities(services.config.session.priorities)
 
@@ -77,25 +90,31 @@ class Directory:
             return
         if known is not None:  # [MQTT-3.1.2-4]
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
-        actor = self.add(client)
+        lasts = channel.expiry_interval > 0 and self._services.journal is not None
+        actor = self.add(client, self._last_number + 1 if lasts else 0)
         actor.attach(channel, False)
 
-    def add(self, client: ClientInfo) -> SessionActor:
-        """A new session of this client, empty and without a connection. It takes the client id."""
-        settings, max_bytes = self._services.config.session, self._services.config.queue_bytes
-        session = Session(
-            client,
-            Inflight(settings.max_inflight, settings.max_inflight_bytes),
-            MessageQueue(
-                max_length=settings.max_queue_length,
-                max_bytes=max_bytes,
-                store_qos0=settings.store_qos0,
-                overflow=self._overflow,
-                priority=self._priority,
-                default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
-            ),
-            AwaitingRel(settings.max_awaiting_rel, max_bytes),
-        )
+    def add(self, client: ClientInfo, number: int = 0) -> SessionActor:
+        """A new session of this client, empty and without a connection. It takes the client id. With a number, which
+        no other session has, it is stored."""
+        services = self._services
+        settings, max_bytes, journal = services.config.session, services.config.queue_bytes, services.journal
+        queue = {
+            "max_length": settings.max_queue_length,
+            "max_bytes": max_bytes,
+            "store_qos0": settings.store_qos0,
+            "overflow": self._overflow,
+            "priority": self._priority,
+            "default_priority": HIGHEST if settings.default_priority == "highest" else LOWEST,
+        }
+        window = settings.max_inflight, settings.max_inflight_bytes
+        awaiting_rel = AwaitingRel(settings.max_awaiting_rel, max_bytes)
+        if number and journal is not None:
+            session = Session(client, StoredWindow(journal, *window), StoredQueue(journal, **queue), awaiting_rel)
+            session.durable = Durable(session, journal, number)
+            self._last_number = max(self._last_number, number)
+        else:
+            session = Session(client, Inflight(*window), MessageQueue(**queue), awaiting_rel)
         actor = SessionActor(session, self._services, self._forget)
         self._supervisor.start(actor, name=f"session {client.client_id}")
         if client.client_id not in self._sessions:

@@ -115,7 +115,12 @@ class Ending:
         for give_up in self._parts():
             while give_up(MESSAGES_AT_ONCE):
                 yield
+        self._forget()
         self.ref.stop()
+
+    def _forget(self) -> None:
+        if self.session.durable is not None:
+            self.session.durable.end()
 
     def _parts(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""
@@ -134,3 +139,4 @@ class Ending:
                     await trio.lowlevel.checkpoint()
             except Exception:
                 _logger.exception("another error at the end of the session", extra=self.session.client.log_fields)
+        self._forget()

@@ -1,4 +1,4 @@
-"""A session as plain values, and back: to be stored, or to go on in another place.
+"""A session as plain values, and back, to go on in another place.
 
 Only what msgpack knows: dict, list, str, bytes, int, float, bool and None. Deadlines are exported as seconds that are
 left, with the wall clock of the export beside them, so that the time in between counts.
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.mqueue import Position
     from trunkline.broker.session.state import Session
-    from trunkline.mqtt.message import Message
 
 #: Of what is exported. A later one will know how to read this.
 FORMAT: Final = 1
@@ -50,12 +48,18 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
         "unasked": sorted(session.unasked),
         "last_packet_id": last_id,
         # each begins with its key: the packet id, or priority and number
-        "inflight": [inflight_to_plain(*entry, now) for entry in inflight],
+        "inflight": [
+            [packet_id, state, message_to_plain(message, now), target_to_plain(target)]
+            for packet_id, state, message, target in inflight
+        ],
         "queue": [
-            queued_to_plain(position, message, target, qos, now)
+            [list(position), message_to_plain(message, now), target_to_plain(target), qos]
             for message, target, qos, position in session.queue.export()
         ],
-        "awaiting_rel": [awaiting_to_plain(*entry, now) for entry in session.awaiting_rel.export()],
+        "awaiting_rel": [
+            [packet_ids, weight, message and message_to_plain(message, now)]
+            for packet_ids, weight, message in session.awaiting_rel.export()
+        ],
     }
 
 
@@ -70,22 +74,6 @@ def head_to_plain(session: Session, now: float) -> dict[str, Any]:
         "expiry_interval": None if session.expiry_interval == inf else session.expiry_interval,
         "revoked": sorted(session.revoked or ()),
     }
-
-
-def inflight_to_plain(
-    packet_id: int, state: int, message: Message, target: Target[Subscriber], now: float
-) -> list[Any]:
-    return [packet_id, state, message_to_plain(message, now), _target_to_plain(target)]
-
-
-def queued_to_plain(
-    position: Position, message: Message, target: Target[Subscriber], qos: int, now: float
-) -> list[Any]:
-    return [list(position), message_to_plain(message, now), _target_to_plain(target), qos]
-
-
-def awaiting_to_plain(packet_id: int, size: int, message: Message | None, now: float) -> list[Any]:
-    return [packet_id, size, None if message is None else message_to_plain(message, now)]
 
 
 def restore_session(
@@ -109,22 +97,12 @@ def restore_session(
     then = now - max(0.0, wall - plain["exported_at"])  # the moment of the export in this node's time
 
     def target(value: Mapping[str, Any]) -> Target[Subscriber]:
-        return _target_from_plain(value, subscriber, member)
+        return target_from_plain(value, subscriber, member)
 
-    session.client = client_from_plain(plain["client"])
-    session.will = None if plain["will"] is None else _will_from_plain(plain["will"])
-    # the connection of a client that had one ended with the node
-    session.left_at = then if plain["left_at"] is None else deadline_from(plain["left_at"], then)
-    session.created_at = plain["created_at"]
-    session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
     session.subscriptions.update({filter: Options(**options) for filter, options in plain["subscriptions"]})
     session.unasked.update(plain["unasked"])
-    if plain["revoked"]:
-        session.revoked = Revoked()
-        for filter in plain["revoked"]:
-            session.revoked.deny(filter)
-        for filter in session.subscriptions:
-            session.revoked.keep(filter)
+    # the connection of a client that had one ended with the node
+    restore_head(plain, session, then, then)
     session.inflight.restore(
         plain["last_packet_id"],
         [
@@ -145,6 +123,22 @@ def restore_session(
     )
 
 
+def restore_head(plain: Mapping[str, Any], session: Session, then: float, gone: float) -> None:
+    """Fill in what `head_to_plain` gave at the node time `then`; its subscriptions are there. A client that was
+    connected left at `gone`."""
+    session.client = client_from_plain(plain["client"])
+    session.will = None if plain["will"] is None else _will_from_plain(plain["will"])
+    session.left_at = gone if plain["left_at"] is None else deadline_from(plain["left_at"], then)
+    session.created_at = plain["created_at"]
+    session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
+    if plain["revoked"]:
+        session.revoked = Revoked()
+        for filter in plain["revoked"]:
+            session.revoked.deny(filter)
+        for filter in session.subscriptions:
+            session.revoked.keep(filter)
+
+
 def _will_to_plain(will: Will) -> dict[str, Any]:
     return {**asdict(replace(will, properties={})), "properties": properties_to_plain(will.properties)}
 
@@ -154,7 +148,7 @@ def _will_from_plain(plain: Mapping[str, Any]) -> Will:
     return Will(**values)
 
 
-def _target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
+def target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
     group = target.group
     return {
         "qos": target.qos,
@@ -164,7 +158,7 @@ def _target_to_plain(target: Target[Subscriber]) -> dict[str, Any]:
     }
 
 
-def _target_from_plain(
+def target_from_plain(
     plain: Mapping[str, Any], subscriber: Subscriber, member: Callable[[str], Target[Subscriber] | None]
 ) -> Target[Subscriber]:
     shared = member(plain["shared"]) if plain["shared"] is not None else None

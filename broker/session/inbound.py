@@ -21,9 +21,10 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from trunkline.broker.journal import Journal
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.outbound import Outbound, Wait
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
@@ -134,6 +135,8 @@ class Inbound:
             if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, outbound.now):
                 self._too_many(publication, channel)
                 return
+            if self._session.durable is not None and services.journal is not None:
+                services.journal.record(routed)  # what came together is stored together
             self.expect_pubrel()
             reached: int = bool(services.pubsub.router.match(routed.topic))
         else:
@@ -142,10 +145,20 @@ class Inbound:
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
         if not qos:
             return
-        if reached:
+        wait = None if services.journal is None else self._wait(services.journal, routed, qos)
+        if not reached:
+            self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
+        elif wait is None:
             outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids)
         else:
-            self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS)
+            outbound.acknowledge_later(_ANSWERED_BY[qos], publication.packet_ids, wait)
+
+    def _wait(self, journal: Journal, publication: Publication, qos: int) -> Wait | None:
+        """What calls back when it may be acknowledged: when it is stored, if somebody needs it to be."""
+        record = publication.record
+        if publication.retain or (qos == 2 and self._session.durable is not None):
+            return journal.after_commit
+        return None if record is None or qos == 2 else partial(journal.wait_for, record)
 
     def publish_parts(self, publication: ReceivedPublication, channel: Channel) -> None:
         """`publish` what came together."""
@@ -213,11 +226,17 @@ class Inbound:
         packet_ids = packet.packet_ids
         if self._awaiting_rel.are_open(packet_ids):
             pubsub = self._services.pubsub
+            is_stored = self._session.durable is not None
             for publication in self._awaiting_rel.release(packet_ids):
                 for part, route in pubsub.routed(publication) if publication is not None else ():
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                         self._services.dropped(channel.client, part, DropReason.NO_SUBSCRIBERS)
-            self._outbound.acknowledge(PUBCOMP, packet_ids)
+                    is_stored = is_stored or part.record is not None or part.retain
+            journal = self._services.journal
+            if journal is None or not is_stored:
+                self._outbound.acknowledge(PUBCOMP, packet_ids)
+            else:
+                self._outbound.acknowledge_later(PUBCOMP, packet_ids, journal.after_commit)
         elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)
@@ -249,12 +268,19 @@ class Inbound:
             self.check_receive_maximum(packet.packet_ids[:1], channel)
 
     def _acknowledge(
-        self, channel: Channel, packet: ReceivedPublication, reason: int, properties: Properties = NO_PROPERTIES
+        self,
+        channel: Channel,
+        packet: ReceivedPublication,
+        reason: int,
+        properties: Properties = NO_PROPERTIES,
+        wait: Wait | None = None,
     ) -> None:
         if reason and channel.version == Version.V5:
             kind = Puback if packet.qos == 1 else Pubrec
             for packet_id in packet.packet_ids:
-                self._outbound.write(kind(packet_id, reason, properties))
+                self._outbound.write(kind(packet_id, reason, properties), wait=wait)
+        elif wait is not None:
+            self._outbound.acknowledge_later(_ANSWERED_BY[packet.qos], packet.packet_ids, wait)
         else:
             self._outbound.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids)
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from math import inf
 from operator import itemgetter
 from sys import maxsize
@@ -57,29 +57,6 @@ class Dropped(NamedTuple, Generic[T]):
     reason: DropReason
 
 
-class _TrackedLane(deque[Queued[T]]):
-    """Notes what comes and what goes."""
-
-    def __init__(self, priority: int, changed: dict[Position, Queued[T] | None], entries: Iterable[Queued[T]]) -> None:
-        super().__init__(entries)
-        self._priority = priority
-        self._changed = changed
-
-    def append(self, entry: Queued[T], /) -> None:
-        super().append(entry)
-        self._changed[self._priority, entry[3]] = entry
-
-    def pop(self) -> Queued[T]:  # type: ignore[override]
-        return self._gone(super().pop())
-
-    def popleft(self) -> Queued[T]:
-        return self._gone(super().popleft())
-
-    def _gone(self, entry: Queued[T]) -> Queued[T]:
-        self._changed[self._priority, entry[3]] = None
-        return entry
-
-
 class _Class(Generic[T]):
     """The messages of one priority."""
 
@@ -90,10 +67,6 @@ class _Class(Generic[T]):
         self.qos0: deque[Queued[T]] = deque()
         self.rest: deque[Queued[T]] = deque()
 
-    def track(self, changed: dict[Position, Queued[T] | None]) -> None:
-        self.qos0 = _TrackedLane(self.priority, changed, self.qos0)
-        self.rest = _TrackedLane(self.priority, changed, self.rest)
-
     def __iter__(self) -> Iterator[Queued[T]]:
         return merge(self.qos0, self.rest, key=_number)
 
@@ -102,7 +75,6 @@ class MessageQueue(Generic[T]):
     """The queue of one session. `length` and `byte_size` are gauges for reading."""
 
     __slots__ = (
-        "_changed",
         "_classes",
         "_cursor",
         "_default_priority",
@@ -110,12 +82,12 @@ class MessageQueue(Generic[T]):
         "_earliest",
         "_max_bytes",
         "_max_length",
-        "_number",
         "_priority",
         "_store_qos0",
         "_top",
         "byte_size",
         "length",
+        "number",
     )
 
     def __init__(
@@ -140,11 +112,10 @@ class MessageQueue(Generic[T]):
         self._top: _Class[T] = _Class(LOWEST)
         #: All classes that are not empty, the highest priority first. Not used without priorities.
         self._classes: SortedDict[int, _Class[T]] | None = None if priority is None else SortedDict()
-        self._number = 0
+        #: Of the message that came last.
+        self.number = 0
         #: No message here expires before it.
         self._earliest = inf
-        #: What has come and gone since the last `take_changes`; None while they are not tracked.
-        self._changed: dict[Position, Queued[T] | None] | None = None
         #: Where `expire` stopped: negative priority, lane, number.
         self._cursor: tuple[int, int, int] | None = None
         self.length = 0
@@ -158,7 +129,7 @@ class MessageQueue(Generic[T]):
         if qos == 0 and not self._store_qos0:
             return (Dropped(message, target, qos, DropReason.QOS0_NOT_STORED),)
         into = self._top if self._classes is None else self._class_of(message.topic)
-        self._number = number = self._number + 1
+        self.number = number = self.number + 1
         (into.rest if qos else into.qos0).append((message, target, qos, number))
         self.length = length = self.length + 1
         self.byte_size = byte_size = self.byte_size + message.weight
@@ -247,21 +218,8 @@ class MessageQueue(Generic[T]):
         return entries, None
 
     def export(self) -> list[tuple[Message, T, int, Position]]:
-        """All messages, targets, QoS and positions in the order of leaving, for a store or another node."""
+        """All messages, targets, QoS and positions in the order of leaving, for another node."""
         return [(message, to, qos, (at.priority, n)) for at in self._each_class() for message, to, qos, n in at]
-
-    def track(self) -> None:
-        """Note from now on what comes and what goes."""
-        self._changed = {}
-        for at in self._each_class():
-            at.track(self._changed)
-
-    def take_changes(self) -> dict[Position, Queued[T] | None]:
-        """What came, and None for what went, since the last call."""
-        assert self._changed is not None
-        changes = dict(self._changed)
-        self._changed.clear()
-        return changes
 
     def restore(self, entries: Iterable[tuple[Message, T, int]]) -> list[Dropped[T]]:
         """Queue what `export` gave, without the positions. Where this queue is smaller, the overflow policy decides."""
@@ -270,20 +228,34 @@ class MessageQueue(Generic[T]):
             dropped.extend(self.push(message, target, qos))
         return dropped
 
+    # For a store: messages of QoS 1 and 2
+
+    def since(self, number: int) -> list[tuple[int, list[Queued[T]]]]:
+        """Of each priority the messages that came after the one with this number, in order."""
+        found: list[tuple[int, list[Queued[T]]]] = []
+        for at in self._each_class():
+            new = list(takewhile(lambda entry: entry[3] > number, reversed(at.rest)))
+            if new:
+                found.append((at.priority, new[::-1]))
+        return found
+
+    def firsts(self) -> dict[int, int]:
+        """Of each priority the number of the first message. All with lower numbers have left."""
+        return {at.priority: at.rest[0][3] for at in self._each_class() if at.rest}
+
     def _each_class(self) -> Iterable[_Class[T]]:
         return (self._top,) if self._classes is None else self._classes.values()
 
+    def priority_of(self, topic: str) -> int:
+        priority = self._top.priority if self._priority is None else self._priority(topic)
+        return self._default_priority if priority is None else priority
+
     def _class_of(self, topic: str) -> _Class[T]:
         assert self._classes is not None
-        assert self._priority is not None
-        priority = self._priority(topic)
-        if priority is None:
-            priority = self._default_priority
+        priority = self.priority_of(topic)
         found = self._classes.get(-priority)
         if found is None:
             found = self._classes[-priority] = _Class(priority)
-            if self._changed is not None:
-                found.track(self._changed)
             if len(self._classes) == 1 or priority > self._top.priority:
                 self._top = found
         return found

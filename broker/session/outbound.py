@@ -8,7 +8,7 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.replay import Replay, Replays
@@ -28,7 +28,7 @@ from trunkline.mqtt.ledger import Ledger
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from trunkline.actors import Later
     from trunkline.broker.routes import Grant, Subscriber
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Target
 
+#: Calls back, in any turn, when something may leave that is to be stored before.
+Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
+
 #: Bytes that leave the queue in one turn. More would only wait in front of the socket.
 MAX_SLICE: Final = 262_144
 
@@ -54,6 +57,7 @@ _HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGE
 
 class Outbound:
     __slots__ = (
+        "_durable",
         "_filling",
         "_later",
         "_packets_sent",
@@ -63,6 +67,7 @@ class Outbound:
         "_sent",
         "_services",
         "_session",
+        "_uncommitted",
         "_upgrade_qos",
         "_window",
         "_writable",
@@ -101,6 +106,9 @@ class Outbound:
         self.now = 0.0
         #: Wire bytes of this turn.
         self.pieces: list[bytes] = []
+        self._durable = session.durable
+        #: Wire bytes that leave when a commit is done, by its number.
+        self._uncommitted: dict[int, list[bytes]] = {}
 
     # A message comes
 
@@ -146,10 +154,11 @@ class Outbound:
                     rest, publication = publication.messages[sent:], publication.part(0, sent)
             if not is_plain:
                 (message,) = publication.messages
-                self._encode(channel, message, target, qos, packet_ids.start)
+                self._pieces_at(qos).append(self._encode(channel, message, target, qos, packet_ids.start))
             elif qos:
                 retain = publication.retain and target.retain_as_published
-                self.pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+                pieces = self._pieces_at(qos)
+                pieces += publication.numbered(channel.version, qos, retain, packet_ids)
             elif publication.retain and target.retain_as_published:
                 self.pieces.append(publication.wire(channel.version, True))
             else:
@@ -219,14 +228,16 @@ class Outbound:
         qos: int,
         packet_id: int,
         dup: bool = False,
-    ) -> None:
+    ) -> bytes:
         """The uncommon ways to write a PUBLISH: for this client alone.
 
         Raises:
             TooLong: the client takes none so large.
             One of `UNWRITABLE`: the message cannot be written at all.
         """
-        alias, omit_topic = (0, False) if dup else channel.aliases_out.find(message.topic)
+        alias, omit_topic = (
+            (0, False) if dup or not self._leaves_at_once(qos) else channel.aliases_out.find(message.topic)
+        )
         wire = encode_publish(
             message,
             channel.version,
@@ -244,7 +255,25 @@ class Outbound:
             raise TooLong(f"{len(wire)} bytes, {channel.max_packet_size} are taken")  # [MQTT-3.1.2-24]
         if alias and not omit_topic:
             channel.aliases_out.set(message.topic, alias)
-        self.pieces.append(wire)
+        return wire
+
+    def _pieces_at(self, qos: int) -> list[bytes]:
+        """What a PUBLISH is added to. At QoS 2 it is stored before: after a crash it has to come with the same packet
+        identifier, or the client would take it for another message."""
+        durable = self._durable
+        if durable is None or self._leaves_at_once(qos):
+            return self.pieces
+        number = durable.gathering
+        if number not in self._uncommitted:
+            self._uncommitted[number] = []
+            durable.after_commit(lambda: self._later.soon(lambda: self._committed(number)))
+        return self._uncommitted[number]
+
+    def _leaves_at_once(self, qos: int) -> bool:
+        return qos < 2 or self._durable is None
+
+    def _committed(self, number: int) -> None:
+        self.pieces += self._uncommitted.pop(number)
 
     def _unwritable(self, publication: Publication, packet_ids: range, error: Exception) -> None:
         """It costs this publication and no more. It counts as if it had been sent and acknowledged.  #
@@ -255,30 +284,50 @@ class Outbound:
 
     # Other packets
 
-    def write(self, packet: Packet, owed: Owed | None = None) -> bool:
-        """Put a packet behind what goes out in this turn, and behind all that the client is owed before; `owed` is its
-        place, if it had to wait. False if the client takes none as large."""
+    def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None) -> bool:
+        """Put a packet behind what goes out in this turn, and behind all that the client is owed before. False if the
+        client takes none as large.
+
+        `owed` is its place, if it had to wait for the routes; `wait` calls back when it may leave.
+        """
         channel = self.channel
         if channel is None:
             return True
         wire = encode_within(packet, channel.version, channel.max_packet_size)
         if wire:
             kind = TYPE_OF[type(packet)]
-            if owed is None and self.ledger.entries:
+            if owed is None and (self.ledger.entries or wait is not None):
                 owed = self.ledger.owe(kind, packet.packet_ids if isinstance(packet, Acknowledgement) else ())
-            self.pieces += (wire,) if owed is None else self.ledger.settle(owed, wire)
+            if owed is None:
+                self.pieces.append(wire)
+            elif wait is None:
+                self._settle(owed, wire)
+            else:
+                self._settle_later(owed, wire, wait)
             self._packets_sent[kind] += 1
         return bool(wire)
 
     def acknowledge(self, kind: PacketType, packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""
-        head = _HEADS[kind]
-        wire = head + head.join(map(_PACKET_ID, packet_ids))
         if self.ledger.entries:
-            self.pieces += self.ledger.settle(self.ledger.owe(kind, packet_ids), wire)
+            self._settle(self.ledger.owe(kind, packet_ids), self._acknowledgement(kind, packet_ids))
         else:
-            self.pieces.append(wire)
+            self.pieces.append(self._acknowledgement(kind, packet_ids))
+
+    def acknowledge_later(self, kind: PacketType, packet_ids: Sequence[int], wait: Wait) -> None:
+        """As `acknowledge`, when `wait` calls back."""
+        self._settle_later(self.ledger.owe(kind, packet_ids), self._acknowledgement(kind, packet_ids), wait)
+
+    def _acknowledgement(self, kind: PacketType, packet_ids: Sequence[int]) -> bytes:
         self._packets_sent[kind] += len(packet_ids)
+        head = _HEADS[kind]
+        return head + head.join(map(_PACKET_ID, packet_ids))
+
+    def _settle(self, owed: Owed, wire: bytes) -> None:
+        self.pieces += self.ledger.settle(owed, wire)
+
+    def _settle_later(self, owed: Owed, wire: bytes, wait: Wait) -> None:
+        wait(lambda: self._later.soon(lambda: self._settle(owed, wire)))
 
     def _repeat_pubrel(self, packet_id: int) -> None:
         """It answers nothing that the client has just sent, so it waits for no answer."""
@@ -296,8 +345,16 @@ class Outbound:
     def attach(self, channel: Channel) -> None:
         """A client is there. What it had not acknowledged is sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
-        self._writable = True
+        durable = self._durable
+        self._writable = durable is None or not len(self._window)
+        if durable is not None and not self._writable:  # how far its messages have come is stored before it is repeated
+            durable.after_commit(lambda: self._later.soon(lambda: self._resume(channel)))
         self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
+
+    def _resume(self, channel: Channel) -> None:
+        if self.channel is channel:
+            self._writable = True
+            self.fill()
 
     def detach(self) -> None:
         self.channel = None
@@ -308,6 +365,8 @@ class Outbound:
         self._pressure.leave(self.now)
         self.ledger.clear()
         self.pieces = []
+        for pieces in self._uncommitted.values():
+            pieces.clear()
 
     def congested(self) -> None:
         self.direct = self._writable = False
@@ -401,7 +460,9 @@ class Outbound:
             self._withdraw(channel, packet_id, entry)
         else:
             try:
-                self._encode(channel, message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
+                self.pieces.append(  # [MQTT-3.3.1-1]
+                    self._encode(channel, message, entry.target, entry.qos, packet_id, dup=True)
+                )
             except UNWRITABLE as error:
                 self._unwritable(message, range(packet_id, packet_id + 1), error)
                 return message.weight

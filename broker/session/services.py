@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.alarms import Alarms
     from trunkline.broker.guid import Guids
+    from trunkline.broker.journal import Journal
     from trunkline.broker.log_throttle import LogThrottle
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
@@ -56,6 +57,11 @@ class Services:
     client_of: Callable[[str], ClientInfo | None]
     #: Client ids whose packets are to be in the log.
     logged_clients: set[str] = field(default_factory=set[str])
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where sessions are stored; None where everything ends with the process."""
+        return self.pubsub.journal
 
     def publisher_of(self, message: Message) -> ClientInfo:
         """The publisher of a message that was kept, as far as it is still known."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.changes import Changes
+    from trunkline.broker.session.durable import Durable
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
@@ -26,10 +26,10 @@ MESSAGES_AT_ONCE: Final = 500
 class Session:
     __slots__ = (
         "awaiting_rel",
-        "changes",
         "client",
         "client_id",
         "created_at",
+        "durable",
         "expiry_interval",
         "inflight",
         "left_at",
@@ -63,8 +63,8 @@ class Session:
         self.unasked: set[str] = set()
         #: Subscriptions that were taken away, as long as messages that came by them may be here.
         self.revoked: Revoked | None = None
-        #: Notes what changes, for a store; None where nothing is stored.
-        self.changes: Changes | None = None
+        #: Keeps what is stored up with it; None where it ends with the process.
+        self.durable: Durable | None = None
         #: Sent and not yet acknowledged.
         self.inflight = inflight
         #: Not yet sent.
@@ -85,11 +85,11 @@ class Session:
             self.unasked.discard(filter)
         else:
             self.unasked.add(filter)
-        if self.changes is not None:
-            self.changes.subscriptions[filter] = None
+        if self.durable is not None:
+            self.durable.subscriptions[filter] = None
 
     def unsubscribe(self, filter: str) -> None:
         self.subscriptions.pop(filter, None)
         self.unasked.discard(filter)
-        if self.changes is not None:
-            self.changes.subscriptions[filter] = None
+        if self.durable is not None:
+            self.durable.subscriptions[filter] = None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.outbound import Outbound, Wait
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.broker.session.waiting import Waiting
@@ -331,6 +331,7 @@ class Subscribing:
         fits = not answer.packet_id or self.outbound.write(
             Suback(answer.packet_id, answer.reasons, answer.properties),  # [MQTT-3.8.4-1]
             answer.owed,
+            self._stored,
         )
         for grant in made:
             options = grant.options
@@ -351,6 +352,11 @@ class Subscribing:
                 self.outbound.replay(grant, self._as_retained(options))
         if not fits:
             raise ProtocolError("the client accepts no packet as large as the SUBACK", Reason.PACKET_TOO_LARGE)
+
+    @property
+    def _stored(self) -> Wait | None:
+        """What calls back when the session is stored as it is now."""
+        return None if self.session.durable is None else self.session.durable.after_commit
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
@@ -392,6 +398,7 @@ class Subscribing:
             and not self.outbound.write(  # [MQTT-3.10.4-4]
                 Unsuback(answer.packet_id, answer.reasons, answer.properties),
                 answer.owed,
+                self._stored,
             )
         ):
             raise ProtocolError("the client accepts no packet as large as the UNSUBACK", Reason.PACKET_TOO_LARGE)

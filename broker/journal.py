@@ -1,0 +1,229 @@
+"""What survives the process: all that changed is committed together, and whoever waits for that is told.
+
+A commit is a snapshot of the whole broker between two turns of the run queue: what a turn does to one session and to
+another is on the disk together or not at all. While one commit runs, others go on; what changes meanwhile is the next
+one. A store that refuses loses nothing: what was refused is in the next commit, and acknowledgements wait for it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from trunkline.broker.alarms import STORE_FAILED
+from trunkline.mqtt.record import Record
+from trunkline.mqtt.record_codec import publication_to_bytes
+from trunkline.store import Space, WriteBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.actors import Ref, Scheduler
+    from trunkline.broker.alarms import Alarms
+    from trunkline.mqtt.publication import Publication
+    from trunkline.store import StoreError
+
+MESSAGES: Final = Space("messages")
+#: What is one of a kind.
+NODE: Final = Space("node")
+#: When the broker was last known to run, in seconds since the epoch.
+ALIVE: Final = b"alive"
+
+#: Seconds after which a change that nobody waits for is committed, and a refused commit tried again.
+DELAY: Final = 1.0
+
+
+class Commits(Protocol):
+    """The thread that writes."""
+
+    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None: ...
+
+
+class Part(Protocol):
+    """Something with a state to be stored."""
+
+    def write(self, batch: WriteBatch) -> None:
+        """Put into the batch what has changed since the last call."""
+        ...
+
+
+class Journal:
+    owner: Ref[Any] | None = None
+
+    def __init__(
+        self, writer: Commits, scheduler: Scheduler, alarms: Alarms, epoch: float, heartbeat: float, number: int
+    ) -> None:
+        """`heartbeat` seconds is how exactly the end of a process is known that is killed; `number` is the last record
+        number that was given."""
+        self._writer = writer
+        self._scheduler = scheduler
+        self._alarms = alarms
+        #: Seconds to add to node time for seconds since the epoch.
+        self.epoch = epoch
+        self._heartbeat = heartbeat
+        self._number = number
+        #: Numbers the commits: the one that is being gathered.
+        self.gathering = 0
+        #: Sessions that are stored.
+        self.sessions = 0
+        self._armed = self._busy = self._due = self._resting = self._closed = False
+        self._changed: dict[Part, None] = {}
+        #: Publications that durable sessions got, or were done with, in this turn.
+        self._touched: dict[Record, None] = {}
+        #: Those that wait for a commit.
+        self._unsafe: dict[Record, None] = {}
+        self._waiting: list[Callable[[], None]] = []
+        self._released: list[Record] = []
+        #: What was refused, and comes again.
+        self._batch = WriteBatch()
+        self._timer = scheduler.call_at(inf, self._is_due)
+        self._beat = scheduler.call_at(scheduler.now + heartbeat, self._is_alive)
+
+    # What sessions and others note
+
+    def change(self, part: Part) -> None:
+        """Its state has changed. It is stored with the next commit, in a second at the latest."""
+        self._changed[part] = None
+        self._arm()
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call back when all that has changed until now is stored: outside of any actor's turn, so let it cast."""
+        self._waiting.append(action)
+        self._arm()
+
+    def wait_for(self, record: Record, action: Callable[[], None]) -> None:
+        """As `after_commit`, of a publication that durable sessions get in this turn; sooner, if they are done with it
+        before it is stored."""
+        record.waiting.append(action)
+        self._touched[record] = None
+        self._arm()
+
+    def record(self, publication: Publication) -> Record:
+        """Where a publication is stored, or will be."""
+        record = publication.record
+        if record is None or (record.publication is None and not record.references):
+            self._number += 1
+            publication.record = record = Record(self._number, publication.guid, publication)
+        return record
+
+    def hold(self, record: Record, count: int) -> None:
+        """So many of its messages are now in a durable session."""
+        record.held += count
+
+    def let_go(self, record: Record, count: int) -> None:
+        record.held -= count
+        if not record.held:
+            self._touched[record] = None
+            self._arm()
+
+    # What is written
+
+    def refer(self, record: Record, batch: WriteBatch) -> None:
+        """An entry that refers to it is written."""
+        if not record.references:
+            batch.put(MESSAGES, _key(record), publication_to_bytes(record.publication, self.epoch))
+            record.publication = None
+        record.references += 1
+
+    def release(self, record: Record) -> None:
+        """An entry that refers to it is deleted."""
+        record.references -= 1
+        if record.references <= 0:
+            self._released.append(record)
+
+    # Commits
+
+    def _arm(self) -> None:
+        if not self._armed and not self._closed:
+            self._armed = True
+            self._scheduler.at_end(self)
+
+    def _is_due(self) -> None:
+        self._due, self._resting = True, False
+        self._arm()
+
+    def _is_alive(self) -> None:
+        if self.sessions:
+            self._is_due()
+        self._beat.restart_at(self._scheduler.now + self._heartbeat)
+
+    def end_turn(self) -> None:
+        self._armed = False
+        if self._scheduler.ready:  # not everybody has handled what others did
+            self._arm()
+            return
+        touched, self._touched = self._touched, {}
+        for record in touched:
+            if record.held:
+                if record.waiting:
+                    self._unsafe[record] = None
+            else:
+                self._unsafe.pop(record, None)
+                _tell(record)
+        if self._busy or self._resting:
+            return
+        if self._unsafe or self._waiting or self._due:
+            self._commit()
+        elif self._changed and not self._timer.armed:
+            self._timer.restart_at(self._scheduler.now + DELAY)
+
+    def _commit(self) -> None:
+        self._timer.cancel()
+        due, self._due = self._due, False
+        self.gathering += 1
+        batch, self._batch = self._batch, WriteBatch()
+        unsafe, self._unsafe = self._unsafe, {}
+        waiting, self._waiting = self._waiting, []
+        changed, self._changed = self._changed, {}
+        for part in changed:
+            part.write(batch)
+        for record in self._released:
+            if record.references <= 0:  # another part may refer to it now
+                batch.delete(MESSAGES, _key(record))
+        self._released.clear()
+
+        def done(error: StoreError | None) -> None:
+            self._busy = False
+            if error is None:
+                self._alarms.deactivate(STORE_FAILED)
+                for record in unsafe:
+                    _tell(record)
+                for action in waiting:
+                    action()
+            else:
+                self._alarms.activate(STORE_FAILED, f"what changes is not stored, and acknowledgements wait: {error}")
+                self._batch = batch
+                self._unsafe, self._waiting = unsafe | self._unsafe, waiting + self._waiting
+                self._resting = True
+                self._timer.restart(DELAY)
+            self._arm()
+
+        if not batch and not due:
+            done(None)
+            return
+        batch.put(NODE, ALIVE, b"%f" % (self._scheduler.now + self.epoch))
+        self._busy = True
+        self._writer.commit(batch, done)
+
+    async def close(self, grace: float) -> None:
+        """Store what has changed, if that takes no longer than `grace` seconds. What happens later is not stored: the
+        sessions are there for the next start."""
+        stored = trio.Event()
+        self.after_commit(stored.set)
+        with trio.move_on_after(grace):
+            await stored.wait()
+        self._closed = True
+        self._timer.discard()
+        self._beat.discard()
+
+
+def _key(record: Record) -> bytes:
+    return record.number.to_bytes(8, "big")
+
+
+def _tell(record: Record) -> None:
+    waiting, record.waiting = record.waiting, []
+    for action in waiting:
+        action()

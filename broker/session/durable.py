@@ -1,0 +1,320 @@
+"""A session that outlives the process: what of it is stored, and how that is kept up with it.
+
+Four spaces, all keyed by the number of the session: what is one of a kind, the subscriptions, the window with the
+awaited PUBRELs, and the queue. The window is small and is written as a whole; the queue is long and grows at one end
+and shrinks at the other, so what came is written and what went is deleted. Messages are stored by themselves, as the
+publications that they came in; here is only where they are (`trunkline.mqtt.record`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict
+from itertools import groupby
+from sys import maxsize
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import msgpack
+
+from trunkline.broker.session.export import head_to_plain, target_to_plain
+from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued
+from trunkline.mqtt.inflight import Inflight
+from trunkline.router import Target
+from trunkline.store import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from trunkline.broker.journal import Journal
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.state import Session
+    from trunkline.mqtt.inflight import Exported
+    from trunkline.mqtt.message import Message
+    from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.record import Record
+    from trunkline.store import WriteBatch
+
+    T: TypeAlias = Target[Subscriber]
+
+SESSIONS: Final = Space("sessions")
+SUBSCRIPTIONS: Final = Space("subscriptions")
+WINDOWS: Final = Space("windows")
+QUEUES: Final = Space("queues")
+
+
+class StoredWindow(Inflight["T"]):
+    """A window that tells the journal what it holds."""
+
+    __slots__ = ("_journal",)
+
+    def __init__(self, journal: Journal, limit: int, max_bytes: int) -> None:
+        super().__init__(limit, max_bytes)
+        self._journal = journal
+
+    def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
+        record = self._journal.record(publication)
+        packet_ids = super().insert(publication, target, qos, now)
+        self._journal.hold(record, len(packet_ids))
+        return packet_ids
+
+    def end(self, packet_ids: Iterable[int]) -> None:
+        for entry, group in groupby(packet_ids, self._entries.__getitem__):
+            self._journal.let_go(_record(entry.publication), len(list(group)))
+        super().end(packet_ids)
+
+    def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
+        entries = list(entries)
+        for _, _, publication, _ in entries:
+            self._journal.hold(_record(publication), publication.count)
+        super().restore(last_id, entries, now)
+
+
+class StoredQueue(MessageQueue["T"]):
+    """A queue that tells the journal what it holds. Messages of QoS 0 are not stored."""
+
+    __slots__ = ("_journal",)
+
+    def __init__(self, journal: Journal, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._journal = journal
+
+    def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
+        if qos:
+            self._journal.hold(self._journal.record(message), 1)
+        return super().push(message, target, qos)
+
+    def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
+        before = len(expired)
+        entry = super().pop(now, expired, max_qos)
+        for gone in expired[before:]:
+            self._let_go(gone)
+        if entry is not None:
+            self._let_go(entry)
+        return entry
+
+    def _count_out(self, entry: Queued[T]) -> None:
+        self._let_go(entry)
+        super()._count_out(entry)
+
+    def _let_go(self, entry: Queued[T]) -> None:
+        if entry[2]:
+            self._journal.let_go(_record(entry[0]), 1)
+
+
+class Run(NamedTuple):
+    """Messages in a row, in the queue as in the record."""
+
+    first: int
+    last: int
+    record: Record
+
+
+class Durable:
+    """Of one session."""
+
+    __slots__ = (
+        "_ended",
+        "_head",
+        "_journal",
+        "_queued_to",
+        "_records",
+        "_runs",
+        "_session",
+        "_window",
+        "number",
+        "subscriptions",
+    )
+
+    def __init__(self, session: Session, journal: Journal, number: int) -> None:
+        """`number` is that of no other session."""
+        self._session = session
+        self._journal = journal
+        self.number = number
+        #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
+        self.subscriptions: dict[str, None] = {}
+        self._ended = False
+        # What is stored: the window with the records that it refers to, and the queue up to a number.
+        self._head: object = None
+        self._window = b""
+        self._records: dict[Record, None] = {}
+        self._runs: dict[int, deque[Run]] = {}
+        self._queued_to = 0
+        journal.sessions += 1
+
+    def changed(self) -> None:
+        self._journal.change(self)
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """See the journal. Let `action` cast."""
+        self._journal.after_commit(action)
+
+    @property
+    def gathering(self) -> int:
+        """The number of the commit that will hold what changes now."""
+        return self._journal.gathering
+
+    def end(self) -> None:
+        """Nothing of the session is left, nor to be stored."""
+        self._ended = True
+        self._journal.sessions -= 1
+        self.changed()
+
+    def write(self, batch: WriteBatch) -> None:
+        if self._ended:
+            self._delete(batch)
+            return
+        session, key = self._session, key_of(self.number)
+        head = self._compared()
+        if head != self._head:
+            self._head = head
+            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._journal.epoch)))
+        if self.subscriptions:
+            self._write_subscriptions(key, batch)
+        self._write_window(key, batch)
+        if session.queue.length or self._runs:
+            self._write_queue(key, batch)
+
+    def restored(self, window: bytes, records: dict[Record, None], runs: dict[int, deque[Run]]) -> None:
+        """The session is as it is stored."""
+        self._head, self._window, self._records, self._runs = "as it was", window, records, runs
+        self._queued_to = self._session.queue.number
+
+    def _compared(self) -> object:
+        session = self._session
+        client, revoked = session.client, session.revoked
+        terms = (session.will, session.left_at, session.expiry_interval, revoked and tuple(revoked))
+        return client, client.username, client.superuser, terms
+
+    def _write_subscriptions(self, key: bytes, batch: WriteBatch) -> None:
+        session = self._session
+        changed, self.subscriptions = self.subscriptions, {}
+        for filter in changed:
+            options = session.subscriptions.get(filter)
+            if options is None:
+                batch.delete(SUBSCRIPTIONS, key + filter.encode())
+            else:
+                batch.put(SUBSCRIPTIONS, key + filter.encode(), pack((asdict(options), filter in session.unasked)))
+
+    def _write_window(self, key: bytes, batch: WriteBatch) -> None:
+        session, journal = self._session, self._journal
+        records: dict[Record, None] = {}
+        sent: list[object] = []
+        for first, count, entry in session.inflight.runs():
+            target = target_to_plain(entry.target)
+            for number, place in self._places(entry.publication, first - entry.first_id, count, records):
+                sent.append((entry.first_id + number, int(entry.state), place, target))
+        awaited: list[object] = []
+        for packet_ids, weight, publication, first in session.awaiting_rel.runs():
+            if publication is None:
+                awaited.append((packet_ids, weight, None))
+                continue
+            for number, place in self._places(publication, first, len(packet_ids), records):
+                awaited.append((packet_ids[number - first : number - first + place[2]], weight, place))
+        begun = [
+            (runs[0].first, first)
+            for priority, first in session.queue.firsts().items()
+            if (runs := self._runs.get(priority)) and runs[0].first < first <= runs[0].last
+        ]
+        window = pack((session.inflight.last_id, sent, awaited, begun))
+        if window == self._window:
+            return
+        self._window = window
+        batch.put(WINDOWS, key, window)
+        for record in records:
+            if record not in self._records:
+                journal.refer(record, batch)
+        for record in self._records:
+            if record not in records:
+                journal.release(record)
+        self._records = records
+
+    def _places(
+        self, publication: Publication, first: int, count: int, records: dict[Record, None]
+    ) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """Where messages of a publication are stored, from number `first` on: the number, and record, first message
+        and count of those from there on that stand in a row."""
+        record = self._journal.record(publication)
+        records[record] = None
+        guids = publication.guids[first : first + count]
+        if isinstance(guids, range) or count == 1:
+            yield first, (record.number, guids[0] - record.first_guid, count)
+            return
+        for number, guid in enumerate(guids, first):
+            yield number, (record.number, guid - record.first_guid, 1)
+
+    def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
+        queue, journal = self._session.queue, self._journal
+        for priority, entries in queue.since(self._queued_to):
+            runs = self._runs.setdefault(priority, deque())
+            for run, (message, target, qos, _) in _in_rows(entries):
+                place = (run.record.number, message.guid - run.record.first_guid, run.last - run.first + 1)
+                batch.put(QUEUES, key + key_of(run.first), pack((place, qos, target_to_plain(target))))
+                journal.refer(run.record, batch)
+                runs.append(run)
+        self._queued_to = queue.number
+        firsts = queue.firsts()
+        for priority, runs in list(self._runs.items()):
+            first = firsts.get(priority, maxsize)
+            while runs and runs[0].last < first:
+                run = runs.popleft()
+                batch.delete(QUEUES, key + key_of(run.first))
+                journal.release(run.record)
+            if not runs:
+                del self._runs[priority]
+
+    def _delete(self, batch: WriteBatch) -> None:
+        if self._head is None:  # it was never stored
+            return
+        delete_session(self.number, batch)
+        for record in self._records:
+            self._journal.release(record)
+        for runs in self._runs.values():
+            for run in runs:
+                self._journal.release(run.record)
+
+
+def delete_session(number: int, batch: WriteBatch) -> None:
+    """All but the messages."""
+    key, above = key_of(number), key_of(number + 1)
+    batch.delete(SESSIONS, key)
+    batch.delete(WINDOWS, key)
+    batch.delete_range(SUBSCRIPTIONS, key, above)
+    batch.delete_range(QUEUES, key, above)
+
+
+def _in_rows(entries: Iterable[Queued[T]]) -> Iterator[tuple[Run, Queued[T]]]:
+    """Entries of a queue together that can be stored together, and the first of each."""
+    first: Queued[T] | None = None
+    last = guid = 0
+    for entry in entries:
+        message, target, qos, number = entry
+        if (
+            first is not None
+            and number == last + 1
+            and message.guid == guid + 1
+            and message.record is first[0].record
+            and target is first[1]
+            and qos == first[2]
+        ):
+            last, guid = number, message.guid
+            continue
+        if first is not None:
+            yield Run(first[3], last, _record(first[0])), first
+        first, last, guid = entry, number, message.guid
+    if first is not None:
+        yield Run(first[3], last, _record(first[0])), first
+
+
+def _record(publication: Publication) -> Record:
+    record = publication.record
+    assert record is not None  # it is in a durable session
+    return record
+
+
+def key_of(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def pack(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed

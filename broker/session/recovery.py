@@ -1,0 +1,182 @@
+"""The sessions that a store holds, brought back at the start of a node."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from trunkline.broker.journal import ALIVE, MESSAGES, NODE
+from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS, Run, delete_session
+from trunkline.broker.session.export import client_from_plain, restore_head, target_from_plain
+from trunkline.mqtt.record import Record
+from trunkline.mqtt.record_codec import publication_from_bytes
+from trunkline.router import Options
+from trunkline.store.engine import rows
+
+if TYPE_CHECKING:
+    from trunkline.broker.journal import Journal
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.actor import SessionActor
+    from trunkline.broker.session.directory import Directory
+    from trunkline.mqtt.publication import Publication
+    from trunkline.router import Router, Target
+    from trunkline.store import Engine, WriteBatch
+
+_NUMBER: Final = 8
+
+
+@dataclass(slots=True)
+class StoredSession:
+    head: dict[str, Any]
+    subscriptions: list[tuple[str, bytes]] = field(default_factory=list["tuple[str, bytes]"])
+    window: bytes = b""
+    queue: list[tuple[int, bytes]] = field(default_factory=list["tuple[int, bytes]"])
+
+
+@dataclass(slots=True)
+class Found:
+    """What a store holds."""
+
+    #: Seconds since the epoch: the broker was last known to run then.
+    alive: float
+    sessions: dict[int, StoredSession]
+    records: dict[int, bytes]
+
+    @property
+    def last_record(self) -> int:
+        return max(self.records, default=0)
+
+
+def find(engine: Engine) -> Found:
+    """Read everything, in a thread."""
+    alive = engine.get(NODE, ALIVE)
+    sessions = {_number(key): StoredSession(_unpack(value)) for key, value in rows(engine, SESSIONS)}
+    for key, value in rows(engine, SUBSCRIPTIONS):
+        sessions[_number(key)].subscriptions.append((key[_NUMBER:].decode(), value))
+    for key, value in rows(engine, WINDOWS):
+        sessions[_number(key)].window = value
+    for key, value in rows(engine, QUEUES):
+        sessions[_number(key)].queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
+    records = {_number(key): value for key, value in rows(engine, MESSAGES)}
+    return Found(float(alive or 0), sessions, records)
+
+
+def restore(
+    found: Found, directory: Directory, router: Router[Subscriber], journal: Journal, now: float
+) -> list[SessionActor]:
+    """Make the sessions that were found. Their timers start with `go_on_away`."""
+    gone = min(now, found.alive - journal.epoch)  # the process ended then, or later
+    records = _Records(found.records, journal.epoch)
+    newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
+    actors: list[SessionActor] = []
+    for number, stored in found.sessions.items():
+        if newest[stored.head["client"]["client_id"]] == number:
+            actor = directory.add(client_from_plain(stored.head["client"]), number)
+            _fill(actor, stored, records, router, journal.epoch, gone)
+            actors.append(actor)
+        else:
+            journal.change(_Discarded(number))  # by a clean start
+    for record in records.unreferred:
+        journal.release(record)
+    return actors
+
+
+def _fill(
+    actor: SessionActor,
+    stored: StoredSession,
+    records: _Records,
+    router: Router[Subscriber],
+    epoch: float,
+    gone: float,
+) -> None:
+    session, subscriber = actor.session, actor.subscriber
+    durable = session.durable
+    assert durable is not None
+    for filter, value in stored.subscriptions:
+        options, unasked = _unpack(value)
+        session.subscriptions[filter] = Options(**options)
+        if unasked:
+            session.unasked.add(filter)
+        router.subscribe(subscriber, filter, session.subscriptions[filter])
+    target = partial(target_from_plain, subscriber=subscriber, member=partial(_member, router, subscriber))
+    restore_head(stored.head, session, -epoch, gone)
+    referred: dict[Record, None] = {}
+    begun: dict[int, int] = {}
+    if stored.window:
+        last_id, sent, awaited, begun_runs = _unpack(stored.window)
+        session.inflight.restore(
+            last_id,
+            [(first, state, records.find(place, referred), target(plain)) for first, state, place, plain in sent],
+            gone,
+        )
+        session.awaiting_rel.restore(
+            [(ids, weight, place and records.find(place, referred)) for ids, weight, place in awaited], gone
+        )
+        begun = dict(begun_runs)
+    for record in referred:
+        record.references += 1
+    runs: dict[int, deque[Run]] = {}
+    for first, value in stored.queue:
+        place, qos, plain = _unpack(value)
+        publication = records.find(place, {})
+        record = publication.record
+        assert record is not None
+        record.references += 1
+        to = target(plain)
+        last = first + publication.count - 1
+        left = begun.get(first, first)
+        session.queue.number = left - 1
+        for message in publication.messages[left - first :]:
+            session.queue.push(message, to, qos)
+        runs.setdefault(session.queue.priority_of(publication.topic), deque()).append(Run(first, last, record))
+    durable.restored(stored.window, referred, runs)
+    if stored.head["left_at"] is None:
+        durable.changed()  # it is known now when its client left
+
+
+class _Records:
+    def __init__(self, stored: dict[int, bytes], epoch: float) -> None:
+        self._stored = stored
+        self._epoch = epoch
+        self._found: dict[int, Publication] = {}
+
+    def find(self, place: tuple[int, int, int], referred: dict[Record, None]) -> Publication:
+        """The messages in this place; its record goes into `referred`."""
+        number, first, count = place
+        publication = self._found.get(number)
+        if publication is None:
+            publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
+            publication.record = Record(number, publication.guid, None)
+        assert publication.record is not None
+        referred[publication.record] = None
+        return publication.part(first, first + count)
+
+    @property
+    def unreferred(self) -> list[Record]:
+        """Only sessions that were discarded referred to them."""
+        return [Record(number, 0, None) for number in self._stored if number not in self._found]
+
+
+@dataclass(slots=True, eq=False)
+class _Discarded:
+    number: int
+
+    def write(self, batch: WriteBatch) -> None:
+        delete_session(self.number, batch)
+
+
+def _member(router: Router[Subscriber], subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:
+    group = router.group(filter)
+    return None if group is None else group.member(subscriber)
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(key[:_NUMBER], "big")
+
+
+def _unpack(value: bytes) -> Any:
+    return msgpack.unpackb(value, strict_map_key=False)
