@@ -36,6 +36,7 @@ from trunkline.broker.session.access import Access
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
+from trunkline.broker.storing import Storing
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.config.settings import IN_PROCESS
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from trunkline.broker.connection.acceptor import LayerFactory, ProtocolActor
     from trunkline.broker.routes import Subscriber
     from trunkline.hooks.client import ClientInfo
+    from trunkline.store import Engine
 
     #: Opens the control socket of a node; the flag says whether the node cannot do without.
     OpenControl = Callable[["Node", bool], Awaitable["ControlSocket | None"]]
@@ -93,6 +95,7 @@ class Node:
         read: Callable[[], Config] | None = None,
         open_control: OpenControl | None = None,
         plugin_stores: PluginStores | None = None,
+        open_store: Callable[[], Engine] | None = None,
     ) -> None:
         self.config = config
         #: Reads the configuration anew; None where the broker is part of somebody else's process.
@@ -164,6 +167,9 @@ class Node:
         self.started_at = trio.current_time()
         self.control: ControlSocket | None = None
         self._control_opener = open_control
+        self._store_opener = open_store
+        #: None where everything ends with the process.
+        self.storing: Storing | None = None
         #: Where messages went, while somebody wants to know.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins keep.
@@ -268,7 +274,13 @@ class Node:
                         if self._poller is not None:
                             await nursery.start(self._vital, "the poller", self._poller.run)
                         await self._start_watchdog()
+                        if self._store_opener is not None:
+                            self.storing = await Storing.begin(
+                                self._store_opener, self.services, self.scheduler, self.sessions
+                            )
                         await self.plugins.start(self.config.plugins)
+                        if self.storing is not None:
+                            self.storing.go_on()
                         if self._prepare is not None:
                             self._prepare(self)
                         await self._open_control()
@@ -287,6 +299,8 @@ class Node:
                     if self.control is not None:
                         self.control.close()
                     self.trace.stop()
+                    if self.storing is not None:
+                        await self.storing.close()
                     stepping.cancel()
                     scope.shield = self._serving = False  # if it failed, there is nothing left to say goodbye with
 
@@ -378,6 +392,8 @@ class Node:
     async def say_goodbye(self) -> None:
         """Stop accepting, then end all sessions."""
         await self.stop_accepting()
+        if self.storing is not None:
+            await self.storing.finish(self._grace)
         for session in self.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
         await self.quiet()
@@ -420,21 +436,33 @@ async def open_node(
     read: Callable[[], Config] | None = None,
     open_control: OpenControl | None = None,
     plugin_stores: PluginStores | None = None,
+    open_store: Callable[[], Engine] | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are
     put on the transport of each connection, the first one at the bottom. `prepare` is called when everything works, and
     nobody can connect yet. `read` reads the configuration anew, for a broker that has a process of its own.
     `open_control` opens the control socket, where the configuration asks for one. `plugin_stores` is what plugins kept
     in another node of this process.
+    `open_control` opens the control socket, where the configuration asks for one, and `open_store` the store, where
+    anything is to outlive the node.
 
     Raises:
         ControlSocketError: there can be no control socket, and one is asked for.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
+        StoreError: the store cannot be opened or read.
         NodeFailed: what everything else rests on has failed; the block was cancelled.
     """
     node = Node(
-        config if config is not None else Config(), hooks, grace, layers, prepare, read, open_control, plugin_stores
+        config if config is not None else Config(),
+        hooks,
+        grace,
+        layers,
+        prepare,
+        read,
+        open_control,
+        plugin_stores,
+        open_store,
     )
     try:
         async with trio.open_nursery() as nursery:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sortedcontainers import SortedList
 
@@ -99,7 +99,7 @@ class Directory:
         no other session has, it is stored."""
         services = self._services
         settings, max_bytes, journal = services.config.session, services.config.queue_bytes, services.journal
-        queue = {
+        queue: dict[str, Any] = {
             "max_length": settings.max_queue_length,
             "max_bytes": max_bytes,
             "store_qos0": settings.store_qos0,

@@ -14,12 +14,11 @@ from itertools import groupby
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
 from trunkline.broker.session.export import head_to_plain, target_to_plain
 from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued
 from trunkline.mqtt.inflight import Inflight
-from trunkline.router import Target
 from trunkline.store import Space
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.record import Record
+    from trunkline.router import Target
     from trunkline.store import WriteBatch
 
     T: TypeAlias = Target[Subscriber]

@@ -50,15 +50,16 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
         # each begins with its key: the packet id, or priority and number
         "inflight": [
             [packet_id, state, message_to_plain(message, now), target_to_plain(target)]
-            for packet_id, state, message, target in inflight
+            for packet_id, state, publication, target in inflight
+            for message in publication.messages
         ],
         "queue": [
             [list(position), message_to_plain(message, now), target_to_plain(target), qos]
             for message, target, qos, position in session.queue.export()
         ],
         "awaiting_rel": [
-            [packet_ids, weight, message and message_to_plain(message, now)]
-            for packet_ids, weight, message in session.awaiting_rel.export()
+            [packet_ids, weight, publication and message_to_plain(publication.messages[0], now)]
+            for packet_ids, weight, publication in session.awaiting_rel.export()
         ],
     }
 

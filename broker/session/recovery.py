@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
 from trunkline.broker.journal import ALIVE, MESSAGES, NODE
 from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS, Run, delete_session
-from trunkline.broker.session.export import client_from_plain, restore_head, target_from_plain
+from trunkline.broker.session.export import restore_head, target_from_plain
+from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.record import Record
 from trunkline.mqtt.record_codec import publication_from_bytes
 from trunkline.router import Options
@@ -123,16 +124,16 @@ def _fill(
     for first, value in stored.queue:
         place, qos, plain = _unpack(value)
         publication = records.find(place, {})
-        record = publication.record
-        assert record is not None
-        record.references += 1
+        queued = publication.record
+        assert queued is not None
+        queued.references += 1
         to = target(plain)
         last = first + publication.count - 1
         left = begun.get(first, first)
         session.queue.number = left - 1
         for message in publication.messages[left - first :]:
             session.queue.push(message, to, qos)
-        runs.setdefault(session.queue.priority_of(publication.topic), deque()).append(Run(first, last, record))
+        runs.setdefault(session.queue.priority_of(publication.topic), deque()).append(Run(first, last, queued))
     durable.restored(stored.window, referred, runs)
     if stored.head["left_at"] is None:
         durable.changed()  # it is known now when its client left

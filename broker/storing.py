@@ -1,0 +1,86 @@
+"""A node's store: read at the start, kept up with by the journal, closed at the end."""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from trunkline.broker.journal import Journal
+from trunkline.broker.session import recovery
+from trunkline.broker.stored_retained import RETAINED, StoredRetained
+from trunkline.store.engine import rows
+from trunkline.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.actors import Scheduler
+    from trunkline.broker.session.actor import SessionActor
+    from trunkline.broker.session.directory import Directory
+    from trunkline.broker.session.services import Services
+    from trunkline.store import Engine, Row
+
+_logger = logging.getLogger("trunkline.store")
+
+
+class Storing:
+    """Of one node, while it runs."""
+
+    def __init__(self, writer: Writer, journal: Journal, restored: list[SessionActor]) -> None:
+        self._writer = writer
+        self._journal = journal
+        self._restored = restored
+
+    @classmethod
+    async def begin(
+        cls, open_engine: Callable[[], Engine], services: Services, scheduler: Scheduler, sessions: Directory
+    ) -> Storing:
+        """Bring back what is stored. Nobody can connect yet.
+
+        Raises:
+            StoreError: the store cannot be opened or read.
+        """
+        began = perf_counter()
+        engine = await trio.to_thread.run_sync(open_engine)
+        try:
+            found, retained = await trio.to_thread.run_sync(_read, engine)
+        except BaseException:
+            engine.close()
+            raise
+        writer = Writer(engine)
+        journal = Journal(
+            writer, scheduler, services.alarms, services.epoch, services.config.store.heartbeat, found.last_record
+        )
+        pubsub = services.pubsub
+        refused = pubsub.restore_retained(retained, services.epoch)
+        StoredRetained(pubsub.retained, services.epoch, journal.change, refused)
+        pubsub.journal = journal
+        restored = recovery.restore(found, sessions, pubsub.router, journal, trio.current_time())
+        _logger.info(
+            "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
+            len(restored),
+            sum(session.session.queue.length + len(session.session.inflight) for session in restored),
+            len(pubsub.retained),
+            perf_counter() - began,
+        )
+        return cls(writer, journal, restored)
+
+    def go_on(self) -> None:
+        """Everything else has started: what the sessions have waited for may happen."""
+        for session in self._restored:
+            session.go_on_away()
+        self._restored.clear()
+
+    async def finish(self, grace: float) -> None:
+        """Store all that has changed. What happens after that is not stored."""
+        await self._journal.close(grace)
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+
+def _read(engine: Engine) -> tuple[recovery.Found, list[Row]]:
+    return recovery.find(engine), list(rows(engine, RETAINED))
