@@ -44,6 +44,11 @@ class Commits(Protocol):
 class Part(Protocol):
     """Something with a state to be stored."""
 
+    @property
+    def owner(self) -> Ref[Any] | None:
+        """The actor that an error in it ends."""
+        ...
+
     def write(self, batch: WriteBatch) -> None:
         """Put into the batch what has changed since the last call."""
         ...
@@ -103,7 +108,7 @@ class Journal:
     def record(self, publication: Publication) -> Record:
         """Where a publication is stored, or will be."""
         record = publication.record
-        if record is None or (record.publication is None and not record.references):
+        if record is None or (record.publication is None and not record.stored):
             self._number += 1
             publication.record = record = Record(self._number, publication.guid, publication)
         return record
@@ -121,14 +126,14 @@ class Journal:
     # What is written
 
     def refer(self, record: Record, batch: WriteBatch) -> None:
-        """An entry that refers to it is written."""
-        if not record.references:
+        """An entry that refers to it is written, and it with the first of them."""
+        if not record.stored:
             batch.put(MESSAGES, _key(record), publication_to_bytes(record.publication, self.epoch))
-            record.publication = None
+            record.publication, record.stored = None, True
         record.references += 1
 
     def release(self, record: Record) -> None:
-        """An entry that refers to it is deleted."""
+        """An entry that refers to it is deleted, and it with the last of them."""
         record.references -= 1
         if record.references <= 0:
             self._released.append(record)
@@ -178,10 +183,14 @@ class Journal:
         waiting, self._waiting = self._waiting, []
         changed, self._changed = self._changed, {}
         for part in changed:
-            part.write(batch)
+            try:
+                part.write(batch)
+            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                self._scheduler.blame(part.owner, part.write, error)
         for record in self._released:
             if record.references <= 0:  # another part may refer to it now
                 batch.delete(MESSAGES, _key(record))
+                record.stored = False
         self._released.clear()
 
         def done(error: StoreError | None) -> None:

@@ -22,6 +22,8 @@ RETAINED: Final = Space("retained")
 class StoredRetained:
     """Those that have changed. Made when what was stored is restored: that is no change."""
 
+    owner = None
+
     def __init__(
         self,
         retained: RetainedStore,

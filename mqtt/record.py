@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Record:
     """What messages have in common that came as one publication. They refer to it, whatever becomes of them."""
 
-    __slots__ = ("first_guid", "held", "number", "publication", "references", "waiting")
+    __slots__ = ("first_guid", "held", "number", "publication", "references", "stored", "waiting")
 
     def __init__(self, number: int, first_guid: int, publication: Any) -> None:
         #: Its key in the store. Never given twice.
@@ -20,9 +20,11 @@ class Record:
         self.first_guid = first_guid
         #: What is to be written; None when it was.
         self.publication = publication
+        #: Is it in the store? From the batch on that holds it.
+        self.stored = publication is None
         #: Messages of it in the windows and queues of durable sessions, in memory.
         self.held = 0
-        #: Entries that refer to it, in the store. It is written with the first and deleted with the last of them.
+        #: Entries in the store that refer to it.
         self.references = 0
         #: Called when no durable session can lose it any more.
         self.waiting: list[Callable[[], None]] = []

@@ -91,6 +91,8 @@ class SessionActor(Actor["mail.ToSession"]):
 
     def init(self) -> None:
         session, services = self.session, self._services
+        if session.durable is not None:
+            session.durable.owner = self.ref
         later, steps = Later(self.ref, self.scheduler), Steps(session)
         self.subscriber = subscriber = Subscriber(session.client_id, self.ref.cast, durable=session.durable is not None)
         self._life = life = Life()
@@ -334,10 +336,13 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_end_wanted(self, message: mail.End) -> None:
         if self._life.ended:
             return
-        self.session.expiry_interval = 0.0  # so no will waits for its delay
+        stays = self.session.durable is not None and message.cause == "shutdown"
+        if not stays:
+            self.session.expiry_interval = 0.0  # so no will waits for its delay
         if self._outbound.channel is not None:
             self._attachment.end_connection(message.reason, message.cause, message.successor)
-        self._ending.end(message.cause)
+        if not stays:
+            self._ending.end(message.cause)
 
     def terminate(self, reason: BaseException | None) -> None:
         """A crash ends the client's connection as any other that is lost, and the session with it."""

@@ -24,6 +24,7 @@ from trunkline.store import Space
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from trunkline.actors import Ref
     from trunkline.broker.journal import Journal
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.state import Session
@@ -122,6 +123,7 @@ class Durable:
         "_session",
         "_window",
         "number",
+        "owner",
         "subscriptions",
     )
 
@@ -130,6 +132,7 @@ class Durable:
         self._session = session
         self._journal = journal
         self.number = number
+        self.owner: Ref[Any] | None = None
         #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
         self.subscriptions: dict[str, None] = {}
         self._ended = False

@@ -165,6 +165,7 @@ class _Records:
 @dataclass(slots=True, eq=False)
 class _Discarded:
     number: int
+    owner: None = None
 
     def write(self, batch: WriteBatch) -> None:
         delete_session(self.number, batch)

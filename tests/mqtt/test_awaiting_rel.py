@@ -64,7 +64,7 @@ def test_zero_is_no_maximum() -> None:
 def test_an_export_restores() -> None:
     copy = AwaitingRel(10)
     copy.restore(received(10, 3, 4).export())
-    assert copy.export() == [(1, 3, MESSAGES[0]), (2, 4, MESSAGES[1])]
+    assert copy.export() == [([1], 3, MESSAGES[0]), ([2], 4, MESSAGES[1])]
     assert copy.byte_size == 7
 
 
@@ -88,6 +88,6 @@ def test_a_batch_takes_its_memory_until_the_last_of_it_is_released() -> None:
     assert [part.count for part in awaiting.release([1, 2, 4]) if part is not None] == [2, 1]
     awaiting.release([3])
     assert (len(awaiting), awaiting.byte_size) == (1, batch.weight)
-    assert [(packet_id, size) for packet_id, size, _ in awaiting.export()] == [(5, batch.weight // 5)]
+    assert [(packet_ids, size) for packet_ids, size, _ in awaiting.export()] == [([5], batch.weight // 5)]
     awaiting.release([5])
     assert awaiting.byte_size == 0

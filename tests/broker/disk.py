@@ -1,0 +1,104 @@
+"""A disk that outlives brokers, and the end of a broker that a power cut is: at a commit, before it or after it."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from trio.testing import memory_stream_pair
+
+from tests.conformance import raw
+from tests.wire import Wire
+from trunkline.broker.node import Node, open_node
+from trunkline.config.reader import from_mapping
+from trunkline.store import Engine, StoreUnavailable, WriteBatch
+from trunkline.store.memory import MemoryEngine
+
+
+class Disk:
+    def __init__(self, make: Callable[[], Engine] = MemoryEngine) -> None:
+        self.engine = make()
+
+    @asynccontextmanager
+    async def broker(self, cut_at: int | None = None, *, applied: bool = False, **settings: Any) -> AsyncIterator["Life"]:
+        """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
+        or after; at the end of the block if there is no number."""
+        face = _Face(self.engine, cut_at, applied)
+        config = from_mapping({"listeners": [], "sys": {"interval": 0}, **settings})
+        try:
+            async with open_node(config, grace=0, open_store=lambda: face) as node:
+                life = Life(node, face)
+                try:
+                    yield life
+                finally:
+                    life.cut()
+                    for wire in life.wires:
+                        await wire.abort()
+        finally:
+            face.over.set()
+
+
+class Life:
+    """One broker."""
+
+    def __init__(self, node: Node, face: "_Face") -> None:
+        self.node = node
+        self.wires: list[Wire] = []
+        self._face = face
+
+    @property
+    def is_cut(self) -> bool:
+        return self._face.is_cut
+
+    @property
+    def commits(self) -> int:
+        """So far."""
+        return self._face.commits
+
+    def cut(self) -> None:
+        """The power fails."""
+        self._face.is_cut = True
+        self._face.over.set()
+
+    def wire(self, version: int = 5) -> Wire:
+        here, there = memory_stream_pair()
+        self.node.serve(there)
+        wire = Wire(here, version=version, patience=10)
+        self.wires.append(wire)
+        return wire
+
+    async def stay(self, client_id: str, expiry: int = 1000, **settings: Any) -> tuple[Wire, bool]:
+        """A client with a durable session, and whether it was there."""
+        wire = self.wire()
+        connack = await wire.connect(client_id, clean=False, properties=raw.session_expiry(expiry), **settings)
+        return wire, connack.session_present
+
+
+class _Face:
+    """What a broker has of the engine until the power fails."""
+
+    def __init__(self, engine: Engine, cut_at: int | None, applied: bool) -> None:
+        self._engine = engine
+        self._cut_at = cut_at
+        self._applied = applied
+        self.is_cut = False
+        self.over = threading.Event()
+        self.commits = 0
+
+    def commit(self, batch: WriteBatch) -> None:
+        if self.commits == self._cut_at and not self.is_cut:
+            if self._applied:
+                self._engine.commit(batch)
+            self.is_cut = True
+            self.over.wait()  # nobody hears of it
+        if self.is_cut:
+            raise StoreUnavailable("the power has failed")
+        self._engine.commit(batch)
+        self.commits += 1
+
+    def close(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
