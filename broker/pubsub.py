@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from outcome import Outcome as Result
 
     from trunkline.broker.alarms import Alarms
-    from trunkline.broker.journal import Journal
+    from trunkline.broker.committer import Committer
     from trunkline.broker.metrics import Metrics
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.config.settings import RetainedSettings
@@ -78,7 +78,7 @@ class PubSub:
         self._settings = settings
         self._max_subscriptions = max_subscriptions
         #: Where messages for durable sessions are stored.
-        self.journal: Journal | None = None
+        self.committer: Committer | None = None
         self._writer: RouteWriter | None = None
         self._numbers = count()
         #: Requests for the next writer.
@@ -156,8 +156,8 @@ class PubSub:
         """
         if route is None:
             route = self.router.match(publication.topic)
-        if publication.qos and self.journal is not None and _is_for_durable(route):
-            self.journal.record(publication)  # once for all of them
+        if publication.qos and self.committer is not None and _is_for_durable(route):
+            self.committer.stored(publication)  # once for all of them
         if route.groups and publication.count > 1 and self._hooks.message_routed:  # of each, another member gets it
             return max(self.publish(message, now, origin, own, route) for message in publication.messages)
         if publication.retain:

@@ -1,4 +1,4 @@
-"""A node's store: read at the start, kept up with by the journal, closed at the end."""
+"""A node's store: read at the start, kept up with by the committer, closed at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trunkline.broker.journal import Journal
+from trunkline.broker.committer import Committer
 from trunkline.broker.session import recovery
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.store.engine import rows
@@ -29,9 +29,9 @@ _logger = logging.getLogger("trunkline.store")
 class Storing:
     """Of one node, while it runs."""
 
-    def __init__(self, writer: Writer, journal: Journal, restored: list[SessionActor]) -> None:
+    def __init__(self, writer: Writer, committer: Committer, restored: list[SessionActor]) -> None:
         self._writer = writer
-        self._journal = journal
+        self._committer = committer
         self._restored = restored
 
     @classmethod
@@ -51,14 +51,14 @@ class Storing:
             engine.close()
             raise
         writer = Writer(engine)
-        journal = Journal(
+        committer = Committer(
             writer, scheduler, services.alarms, services.epoch, services.config.store.heartbeat, found.last_record
         )
         pubsub = services.pubsub
         refused = pubsub.restore_retained(retained, services.epoch)
-        StoredRetained(pubsub.retained, services.epoch, journal.change, refused)
-        pubsub.journal = journal
-        restored = recovery.restore(found, sessions, pubsub.router, journal, trio.current_time())
+        StoredRetained(pubsub.retained, services.epoch, committer.change, refused)
+        pubsub.committer = committer
+        restored = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
         _logger.info(
             "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
             len(restored),
@@ -66,7 +66,7 @@ class Storing:
             len(pubsub.retained),
             perf_counter() - began,
         )
-        return cls(writer, journal, restored)
+        return cls(writer, committer, restored)
 
     def go_on(self) -> None:
         """Everything else has started: what the sessions have waited for may happen."""
@@ -76,7 +76,7 @@ class Storing:
 
     async def finish(self, grace: float) -> None:
         """Store all that has changed. What happens after that is not stored."""
-        await self._journal.close(grace)
+        await self._committer.close(grace)
 
     async def close(self) -> None:
         await self._writer.close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from trunkline.mqtt.record import Record
+    from trunkline.mqtt.stored import StoredPublication
     from trunkline.mqtt.versions import Version
 
 #: A payload from this size on is let go when it is no longer needed. A smaller one is kept, because a message without
@@ -55,7 +55,7 @@ class Message:
     #: All other encoded forms, shared by all subscribers (`trunkline.mqtt.frames`).
     frames: dict[int, tuple[bytes, bytes]] | None = field(default=None, init=False, repr=False)
     #: Where it is stored, if it is.
-    record: Record | None = field(default=None, init=False, repr=False)
+    stored: StoredPublication | None = field(default=None, init=False, repr=False)
 
     def bare(self) -> Message:
         """The same message without its encoded forms, which may take several times as much: for whoever keeps it for
@@ -78,7 +78,7 @@ class Message:
         if len(self.payload) < LARGE_PAYLOAD and self.weight < HEAVY:
             return self
         left = self.bare()
-        left.payload, left.properties, left.record = b"", NO_PROPERTIES, self.record
+        left.payload, left.properties, left.stored = b"", NO_PROPERTIES, self.stored
         return left
 
     @property

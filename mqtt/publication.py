@@ -22,7 +22,7 @@ from trunkline.mqtt.weight import OVERHEAD, properties_weight
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trunkline.mqtt.record import Record
+    from trunkline.mqtt.stored import StoredPublication
     from trunkline.mqtt.versions import Version
 
 #: The two bytes of every packet identifier, apart: they are laid over the packets of a batch in two strokes.
@@ -38,8 +38,8 @@ class PublishBatch:
     __slots__ = (
         "_forms",
         "_messages",
-        "_record",
         "_starts",
+        "_stored",
         "_wire",
         "count",
         "dup",
@@ -86,7 +86,7 @@ class PublishBatch:
         self.username: str | None = None
         self.timestamp = 0.0
         self.expires_at = inf
-        self._record: Record | None = None
+        self._stored: StoredPublication | None = None
         self._wire = wire
         self._starts = starts
         self._messages: list[Publish] | None = None
@@ -121,15 +121,15 @@ class PublishBatch:
         return self.packet_ids[0]
 
     @property
-    def record(self) -> Record | None:
+    def stored(self) -> StoredPublication | None:
         """Where it is stored, if it is."""
-        return self._record
+        return self._stored
 
-    @record.setter
-    def record(self, record: Record) -> None:
-        self._record = record
+    @stored.setter
+    def stored(self, stored: StoredPublication) -> None:
+        self._stored = stored
         for message in self._messages or ():
-            message.record = record
+            message.stored = stored
 
     @property
     def messages(self) -> Sequence[Publish]:
@@ -141,7 +141,7 @@ class PublishBatch:
     def _unfold(self) -> list[Publish]:
         qos, wire, retain, dup, properties = self.qos, self._wire, self.retain, self.dup, self.properties
         publisher, username, timestamp, expires_at = self.publisher, self.username, self.timestamp, self.expires_at
-        is_wire3, is_wire5, record = self.wire3 is not None, self.wire5 is not None, self._record
+        is_wire3, is_wire5, stored = self.wire3 is not None, self.wire5 is not None, self._stored
         messages: list[Publish] = []
         for (topic, start, payload, end), packet_id, guid in zip(
             self._packets(), self.packet_ids or repeat(0), self.guids or repeat(0), strict=False
@@ -162,7 +162,7 @@ class PublishBatch:
             message.wire3 = wire[start:end] if is_wire3 else None
             message.wire5 = wire[start:end] if is_wire5 else None
             message.frames = None
-            message.record = record
+            message.stored = stored
             message.packet_id = packet_id
             message.dup = dup
             messages.append(message)
@@ -229,7 +229,7 @@ class PublishBatch:
         batch = PublishBatch(topics, self._wire[0], self.version, wire, starts, packet_ids, self.properties)
         batch.guids = take(self.guids) if self.guids else ()
         batch.publisher, batch.username, batch.timestamp = self.publisher, self.username, self.timestamp
-        batch.expires_at, batch._record = self.expires_at, self._record
+        batch.expires_at, batch._stored = self.expires_at, self._stored
         if self._messages is not None:
             batch._messages = list(take(self._messages))
         return batch if batch.count > 1 else batch.messages[0]

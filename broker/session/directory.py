@@ -90,7 +90,7 @@ class Directory:
             return
         if known is not None:  # [MQTT-3.1.2-4]
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
-        lasts = channel.expiry_interval > 0 and self._services.journal is not None
+        lasts = channel.expiry_interval > 0 and self._services.committer is not None
         actor = self.add(client, self._last_number + 1 if lasts else 0)
         actor.attach(channel, False)
 
@@ -98,7 +98,7 @@ class Directory:
         """A new session of this client, empty and without a connection. It takes the client id. With a number, which
         no other session has, it is stored."""
         services = self._services
-        settings, max_bytes, journal = services.config.session, services.config.queue_bytes, services.journal
+        settings, max_bytes, committer = services.config.session, services.config.queue_bytes, services.committer
         queue: dict[str, Any] = {
             "max_length": settings.max_queue_length,
             "max_bytes": max_bytes,
@@ -109,9 +109,9 @@ class Directory:
         }
         window = settings.max_inflight, settings.max_inflight_bytes
         awaiting_rel = AwaitingRel(settings.max_awaiting_rel, max_bytes)
-        if number and journal is not None:
-            session = Session(client, StoredWindow(journal, *window), StoredQueue(journal, **queue), awaiting_rel)
-            session.durable = Durable(session, journal, number)
+        if number and committer is not None:
+            session = Session(client, StoredWindow(committer, *window), StoredQueue(committer, **queue), awaiting_rel)
+            session.durable = Durable(session, committer, number)
             self._last_number = max(self._last_number, number)
         else:
             session = Session(client, Inflight(*window), MessageQueue(**queue), awaiting_rel)

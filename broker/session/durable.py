@@ -3,7 +3,7 @@
 Four spaces, all keyed by the number of the session: what is one of a kind, the subscriptions, the window with the
 awaited PUBRELs, and the queue. The window is small and is written as a whole; the queue is long and grows at one end
 and shrinks at the other, so what came is written and what went is deleted. Messages are stored by themselves, as the
-publications that they came in; here is only where they are (`trunkline.mqtt.record`).
+publications that they came in; here is only where they are (`trunkline.mqtt.stored`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from trunkline.actors import Ref
-    from trunkline.broker.journal import Journal
+    from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.state import Session
     from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.record import Record
+    from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch
 
@@ -44,44 +44,44 @@ QUEUES: Final = Space("queues")
 
 
 class StoredWindow(Inflight["T"]):
-    """A window that tells the journal what it holds."""
+    """A window that tells the committer what it holds."""
 
-    __slots__ = ("_journal",)
+    __slots__ = ("_committer",)
 
-    def __init__(self, journal: Journal, limit: int, max_bytes: int) -> None:
+    def __init__(self, committer: Committer, limit: int, max_bytes: int) -> None:
         super().__init__(limit, max_bytes)
-        self._journal = journal
+        self._committer = committer
 
     def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
-        record = self._journal.record(publication)
+        stored = self._committer.stored(publication)
         packet_ids = super().insert(publication, target, qos, now)
-        self._journal.hold(record, len(packet_ids))
+        self._committer.hold(stored, len(packet_ids))
         return packet_ids
 
     def end(self, packet_ids: Iterable[int]) -> None:
         for entry, group in groupby(packet_ids, self._entries.__getitem__):
-            self._journal.let_go(_record(entry.publication), len(list(group)))
+            self._committer.let_go(_stored(entry.publication), len(list(group)))
         super().end(packet_ids)
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         entries = list(entries)
         for _, _, publication, _ in entries:
-            self._journal.hold(_record(publication), publication.count)
+            self._committer.hold(_stored(publication), publication.count)
         super().restore(last_id, entries, now)
 
 
 class StoredQueue(MessageQueue["T"]):
-    """A queue that tells the journal what it holds. Messages of QoS 0 are not stored."""
+    """A queue that tells the committer what it holds. Messages of QoS 0 are not stored."""
 
-    __slots__ = ("_journal",)
+    __slots__ = ("_committer",)
 
-    def __init__(self, journal: Journal, **settings: Any) -> None:
+    def __init__(self, committer: Committer, **settings: Any) -> None:
         super().__init__(**settings)
-        self._journal = journal
+        self._committer = committer
 
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
         if qos:
-            self._journal.hold(self._journal.record(message), 1)
+            self._committer.hold(self._committer.stored(message), 1)
         return super().push(message, target, qos)
 
     def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
@@ -99,24 +99,24 @@ class StoredQueue(MessageQueue["T"]):
 
     def _let_go(self, entry: Queued[T]) -> None:
         if entry[2]:
-            self._journal.let_go(_record(entry[0]), 1)
+            self._committer.let_go(_stored(entry[0]), 1)
 
 
 class Run(NamedTuple):
-    """Messages in a row, in the queue as in the record."""
+    """Messages in a row, in the queue as in the publication."""
 
     first: int
     last: int
-    record: Record
+    stored: StoredPublication
 
 
 class Durable:
     """Of one session."""
 
     __slots__ = (
+        "_committer",
         "_ended",
         "_head",
-        "_journal",
         "_queued_to",
         "_records",
         "_runs",
@@ -127,39 +127,36 @@ class Durable:
         "subscriptions",
     )
 
-    def __init__(self, session: Session, journal: Journal, number: int) -> None:
+    def __init__(self, session: Session, committer: Committer, number: int) -> None:
         """`number` is that of no other session."""
         self._session = session
-        self._journal = journal
+        self._committer = committer
         self.number = number
         self.owner: Ref[Any] | None = None
         #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
         self.subscriptions: dict[str, None] = {}
         self._ended = False
-        # What is stored: the window with the records that it refers to, and the queue up to a number.
+        # What is stored: the window with the publications that it refers to, and the queue up to a number.
         self._head: object = None
         self._window = b""
-        self._records: dict[Record, None] = {}
+        self._records: dict[StoredPublication, None] = {}
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
-        journal.sessions += 1
+        committer.sessions += 1
 
     def changed(self) -> None:
-        self._journal.change(self)
+        self._committer.change(self)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """See the journal. Let `action` cast."""
-        self._journal.after_commit(action)
+        self._committer.after_commit(action)
 
     @property
     def gathering(self) -> int:
-        """The number of the commit that will hold what changes now."""
-        return self._journal.gathering
+        return self._committer.gathering
 
     def end(self) -> None:
-        """Nothing of the session is left, nor to be stored."""
         self._ended = True
-        self._journal.sessions -= 1
+        self._committer.sessions -= 1
         self.changed()
 
     def write(self, batch: WriteBatch) -> None:
@@ -170,14 +167,14 @@ class Durable:
         head = self._compared()
         if head != self._head:
             self._head = head
-            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._journal.epoch)))
+            batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
         self._write_window(key, batch)
         if session.queue.length or self._runs:
             self._write_queue(key, batch)
 
-    def restored(self, window: bytes, records: dict[Record, None], runs: dict[int, deque[Run]]) -> None:
+    def restored(self, window: bytes, records: dict[StoredPublication, None], runs: dict[int, deque[Run]]) -> None:
         """The session is as it is stored."""
         self._head, self._window, self._records, self._runs = "as it was", window, records, runs
         self._queued_to = self._session.queue.number
@@ -199,8 +196,8 @@ class Durable:
                 batch.put(SUBSCRIPTIONS, key + filter.encode(), pack((asdict(options), filter in session.unasked)))
 
     def _write_window(self, key: bytes, batch: WriteBatch) -> None:
-        session, journal = self._session, self._journal
-        records: dict[Record, None] = {}
+        session, committer = self._session, self._committer
+        records: dict[StoredPublication, None] = {}
         sent: list[object] = []
         for first, count, entry in session.inflight.runs():
             target = target_to_plain(entry.target)
@@ -223,36 +220,36 @@ class Durable:
             return
         self._window = window
         batch.put(WINDOWS, key, window)
-        for record in records:
-            if record not in self._records:
-                journal.refer(record, batch)
-        for record in self._records:
-            if record not in records:
-                journal.release(record)
+        for stored in records:
+            if stored not in self._records:
+                committer.refer(stored, batch)
+        for stored in self._records:
+            if stored not in records:
+                committer.release(stored)
         self._records = records
 
     def _places(
-        self, publication: Publication, first: int, count: int, records: dict[Record, None]
+        self, publication: Publication, first: int, count: int, records: dict[StoredPublication, None]
     ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """Where messages of a publication are stored, from number `first` on: the number, and record, first message
-        and count of those from there on that stand in a row."""
-        record = self._journal.record(publication)
-        records[record] = None
+        """Where `count` messages of a publication are stored, from number `first` on: the number of one, and of it and
+        those that follow it in a row the publication's key, the first one's place in it, and how many they are."""
+        stored = self._committer.stored(publication)
+        records[stored] = None
         guids = publication.guids[first : first + count]
         if isinstance(guids, range) or count == 1:
-            yield first, (record.number, guids[0] - record.first_guid, count)
+            yield first, (stored.number, guids[0] - stored.first_guid, count)
             return
         for number, guid in enumerate(guids, first):
-            yield number, (record.number, guid - record.first_guid, 1)
+            yield number, (stored.number, guid - stored.first_guid, 1)
 
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
-        queue, journal = self._session.queue, self._journal
+        queue, committer = self._session.queue, self._committer
         for priority, entries in queue.since(self._queued_to):
             runs = self._runs.setdefault(priority, deque())
             for run, (message, target, qos, _) in _in_rows(entries):
-                place = (run.record.number, message.guid - run.record.first_guid, run.last - run.first + 1)
+                place = (run.stored.number, message.guid - run.stored.first_guid, run.last - run.first + 1)
                 batch.put(QUEUES, key + key_of(run.first), pack((place, qos, target_to_plain(target))))
-                journal.refer(run.record, batch)
+                committer.refer(run.stored, batch)
                 runs.append(run)
         self._queued_to = queue.number
         firsts = queue.firsts()
@@ -261,7 +258,7 @@ class Durable:
             while runs and runs[0].last < first:
                 run = runs.popleft()
                 batch.delete(QUEUES, key + key_of(run.first))
-                journal.release(run.record)
+                committer.release(run.stored)
             if not runs:
                 del self._runs[priority]
 
@@ -269,11 +266,11 @@ class Durable:
         if self._head is None:  # it was never stored
             return
         delete_session(self.number, batch)
-        for record in self._records:
-            self._journal.release(record)
+        for stored in self._records:
+            self._committer.release(stored)
         for runs in self._runs.values():
             for run in runs:
-                self._journal.release(run.record)
+                self._committer.release(run.stored)
 
 
 def delete_session(number: int, batch: WriteBatch) -> None:
@@ -295,23 +292,23 @@ def _in_rows(entries: Iterable[Queued[T]]) -> Iterator[tuple[Run, Queued[T]]]:
             first is not None
             and number == last + 1
             and message.guid == guid + 1
-            and message.record is first[0].record
+            and message.stored is first[0].stored
             and target is first[1]
             and qos == first[2]
         ):
             last, guid = number, message.guid
             continue
         if first is not None:
-            yield Run(first[3], last, _record(first[0])), first
+            yield Run(first[3], last, _stored(first[0])), first
         first, last, guid = entry, number, message.guid
     if first is not None:
-        yield Run(first[3], last, _record(first[0])), first
+        yield Run(first[3], last, _stored(first[0])), first
 
 
-def _record(publication: Publication) -> Record:
-    record = publication.record
-    assert record is not None  # it is in a durable session
-    return record
+def _stored(publication: Publication) -> StoredPublication:
+    stored = publication.stored
+    assert stored is not None  # it is in a durable session
+    return stored
 
 
 def key_of(number: int) -> bytes:

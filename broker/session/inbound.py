@@ -21,7 +21,7 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trunkline.broker.journal import Journal
+    from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.outbound import Outbound, Wait
@@ -135,8 +135,8 @@ class Inbound:
             if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, outbound.now):
                 self._too_many(publication, channel)
                 return
-            if self._session.durable is not None and services.journal is not None:
-                services.journal.record(routed)  # what came together is stored together
+            if self._session.durable is not None and services.committer is not None:
+                services.committer.stored(routed)  # what came together is stored together
             self.expect_pubrel()
             reached: int = bool(services.pubsub.router.match(routed.topic))
         else:
@@ -145,7 +145,7 @@ class Inbound:
                 services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
         if not qos:
             return
-        wait = None if services.journal is None else self._wait(services.journal, routed, qos)
+        wait = None if services.committer is None else self._wait(services.committer, routed, qos)
         if not reached:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
         elif wait is None:
@@ -153,12 +153,12 @@ class Inbound:
         else:
             outbound.acknowledge_later(_ANSWERED_BY[qos], publication.packet_ids, wait)
 
-    def _wait(self, journal: Journal, publication: Publication, qos: int) -> Wait | None:
+    def _wait(self, committer: Committer, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if somebody needs it to be."""
-        record = publication.record
+        stored = publication.stored
         if publication.retain or (qos == 2 and self._session.durable is not None):
-            return journal.after_commit
-        return None if record is None or qos == 2 else partial(journal.wait_for, record)
+            return committer.after_commit
+        return None if stored is None or qos == 2 else partial(committer.wait_for, stored)
 
     def publish_parts(self, publication: ReceivedPublication, channel: Channel) -> None:
         """`publish` what came together."""
@@ -231,12 +231,12 @@ class Inbound:
                 for part, route in pubsub.routed(publication) if publication is not None else ():
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                         self._services.dropped(channel.client, part, DropReason.NO_SUBSCRIBERS)
-                    is_stored = is_stored or part.record is not None or part.retain
-            journal = self._services.journal
-            if journal is None or not is_stored:
+                    is_stored = is_stored or part.stored is not None or part.retain
+            committer = self._services.committer
+            if committer is None or not is_stored:
                 self._outbound.acknowledge(PUBCOMP, packet_ids)
             else:
-                self._outbound.acknowledge_later(PUBCOMP, packet_ids, journal.after_commit)
+                self._outbound.acknowledge_later(PUBCOMP, packet_ids, committer.after_commit)
         elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
-from trunkline.broker.journal import ALIVE, MESSAGES, NODE
-from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS, Run, delete_session
+from trunkline.broker.committer import ALIVE, MESSAGES, NODE
+from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS, Durable, Run, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
 from trunkline.hooks.client import client_from_plain
-from trunkline.mqtt.record import Record
-from trunkline.mqtt.record_codec import publication_from_bytes
+from trunkline.mqtt.stored import StoredPublication
+from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.router import Options
 from trunkline.store.engine import rows
 
 if TYPE_CHECKING:
-    from trunkline.broker.journal import Journal
+    from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
@@ -67,22 +67,22 @@ def find(engine: Engine) -> Found:
 
 
 def restore(
-    found: Found, directory: Directory, router: Router[Subscriber], journal: Journal, now: float
+    found: Found, directory: Directory, router: Router[Subscriber], committer: Committer, now: float
 ) -> list[SessionActor]:
     """Make the sessions that were found. Their timers start with `go_on_away`."""
-    gone = min(now, found.alive - journal.epoch)  # the process ended then, or later
-    records = _Records(found.records, journal.epoch)
+    gone = min(now, found.alive - committer.epoch)  # the process ended then, or later
+    records = _Records(found.records, committer.epoch)
     newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
     actors: list[SessionActor] = []
     for number, stored in found.sessions.items():
         if newest[stored.head["client"]["client_id"]] == number:
             actor = directory.add(client_from_plain(stored.head["client"]), number)
-            _fill(actor, stored, records, router, journal.epoch, gone)
+            _fill(actor, stored, records, router, committer.epoch, gone)
             actors.append(actor)
         else:
-            journal.change(_Discarded(number))  # by a clean start
-    for record in records.unreferred:
-        journal.release(record)
+            committer.change(_Discarded(number))  # by a clean start
+    for publication in records.unreferred:
+        committer.release(publication)
     return actors
 
 
@@ -96,7 +96,7 @@ def _fill(
 ) -> None:
     session, subscriber = actor.session, actor.subscriber
     durable = session.durable
-    assert durable is not None
+    assert isinstance(durable, Durable)
     for filter, value in stored.subscriptions:
         options, unasked = _unpack(value)
         session.subscriptions[filter] = Options(**options)
@@ -105,7 +105,7 @@ def _fill(
         router.subscribe(subscriber, filter, session.subscriptions[filter])
     target = partial(target_from_plain, subscriber=subscriber, member=partial(_member, router, subscriber))
     restore_head(stored.head, session, -epoch, gone)
-    referred: dict[Record, None] = {}
+    referred: dict[StoredPublication, None] = {}
     begun: dict[int, int] = {}
     if stored.window:
         last_id, sent, awaited, begun_runs = _unpack(stored.window)
@@ -118,22 +118,21 @@ def _fill(
             [(ids, weight, place and records.find(place, referred)) for ids, weight, place in awaited], gone
         )
         begun = dict(begun_runs)
-    for record in referred:
-        record.references += 1
+    for publication in referred:
+        publication.references += 1
     runs: dict[int, deque[Run]] = {}
     for first, value in stored.queue:
         place, qos, plain = _unpack(value)
-        publication = records.find(place, {})
-        queued = publication.record
-        assert queued is not None
-        queued.references += 1
+        some = records.find(place, {})
+        assert some.stored is not None
+        some.stored.references += 1
         to = target(plain)
-        last = first + publication.count - 1
+        last = first + some.count - 1
         left = begun.get(first, first)
         session.queue.number = left - 1
-        for message in publication.messages[left - first :]:
+        for message in some.messages[left - first :]:
             session.queue.push(message, to, qos)
-        runs.setdefault(session.queue.priority_of(publication.topic), deque()).append(Run(first, last, queued))
+        runs.setdefault(session.queue.priority_of(some.topic), deque()).append(Run(first, last, some.stored))
     durable.restored(stored.window, referred, runs)
     if stored.head["left_at"] is None:
         durable.changed()  # it is known now when its client left
@@ -145,21 +144,21 @@ class _Records:
         self._epoch = epoch
         self._found: dict[int, Publication] = {}
 
-    def find(self, place: tuple[int, int, int], referred: dict[Record, None]) -> Publication:
-        """The messages in this place; its record goes into `referred`."""
+    def find(self, place: tuple[int, int, int], referred: dict[StoredPublication, None]) -> Publication:
+        """The messages in this place; its publication goes into `referred`."""
         number, first, count = place
         publication = self._found.get(number)
         if publication is None:
             publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
-            publication.record = Record(number, publication.guid, None)
-        assert publication.record is not None
-        referred[publication.record] = None
+            publication.stored = StoredPublication(number, publication.guid, None)
+        assert publication.stored is not None
+        referred[publication.stored] = None
         return publication.part(first, first + count)
 
     @property
-    def unreferred(self) -> list[Record]:
+    def unreferred(self) -> list[StoredPublication]:
         """Only sessions that were discarded referred to them."""
-        return [Record(number, 0, None) for number in self._stored if number not in self._found]
+        return [StoredPublication(number, 0, None) for number in self._stored if number not in self._found]
 
 
 @dataclass(slots=True, eq=False)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.broker.alarms import Alarms
+    from trunkline.broker.committer import Committer
     from trunkline.broker.guid import Guids
-    from trunkline.broker.journal import Journal
     from trunkline.broker.log_throttle import LogThrottle
     from trunkline.broker.metrics import DropReason, Metrics
     from trunkline.broker.pubsub import PubSub
@@ -59,9 +59,9 @@ class Services:
     logged_clients: set[str] = field(default_factory=set[str])
 
     @property
-    def journal(self) -> Journal | None:
+    def committer(self) -> Committer | None:
         """Where sessions are stored; None where everything ends with the process."""
-        return self.pubsub.journal
+        return self.pubsub.committer
 
     def publisher_of(self, message: Message) -> ClientInfo:
         """The publisher of a message that was kept, as far as it is still known."""

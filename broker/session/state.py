@@ -6,11 +6,13 @@ It can be exported, stored, moved to another place and restored there.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trunkline.actors import Ref
     from trunkline.broker.routes import Subscriber
-    from trunkline.broker.session.durable import Durable
     from trunkline.broker.session.mqueue import MessageQueue
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
@@ -21,6 +23,29 @@ if TYPE_CHECKING:
 
 #: Messages that are thrown away or handed over in one turn: others get theirs before the next.
 MESSAGES_AT_ONCE: Final = 500
+
+
+class Storage(Protocol):
+    """Where a session is stored."""
+
+    #: The actor that an error in writing it ends.
+    owner: Ref[Any] | None
+    #: The filters that were subscribed to, or unsubscribed from.
+    subscriptions: dict[str, None]
+
+    @property
+    def gathering(self) -> int:
+        """The number of the commit that will hold what changes now."""
+        ...
+
+    def changed(self) -> None: ...
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call back when the session is stored as it is now, in any turn: let `action` cast."""
+        ...
+
+    def end(self) -> None:
+        """Nothing of the session is left, nor to be stored."""
+        ...
 
 
 class Session:
@@ -64,7 +89,7 @@ class Session:
         #: Subscriptions that were taken away, as long as messages that came by them may be here.
         self.revoked: Revoked | None = None
         #: Keeps what is stored up with it; None where it ends with the process.
-        self.durable: Durable | None = None
+        self.durable: Storage | None = None
         #: Sent and not yet acknowledged.
         self.inflight = inflight
         #: Not yet sent.

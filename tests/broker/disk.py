@@ -21,7 +21,9 @@ class Disk:
         self.engine = make()
 
     @asynccontextmanager
-    async def broker(self, cut_at: int | None = None, *, applied: bool = False, **settings: Any) -> AsyncIterator["Life"]:
+    async def broker(
+        self, cut_at: int | None = None, *, applied: bool = False, **settings: Any
+    ) -> AsyncIterator["Life"]:
         """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
         or after; at the end of the block if there is no number."""
         face = _Face(self.engine, cut_at, applied)

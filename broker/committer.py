@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
-from trunkline.mqtt.record import Record
-from trunkline.mqtt.record_codec import publication_to_bytes
+from trunkline.mqtt.stored import StoredPublication
+from trunkline.mqtt.stored_codec import publication_to_bytes
 from trunkline.store import Space, WriteBatch
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Commits(Protocol):
     def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None: ...
 
 
-class Part(Protocol):
+class Persistent(Protocol):
     """Something with a state to be stored."""
 
     @property
@@ -54,14 +54,14 @@ class Part(Protocol):
         ...
 
 
-class Journal:
+class Committer:
     owner: Ref[Any] | None = None
 
     def __init__(
         self, writer: Commits, scheduler: Scheduler, alarms: Alarms, epoch: float, heartbeat: float, number: int
     ) -> None:
-        """`heartbeat` seconds is how exactly the end of a process is known that is killed; `number` is the last record
-        number that was given."""
+        """`heartbeat` seconds is how exactly the end of a process is known that is killed; `number` is the last
+        one that was given to a publication."""
         self._writer = writer
         self._scheduler = scheduler
         self._alarms = alarms
@@ -74,13 +74,13 @@ class Journal:
         #: Sessions that are stored.
         self.sessions = 0
         self._armed = self._busy = self._due = self._resting = self._closed = False
-        self._changed: dict[Part, None] = {}
+        self._changed: dict[Persistent, None] = {}
         #: Publications that durable sessions got, or were done with, in this turn.
-        self._touched: dict[Record, None] = {}
+        self._touched: dict[StoredPublication, None] = {}
         #: Those that wait for a commit.
-        self._unsafe: dict[Record, None] = {}
+        self._unsafe: dict[StoredPublication, None] = {}
         self._waiting: list[Callable[[], None]] = []
-        self._released: list[Record] = []
+        self._released: list[StoredPublication] = []
         #: What was refused, and comes again.
         self._batch = WriteBatch()
         self._timer = scheduler.call_at(inf, self._is_due)
@@ -88,7 +88,7 @@ class Journal:
 
     # What sessions and others note
 
-    def change(self, part: Part) -> None:
+    def change(self, part: Persistent) -> None:
         """Its state has changed. It is stored with the next commit, in a second at the latest."""
         self._changed[part] = None
         self._arm()
@@ -98,45 +98,45 @@ class Journal:
         self._waiting.append(action)
         self._arm()
 
-    def wait_for(self, record: Record, action: Callable[[], None]) -> None:
+    def wait_for(self, stored: StoredPublication, action: Callable[[], None]) -> None:
         """As `after_commit`, of a publication that durable sessions get in this turn; sooner, if they are done with it
         before it is stored."""
-        record.waiting.append(action)
-        self._touched[record] = None
+        stored.waiting.append(action)
+        self._touched[stored] = None
         self._arm()
 
-    def record(self, publication: Publication) -> Record:
+    def stored(self, publication: Publication) -> StoredPublication:
         """Where a publication is stored, or will be."""
-        record = publication.record
-        if record is None or (record.publication is None and not record.stored):
+        stored = publication.stored
+        if stored is None or (stored.publication is None and not stored.written):
             self._number += 1
-            publication.record = record = Record(self._number, publication.guid, publication)
-        return record
+            publication.stored = stored = StoredPublication(self._number, publication.guid, publication)
+        return stored
 
-    def hold(self, record: Record, count: int) -> None:
+    def hold(self, stored: StoredPublication, count: int) -> None:
         """So many of its messages are now in a durable session."""
-        record.held += count
+        stored.held += count
 
-    def let_go(self, record: Record, count: int) -> None:
-        record.held -= count
-        if not record.held:
-            self._touched[record] = None
+    def let_go(self, stored: StoredPublication, count: int) -> None:
+        stored.held -= count
+        if not stored.held:
+            self._touched[stored] = None
             self._arm()
 
     # What is written
 
-    def refer(self, record: Record, batch: WriteBatch) -> None:
+    def refer(self, stored: StoredPublication, batch: WriteBatch) -> None:
         """An entry that refers to it is written, and it with the first of them."""
-        if not record.stored:
-            batch.put(MESSAGES, _key(record), publication_to_bytes(record.publication, self.epoch))
-            record.publication, record.stored = None, True
-        record.references += 1
+        if not stored.written:
+            batch.put(MESSAGES, _key(stored), publication_to_bytes(stored.publication, self.epoch))
+            stored.publication, stored.written = None, True
+        stored.references += 1
 
-    def release(self, record: Record) -> None:
+    def release(self, stored: StoredPublication) -> None:
         """An entry that refers to it is deleted, and it with the last of them."""
-        record.references -= 1
-        if record.references <= 0:
-            self._released.append(record)
+        stored.references -= 1
+        if stored.references <= 0:
+            self._released.append(stored)
 
     # Commits
 
@@ -160,13 +160,13 @@ class Journal:
             self._arm()
             return
         touched, self._touched = self._touched, {}
-        for record in touched:
-            if record.held:
-                if record.waiting:
-                    self._unsafe[record] = None
+        for stored in touched:
+            if stored.held:
+                if stored.waiting:
+                    self._unsafe[stored] = None
             else:
-                self._unsafe.pop(record, None)
-                _tell(record)
+                self._unsafe.pop(stored, None)
+                _tell(stored)
         if self._busy or self._resting:
             return
         if self._unsafe or self._waiting or self._due:
@@ -187,18 +187,18 @@ class Journal:
                 part.write(batch)
             except Exception as error:  # noqa: BLE001 - the owner's end is the handling
                 self._scheduler.blame(part.owner, part.write, error)
-        for record in self._released:
-            if record.references <= 0:  # another part may refer to it now
-                batch.delete(MESSAGES, _key(record))
-                record.stored = False
+        for stored in self._released:
+            if stored.references <= 0:  # another part may refer to it now
+                batch.delete(MESSAGES, _key(stored))
+                stored.written = False
         self._released.clear()
 
         def done(error: StoreError | None) -> None:
             self._busy = False
             if error is None:
                 self._alarms.deactivate(STORE_FAILED)
-                for record in unsafe:
-                    _tell(record)
+                for stored in unsafe:
+                    _tell(stored)
                 for action in waiting:
                     action()
             else:
@@ -228,11 +228,11 @@ class Journal:
         self._beat.discard()
 
 
-def _key(record: Record) -> bytes:
-    return record.number.to_bytes(8, "big")
+def _key(stored: StoredPublication) -> bytes:
+    return stored.number.to_bytes(8, "big")
 
 
-def _tell(record: Record) -> None:
-    waiting, record.waiting = record.waiting, []
+def _tell(stored: StoredPublication) -> None:
+    waiting, stored.waiting = stored.waiting, []
     for action in waiting:
         action()
