@@ -19,9 +19,10 @@ def no_progress(done: int, total: int) -> None:
 class Defect(NamedTuple):
     """What a check found."""
 
-    #: "page 7 of store.db", "sessions, key 636c6..."
-    where: str
-    what: str
+    #: Where it is a row.
+    space: Space | None
+    key: bytes | None
+    text: str
 
 
 class Engine(Protocol):
@@ -45,7 +46,7 @@ class Engine(Protocol):
         ...
 
     def count(self, space: Space) -> int:
-        """The number of rows. Costs nothing."""
+        """The number of rows, which is kept."""
         ...
 
     def spaces(self) -> list[Space]:
@@ -60,8 +61,12 @@ class Engine(Protocol):
         """Write a store of its own, as of now, to a file that is not there yet."""
         ...
 
-    def compact(self, progress: Progress = no_progress) -> None:
-        """Give room that deleted rows left back to the file system."""
+    def compact(self, limit: int = 1 << 18) -> int:
+        """Give at most `limit` bytes that deleted rows left back to the file system. Returns how many are left."""
+        ...
+
+    def maintain(self) -> None:
+        """What has to be done now and then and takes some milliseconds: call it after a commit, when nobody waits."""
         ...
 
     def close(self) -> None: ...

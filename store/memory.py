@@ -59,7 +59,10 @@ class MemoryEngine:
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
         raise StoreUnavailable(f"{path}: a store in memory has no file to back up")
 
-    def compact(self, progress: Progress = no_progress) -> None:
+    def compact(self, limit: int = 1 << 18) -> int:
+        return 0
+
+    def maintain(self) -> None:
         pass
 
     def close(self) -> None:

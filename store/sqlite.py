@@ -1,41 +1,40 @@
-"""The engine of the standalone broker: one SQLite file, with a write-ahead log and one table for all spaces.
+"""The engine of the standalone broker: one SQLite file with a write-ahead log.
 
-Each row carries a CRC-32 of its space, key and value; each space has a row that counts its rows and adds up their
-checksums, written by every commit. So a flipped bit, a lost row and a row that came back are found when they are read
-or checked, which SQLite alone does not do.
+A commit is a single SQL statement, which keeps it cheap beside a busy trio thread: sqlite3 gives the GIL back at every
+statement and has to wait for it again. The batch goes as rows into a view, whose triggers put, delete and count.
+
+SQLite alone returns what the disk does. So each row carries a checksum, and each space counts its rows and adds up
+their checksums. Opening a store compares these and all keys; reading a row compares its own.
 """
 
-import os
 import sqlite3
-import struct
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
-from zlib import crc32
+from typing import Final, Literal, NoReturn
 
 from trunkline.store.batch import Space, WriteBatch
+from trunkline.store.checking import contents, is_whole, structure
 from trunkline.store.engine import Defect, Progress, Row, no_progress
-from trunkline.store.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreInUse,
-    StoreTooNew,
-    StoreUnavailable,
+from trunkline.store.errors import StoreCorrupt, StoreError, StoreFull, StoreInUse, StoreUnavailable
+from trunkline.store.format import (
+    APPLICATION_ID,
+    CHANGES,
+    PAGE_SIZE,
+    Change,
+    create,
+    migrate,
+    publish,
+    row_crc,
+    touch,
 )
 from trunkline.store.lock import FileLock
+from trunkline.store.log_file import LogFile
 
-#: In the file's header, for `file` and for SQLite's own tools: "Trkl".
-APPLICATION_ID: Final = 0x54726B6C
-VERSION: Final = 1
+#: What a commit survives as soon as it returns: a power failure, or the end of the process.
 Durability = Literal["fsync", "os"]
 _SYNCHRONOUS: Final = {"fsync": "FULL", "os": "NORMAL"}
-#: The space whose keys are the names of the others, and whose values are theirs: number, rows, sum of checksums.
-_SPACES: Final = 0
-_TALLY: Final = struct.Struct(">HQQ")
 _ERRORS: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_FULL: StoreFull,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
@@ -43,140 +42,202 @@ _ERRORS: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_BUSY: StoreInUse,
     sqlite3.SQLITE_LOCKED: StoreInUse,
 }
-#: Rows a statement: SQLite before 3.32 takes 999 parameters.
-_MOST_ROWS: Final = 128
+#: Rows and bytes of a statement. SQLite before 3.32 takes 999 parameters.
+_MAX_ROWS: Final = 1024
+_MAX_BYTES: Final = 4 << 20
+#: How long the log gets before its pages are brought home, which takes some 10 ms.
+_LOG_PAGES: Final = 1000
 #: Pages that a backup copies between two calls of `progress`.
-_PAGES: Final = 256
-
-
-class _Tally:
-    __slots__ = ("number", "rows", "total")
-
-    def __init__(self, number: int, rows: int = 0, total: int = 0) -> None:
-        self.number = number
-        self.rows = rows
-        self.total = total
-
-    def copy(self) -> "_Tally":
-        return _Tally(self.number, self.rows, self.total)
-
-
-def row_crc(number: int, key: bytes, value: bytes) -> int:
-    return crc32(value, crc32(key, number << 16 | len(key)))
+_BACKUP_PAGES: Final = 256
+#: How many defects an error names.
+_NAMED: Final = 3
 
 
 class SqliteEngine:
     def __init__(
-        self, path: Path, *, durability: Durability = "fsync", max_size: int = 0, read_only: bool = False
+        self,
+        path: Path,
+        *,
+        durability: Durability = "fsync",
+        max_size: int = 0,
+        read_only: bool = False,
+        verify: bool = True,
     ) -> None:
-        """`max_size` bounds the file, in bytes; 0 is no limit. With `read_only`, other processes may have the store
-        open and write to it: what is read is the state of now, always."""
-        self.path = path.resolve()
-        self._lock = None if read_only else FileLock(self.path)
-        try:
-            with self._translated():
-                self._tallies = self._open_to_read() if read_only else self._open_to_write(durability, max_size)
-        except BaseException:
-            self.close()
-            raise
+        """
+        Args:
+            max_size: bytes that the file may have; 0 is no limit.
+            read_only: another process may have the store open and write to it; what is read is the state of now.
+            verify: look for what can be found without reading values, and refuse to open if something is.
+        """
+        self.path = path
+        self._read_only = read_only
+        self._log: LogFile | None = None
+        self._open = ExitStack()
+        with ExitStack() as release, self._translated():
+            release.push(self._open)
+            self.path = path.resolve()
+            if not read_only:
+                self._open.callback(FileLock(self.path).release)
+            log_was_there = self._find()
+            self._database = self._connect()
+            self._open.callback(self._database.close)
+            self._execute = self._database.execute
+            self._check_format()
+            if read_only:
+                self._execute("BEGIN")  # one state for all that is read, however long that takes
+            else:
+                self._begin(durability, max_size)
+            self._spaces = {Space(name): number for number, name in self._execute("SELECT number, name FROM spaces")}
+            if verify:
+                self._verify(log_was_there)
+            if not read_only:
+                self._set_state("open")
+                self._checkpoint()  # the state has to be in the file: it is what a lost log is missed by
+            release.pop_all()
 
-    def _connect(self, path: str, *, uri: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0, uri=uri)
+    # -- opening
 
-    def _open_to_read(self) -> dict[Space, _Tally]:
-        self._database = self._connect(f"{self.path.as_uri()}?mode=ro", uri=True)
-        self._database.execute("BEGIN")  # one state for all that is read, however long that takes
-        return self._read_tallies()
+    def _find(self) -> bool:
+        """Make the store if there is none. Returns whether there is a log."""
+        log = self._beside("wal")
+        if not self.path.exists():
+            if self._read_only:
+                raise StoreUnavailable(f"there is no store {self.path}")
+            if log.exists() and log.stat().st_size:
+                self._corrupt(f"the file is gone, and its log {log.name} is still there")
+            create(self.path)
+        elif not self.path.is_file():
+            raise StoreUnavailable(f"{self.path} is no file")
+        elif not self.path.stat().st_size:
+            self._corrupt("the file is empty")
+        return log.exists()
 
-    def _open_to_write(self, durability: Durability, max_size: int) -> dict[Space, _Tally]:
-        try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # for its user alone: payloads are in it
-        except OSError as error:
-            raise StoreUnavailable(f"{self.path} cannot be opened: {error.strerror}") from error
-        self._database = self._connect(str(self.path))
-        execute = self._database.execute
-        execute("PRAGMA journal_mode = WAL")
-        execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
-        if max_size:
-            (page_size,) = execute("PRAGMA page_size").fetchone()
-            execute(f"PRAGMA max_page_count = {max(1, max_size // page_size)}")
-        return self._read_tallies()
+    def _connect(self) -> sqlite3.Connection:
+        uri = f"{self.path.as_uri()}?mode={'ro' if self._read_only else 'rw'}"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1)
 
-    def _read_tallies(self) -> dict[Space, _Tally]:
-        execute = self._database.execute
-        (application_id,), (version,) = execute("PRAGMA application_id").fetchone(), self._user_version()
-        (schema,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not schema and not application_id and self._lock is not None:
-            self._create()
-        elif application_id != APPLICATION_ID:
-            raise StoreCorrupt(f"{self.path} is no store: another program's database lies there")
-        elif version > VERSION:
-            raise StoreTooNew(f"{self.path} has format {version}, and this Trunkline knows formats up to {VERSION}")
-        tallies: dict[Space, _Tally] = {}
-        for key, value in self._page(_SPACES, b"", None, -1):
-            tallies[Space(key.decode())] = _Tally(*_TALLY.unpack(value))
-        return tallies
+    def _check_format(self) -> None:
+        (application_id,) = self._execute("PRAGMA application_id").fetchone()
+        if application_id != APPLICATION_ID:
+            self._corrupt("another program's database lies there, or its header is damaged")
+        (version,) = self._execute("PRAGMA user_version").fetchone()
+        migrate(self._database, version, self.path)
 
-    def _user_version(self) -> tuple[int]:
-        return self._database.execute("PRAGMA user_version").fetchone()  # type: ignore[no-any-return]
+    def _begin(self, durability: Durability, max_size: int) -> None:
+        for pragma in (
+            f"synchronous = {_SYNCHRONOUS[durability]}",
+            "fullfsync = ON",  # of macOS, whose fsync alone does not reach the disk
+            "checkpoint_fullfsync = ON",
+            "wal_autocheckpoint = 0",  # see `maintain`
+            f"journal_size_limit = {4 * _LOG_PAGES * PAGE_SIZE}",
+            "cache_size = -8000",
+            "temp_store = MEMORY",
+            "secure_delete = OFF",
+            f"max_page_count = {max(1, max_size // PAGE_SIZE) if max_size else (1 << 31) - 2}",
+        ):
+            self._execute(f"PRAGMA {pragma}").fetchall()
+        self._database.executescript(CHANGES)
+        limit = self._database.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // 4
+        self._max_rows = min(_MAX_ROWS, 1 << (limit.bit_length() - 1))
+        #: At most so many pages were written to the log since `maintain` looked.
+        self._pages = 0
+        self._checkpoint_at = _LOG_PAGES
+        self._log_salt = b""
 
-    def _create(self) -> None:
-        with self._transaction():
-            self._database.execute(
-                "CREATE TABLE records (space INTEGER, key BLOB, crc INTEGER, value BLOB,"
-                " PRIMARY KEY (space, key)) WITHOUT ROWID"
+    def _verify(self, log_was_there: bool) -> None:
+        log = self._beside("wal")
+        (state,) = self._execute("SELECT value FROM meta WHERE name = 'state'").fetchone() or ("",)
+        if state == "open" and not log_was_there:
+            self._corrupt(
+                f"its log {log.name} is gone, with what was committed last (nothing is lost if another program has"
+                " taken the log into the file)"
             )
-            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._database.execute(f"PRAGMA user_version = {VERSION}")
+        if log_was_there and not self._read_only:
+            whole = self._checkpoint()
+            found = self._open_log()
+            if found is not None and found.has_lost_commits(whole):
+                self._corrupt(f"commits in its log {log.name} are damaged")
+        defects = [defect.text for defect in structure(self._database, _NAMED)]
+        if defects:
+            self._corrupt("; ".join(defects[:_NAMED]))
+
+    # -- writing
 
     def commit(self, batch: WriteBatch) -> None:
-        changed: dict[Space, _Tally] = {}
-        with self._translated(), self._transaction():
-            for space, low, high in batch.ranges:
-                self._delete_range(self._tally(space, changed), low, high)
+        if self._read_only:
+            raise StoreUnavailable(f"the store {self.path} is open for reading")
+        with self._translated():
+            changes: list[Change] = [(self._number(space), low, None, high) for space, low, high in batch.ranges]
             for space, values in batch.values.items():
-                self._write(self._tally(space, changed), values)
-            tallies = [
-                (space.name.encode(), _TALLY.pack(tally.number, tally.rows, tally.total))
-                for space, tally in changed.items()
-            ]
-            self._insert([(_SPACES, key, row_crc(_SPACES, key, value), value) for key, value in tallies])
-        self._tallies.update(changed)
+                number = self._number(space)
+                changes += [
+                    (number, key, None if value is None else row_crc(number, key, value), value)
+                    for key, value in values.items()
+                ]
+            self._pages += 4 + 2 * len(changes) + batch.weight // PAGE_SIZE
+            parts = self._parts(changes)
+            if len(parts) == 1:
+                self._apply(parts[0])
+            elif parts:
+                with self._transaction():
+                    for part in parts:
+                        self._apply(part)
 
-    def _tally(self, space: Space, changed: dict[Space, _Tally]) -> _Tally:
-        tally = changed.get(space)
-        if tally is None:
-            known = self._tallies.get(space)
-            tally = changed[space] = (
-                known.copy() if known else _Tally(1 + len({**self._tallies, **changed}))
-            )  # spaces are never removed
-        return tally
+    def _parts(self, changes: list[Change]) -> list[list[Change]]:
+        """What goes into one statement each."""
+        parts: list[list[Change]] = []
+        rows, weight = self._max_rows, 0
+        for change in changes:
+            if rows == self._max_rows or weight >= _MAX_BYTES:
+                parts.append([])
+                rows = weight = 0
+            parts[-1].append(change)
+            rows += 1
+            weight += len(change[3] or b"")
+        return parts
 
-    def _delete_range(self, tally: _Tally, low: bytes, high: bytes) -> None:
-        found = "FROM records WHERE space = ? AND key >= ? AND key < ?"
-        bounds = tally.number, low, high
-        rows, total = self._database.execute(f"SELECT count(*), ifnull(sum(crc), 0) {found}", bounds).fetchone()
-        if rows:
-            self._database.execute(f"DELETE {found}", bounds)
-            tally.rows -= rows
-            tally.total -= total
+    def _apply(self, part: list[Change]) -> None:
+        size = 1 << (len(part) - 1).bit_length()  # powers of two: few statements are ever prepared
+        values: list[object] = [value for change in part for value in change]
+        self._execute(_insert(size), values + [None] * (4 * size - len(values)))
 
-    def _write(self, tally: _Tally, values: dict[bytes, bytes | None]) -> None:
-        number = tally.number
-        for keys in _parts(list(values)):
-            rows, total = self._database.execute(_old(len(keys)), (number, *keys)).fetchone()
-            tally.rows -= rows
-            tally.total -= total
-        put = [(number, key, row_crc(number, key, value), value) for key, value in values.items() if value is not None]
-        tally.rows += len(put)
-        tally.total += sum([row[2] for row in put])
-        self._insert(put)
-        for keys in _parts([key for key, value in values.items() if value is None]):
-            self._database.execute(_delete(len(keys)), (number, *keys))
+    def _number(self, space: Space) -> int:
+        number = self._spaces.get(space)
+        if number is None:
+            number = self._execute("INSERT INTO spaces (name, rows, total) VALUES (?, 0, 0)", space).lastrowid
+            assert number is not None
+            self._spaces[space] = number
+        return number
 
-    def _insert(self, rows: list[tuple[int, bytes, int, bytes]]) -> None:
-        for part in _parts(rows):
-            self._database.execute(_insert(len(part)), [value for row in part for value in row])
+    def maintain(self) -> None:
+        if self._pages < _LOG_PAGES // 4:
+            return
+        self._pages = 0
+        with suppress(StoreError), self._translated():  # the commits stand, and a later call tries again
+            log = self._open_log()
+            if log is not None:
+                if log.salt() != self._log_salt:
+                    self._log_salt, self._checkpoint_at = log.salt(), _LOG_PAGES
+                if log.reaches(self._checkpoint_at):
+                    self._checkpoint_at = self._checkpoint() + _LOG_PAGES
+
+    def _checkpoint(self) -> int:
+        """Bring the pages of the log home, so that it begins anew when nobody reads it. Returns how many it has."""
+        _, pages, _ = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return max(0, int(pages))
+
+    def _set_state(self, state: Literal["open", "closed"]) -> None:
+        self._execute("UPDATE meta SET value = ? WHERE name = 'state' AND value <> ?", (state, state))
+
+    def compact(self, limit: int = 64 * PAGE_SIZE) -> int:
+        with self._translated():
+            self._execute(f"PRAGMA incremental_vacuum({max(1, limit // PAGE_SIZE)})").fetchall()
+            (free,) = self._execute("PRAGMA freelist_count").fetchone()
+            if not free:
+                self._checkpoint()  # which cuts the file off
+            return int(free) * PAGE_SIZE
+
+    # -- reading
 
     def get(self, space: Space, key: bytes) -> bytes | None:
         page = self.scan(space, key, key + b"\0", limit=1)
@@ -185,111 +246,105 @@ class SqliteEngine:
     def scan(
         self, space: Space, low: bytes = b"", high: bytes | None = None, *, limit: int = 1000, weight: int = 1 << 20
     ) -> list[Row]:
-        tally = self._tallies.get(space)
+        number = self._spaces.get(space, 0)
+        above, bounds = ("", ()) if high is None else (" AND key < ?", (high,))
+        sql = f"SELECT key, crc, value FROM records WHERE space = ? AND key >= ?{above} ORDER BY key LIMIT ?"
         page: list[Row] = []
-        if tally is not None:
-            with self._translated():
-                for key, value in self._page(tally.number, low, high, limit):
-                    page.append((key, value))
-                    weight -= len(key) + len(value)
-                    if weight <= 0:
-                        break
+        with self._translated():
+            for key, crc, value in self._execute(sql, (number, low, *bounds, limit)):
+                if weight <= 0:
+                    break
+                if not is_whole(number, key, crc, value):
+                    self._corrupt(f"the row {key!r} of {space.name} is not what was written")
+                page.append((key, value))
+                weight -= len(key) + len(value)
         return page
 
-    def _page(self, number: int, low: bytes, high: bytes | None, limit: int) -> Iterator[Row]:
-        above = "" if high is None else " AND key < ?"
-        sql = f"SELECT key, value, crc FROM records WHERE space = ? AND key >= ?{above} ORDER BY key LIMIT ?"
-        for key, value, crc in self._database.execute(sql, (number, low, *([] if high is None else [high]), limit)):
-            if not isinstance(value, bytes) or row_crc(number, key, value) != crc:
-                self._corrupt(f"space {number}, key {key!r}: the row is not what was written")
-            yield key, value
-
     def count(self, space: Space) -> int:
-        tally = self._tallies.get(space)
-        return tally.rows if tally else 0
+        with self._translated():
+            sql = "SELECT ifnull(max(rows), 0) FROM spaces WHERE number = ?"
+            return int(self._execute(sql, (self._spaces.get(space, 0),)).fetchone()[0])
 
     def spaces(self) -> list[Space]:
-        return sorted(self._tallies)
+        return sorted(self._spaces)
+
+    # -- the whole file
 
     def check(self, progress: Progress = no_progress) -> Iterator[Defect]:
-        del progress
-        for (line,) in self._database.execute("PRAGMA integrity_check"):
-            if line != "ok":
-                yield Defect(str(self.path), line)
+        with self._translated():
+            yield from structure(self._database)
+            yield from contents(self._database, progress)
 
     def backup(self, path: Path, progress: Progress = no_progress) -> None:
-        try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except OSError as error:
-            raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
-        with self._translated():
-            copy = self._connect(str(path))
+        new = path.with_name(f"{path.name}-new")
+        with self._translated(path):
+            touch(path, new=True)
             try:
-                self._database.backup(copy, pages=_PAGES, progress=lambda _, left, total: progress(total - left, total))
-                copy.execute("PRAGMA journal_mode = DELETE")  # it is one file
+                touch(new)
+                copy = sqlite3.connect(new, isolation_level=None)
+                try:
+                    self._database.backup(
+                        copy, pages=_BACKUP_PAGES, progress=lambda _, left, total: progress(total - left, total)
+                    )
+                    copy.execute("UPDATE meta SET value = 'closed' WHERE name = 'state'")
+                finally:
+                    copy.close()
+                publish(new, path)
             except BaseException:
-                copy.close()
                 path.unlink()
+                new.unlink(missing_ok=True)
                 raise
-            copy.close()
-
-    def compact(self, progress: Progress = no_progress) -> None:
-        del progress
-        with self._translated():
-            self._database.execute("VACUUM")
 
     def close(self) -> None:
-        if hasattr(self, "_database"):
-            self._database.close()
-        if self._lock is not None:
-            self._lock.release()
+        """Every commit is durable already: what goes wrong here does no harm."""
+        if not self._read_only:
+            with suppress(StoreError), self._translated():
+                self._set_state("closed")
+                self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._open.close()
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(f"{self.path.name}-{suffix}")
+
+    def _open_log(self) -> LogFile | None:
+        if self._log is None and self._beside("wal").exists():
+            self._log = LogFile(self._beside("wal"))
+            self._open.callback(self._log.close)
+        return self._log
 
     def _corrupt(self, finding: str) -> NoReturn:
-        raise StoreCorrupt(f"{self.path}: {finding}; `trunkline store repair` keeps what is whole")
+        raise StoreCorrupt(
+            f"the store {self.path} is damaged: {finding}. `trunkline store repair` makes a new one of what is whole,"
+            " or put a backup in its place"
+        )
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._database.execute("COMMIT")
+            self._execute("COMMIT")
         except BaseException:
             if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+                self._execute("ROLLBACK")
             raise
 
     @contextmanager
-    def _translated(self) -> Generator[None]:
+    def _translated(self, path: Path | None = None) -> Generator[None]:
+        path = path or self.path
         try:
             yield
         except sqlite3.ProgrammingError as error:
-            raise StoreUnavailable(f"{self.path}: the store is closed") from error
+            raise StoreUnavailable(f"the store {path} is closed") from error
         except sqlite3.Error as error:
             kind = _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
-            raise kind(f"{self.path}: {error}") from error
-
-
-def _parts(rows: Sequence[Any]) -> Iterator[Any]:
-    """Parts of 128, 64, 32, ... rows, so that few statements are ever prepared."""
-    remaining = iter(rows)
-    left = len(rows)
-    while left:
-        size = min(_MOST_ROWS, 1 << (left.bit_length() - 1))
-        yield list(islice(remaining, size))
-        left -= size
+            if kind is StoreCorrupt:
+                self._corrupt(str(error))
+            raise kind(f"the store {path} does not work: {error}") from error
+        except (OSError, RuntimeError) as error:  # a circle of links is either
+            raise StoreUnavailable(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
 
 
 @cache
 def _insert(rows: int) -> str:
-    return f"INSERT OR REPLACE INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"
-
-
-@cache
-def _old(rows: int) -> str:
-    found = f"space = ? AND key IN ({', '.join('?' * rows)})"
-    return f"SELECT count(*), ifnull(sum(crc), 0) FROM records WHERE {found}"
-
-
-@cache
-def _delete(rows: int) -> str:
-    return f"DELETE FROM records WHERE space = ? AND key IN ({', '.join('?' * rows)})"
+    return f"INSERT INTO changes VALUES {', '.join(['(?, ?, ?, ?)'] * rows)}"

@@ -47,7 +47,10 @@ class Writer:
                 self._engine.commit(batch)
             except StoreError as failure:
                 error = failure
+            except Exception as failure:  # noqa: BLE001 - whoever waits must hear of it
+                error = StoreUnavailable(f"the store does not work: {failure!r}")
             self._soon(finish, error)
+            self._engine.maintain()
 
         self._jobs.put(job)
 

@@ -51,6 +51,7 @@ TESTED_IN: dict[str, str] = {
     "router/options.py": "router/test_router.py",
     "router/table.py": "router/test_router.py",
     "store/batch.py": "store/test_engine.py",
+    "store/format.py": "store/test_sqlite.py",
     "store/memory.py": "store/test_engine.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",

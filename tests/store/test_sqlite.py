@@ -74,7 +74,7 @@ def test_a_backup_is_the_state_of_its_beginning(tmp_path: Path) -> None:
 def test_a_backup_replaces_nothing(tmp_path: Path) -> None:
     engine = SqliteEngine(tmp_path / "a.store")
     (tmp_path / "b.store").write_text("precious")
-    with pytest.raises(StoreUnavailable, match=r"b\.store cannot be made: File exists"):
+    with pytest.raises(StoreUnavailable, match=r"b\.store cannot be opened: File exists"):
         engine.backup(tmp_path / "b.store")
     assert (tmp_path / "b.store").read_text() == "precious"
     engine.close()

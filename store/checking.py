@@ -1,0 +1,45 @@
+"""What can be wrong with the file of a store, and how it is found."""
+
+import sqlite3
+from collections.abc import Iterator
+
+from trunkline.store.batch import Space
+from trunkline.store.engine import Defect, Progress
+from trunkline.store.format import row_crc
+
+
+def structure(database: sqlite3.Connection, most: int = 1000) -> Iterator[Defect]:
+    """Without reading values: pages that do not fit, keys that are not the same in the table and in its index, rows
+    that are missing or came back."""
+    for (line,) in database.execute(f"PRAGMA integrity_check({most})").fetchall():
+        if line != "ok":
+            yield Defect(None, None, " ".join(line.split()))
+    counted = "SELECT space, count(*), sum(crc) FROM records NOT INDEXED GROUP BY space"
+    found = {number: (rows, total) for number, rows, total in database.execute(counted)}
+    for number, name, rows, total in database.execute("SELECT number, name, rows, total FROM spaces").fetchall():
+        if found.pop(number, (0, 0)) != (rows, total):
+            yield Defect(Space(name), None, f"{name}: rows are missing, or are not those that were written")
+    for number in found:
+        yield Defect(None, None, f"there are rows of a space {number!r}, and there is no such space")
+
+
+def contents(database: sqlite3.Connection, progress: Progress) -> Iterator[Defect]:
+    """Every row."""
+    spaces = {number: Space(name) for number, name in database.execute("SELECT number, name FROM spaces")}
+    (total,) = database.execute("SELECT ifnull(sum(rows), 0) FROM spaces").fetchone()
+    rows = database.execute("SELECT space, key, crc, value FROM records NOT INDEXED")
+    for done, (number, key, crc, value) in enumerate(rows, 1):
+        if not is_whole(number, key, crc, value):
+            yield Defect(spaces.get(number), key if isinstance(key, bytes) else None, "the row is not what was written")
+        if not done % 1000 or done == total:
+            progress(done, total)
+
+
+def is_whole(number: object, key: object, crc: object, value: object) -> bool:
+    """Whether a row is what was written. A bit may have changed the type of a field."""
+    return (
+        isinstance(number, int)
+        and isinstance(key, bytes)
+        and isinstance(value, bytes)
+        and row_crc(number, key, value) == crc
+    )

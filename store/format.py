@@ -1,0 +1,123 @@
+"""The tables of a store's file, their version, and how a file comes to be and comes up to date."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from trunkline.store.errors import StoreTooNew
+
+#: In the file's header, as `file` and SQLite's own tools show it: "Trkl".
+APPLICATION_ID: Final = 0x54726B6C
+VERSION: Final = 1
+PAGE_SIZE: Final = 4096
+
+# `records` has a rowid: with its rows in the index itself (WITHOUT ROWID), random keys cost three times as much and
+# values above 1 kB twice as much. The index is also a second copy of every key, which a check compares.
+_TABLES: Final = f"""
+    BEGIN;
+    -- state: "open" while a process writes, so that a log that got lost is missed
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    INSERT INTO meta VALUES ('state', 'closed');
+    -- how many rows a space has, and the sum of their checksums
+    CREATE TABLE spaces (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, rows INTEGER NOT NULL, total INTEGER NOT NULL
+    );
+    CREATE TABLE records (
+        space INTEGER NOT NULL, key BLOB NOT NULL, crc INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key)
+    );
+    PRAGMA application_id = {APPLICATION_ID};
+    PRAGMA user_version = {VERSION};
+    COMMIT;
+"""
+
+#: A batch's rows go into this view: put; without checksum and value, delete; without a checksum, delete from the key on
+#: and below the value. No part of the file, but of each connection that writes.
+CHANGES: Final = """
+    CREATE TEMP VIEW changes AS SELECT space, key, crc, value FROM records;
+    CREATE TEMP TRIGGER put INSTEAD OF INSERT ON changes WHEN NEW.crc IS NOT NULL BEGIN
+        INSERT INTO records (space, key, crc, value) VALUES (NEW.space, NEW.key, NEW.crc, NEW.value)
+        ON CONFLICT (space, key) DO UPDATE SET crc = excluded.crc, value = excluded.value;
+    END;
+    CREATE TEMP TRIGGER remove INSTEAD OF INSERT ON changes WHEN NEW.crc IS NULL AND NEW.value IS NULL BEGIN
+        DELETE FROM records WHERE space = NEW.space AND key = NEW.key;
+    END;
+    CREATE TEMP TRIGGER remove_range INSTEAD OF INSERT ON changes WHEN NEW.crc IS NULL AND NEW.value IS NOT NULL BEGIN
+        DELETE FROM records WHERE space = NEW.space AND key >= NEW.key AND key < NEW.value;
+    END;
+    CREATE TEMP TRIGGER added AFTER INSERT ON records BEGIN
+        UPDATE spaces SET rows = rows + 1, total = total + NEW.crc WHERE number = NEW.space;
+    END;
+    CREATE TEMP TRIGGER changed AFTER UPDATE ON records BEGIN
+        UPDATE spaces SET total = total - OLD.crc + NEW.crc WHERE number = NEW.space;
+    END;
+    CREATE TEMP TRIGGER removed AFTER DELETE ON records BEGIN
+        UPDATE spaces SET rows = rows - 1, total = total - OLD.crc WHERE number = OLD.space;
+    END;
+"""
+#: Space, key, checksum, value.
+Change = tuple[int, bytes, int | None, bytes | None]
+
+#: Version to what makes the next one of it, inside a transaction.
+MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {}
+
+
+def row_crc(space: int, key: bytes, value: bytes) -> int:
+    return crc32(value, crc32(key, space << 16 ^ len(key)))
+
+
+def create(path: Path) -> None:
+    """Make an empty store, whole or not at all: a file that is empty or cut off is never a new one."""
+    new = path.with_name(f"{path.name}-new")
+    new.with_name(f"{new.name}-journal").unlink(missing_ok=True)
+    touch(new)
+    database = sqlite3.connect(new, isolation_level=None)
+    try:
+        database.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        # 2 % dearer writes, for a file that shrinks in bounded steps
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        database.executescript(_TABLES)
+        database.execute("PRAGMA journal_mode = WAL")
+    finally:
+        database.close()
+    publish(new, path)
+
+
+def touch(path: Path, *, new: bool = False) -> None:
+    """Make an empty file for its user alone, as messages will be in it. `new`: there must be none."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC), 0o600))
+
+
+def publish(new: Path, path: Path) -> None:
+    """Give a finished file its name, for good."""
+    with open(new, "rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def migrate(database: sqlite3.Connection, version: int, path: Path) -> None:
+    """Bring the tables up to date in one transaction."""
+    if version > VERSION:
+        raise StoreTooNew(
+            f"{path} has format {version}, and this Trunkline knows formats up to {VERSION}: start the newer Trunkline"
+            " that wrote it, or give another path"
+        )
+    if version < VERSION:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for old in range(version, VERSION):
+                MIGRATIONS[old](database)
+            database.execute(f"PRAGMA user_version = {VERSION}")
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
