@@ -47,6 +47,8 @@ class Life:
         self.node = node
         self.wires: list[Wire] = []
         self._face = face
+        #: Is set when the power fails.
+        self.cut_off = face.cut_off
 
     @property
     def is_cut(self) -> bool:
@@ -84,6 +86,8 @@ class _Face:
         self._cut_at = cut_at
         self._applied = applied
         self.is_cut = False
+        self.cut_off = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
         self.over = threading.Event()
         self.commits = 0
 
@@ -92,6 +96,7 @@ class _Face:
             if self._applied:
                 self._engine.commit(batch)
             self.is_cut = True
+            self._token.run_sync_soon(self.cut_off.set)
             self.over.wait()  # nobody hears of it
         if self.is_cut:
             raise StoreUnavailable("the power has failed")
