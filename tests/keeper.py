@@ -2,6 +2,7 @@
 a durable broker makes. It says of each message whether the broker took it over, and how often it came."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -33,7 +34,7 @@ class Keeper:
         self.mute = False
         self._wire: Wire | None = None
         self._sending = trio.Lock()
-        self.changed = trio.Condition()
+        self._changed = trio.Condition()
 
     async def run(self, wire: Wire, *, task_status: trio.TaskStatus[bool] = trio.TASK_STATUS_IGNORED) -> None:
         """Be connected, until cancelled. Starts with whether the broker knew the session."""
@@ -44,15 +45,15 @@ class Keeper:
         wire.patience = float("inf")
         for packet_id, publish in list(self.unanswered.items()):
             if publish is None:
-                await wire.send(raw.ack(raw.PUBREL | 2, packet_id))
+                await wire.send(raw.ack(raw.PUBREL, packet_id))
             else:
                 await wire.send(bytes([publish[0] | 8]) + publish[1:])
         task_status.started(connack.session_present)
         try:
             while True:
                 await self._handle(await wire.receive())
-                async with self.changed:
-                    self.changed.notify_all()
+                async with self._changed:
+                    self._changed.notify_all()
         finally:
             self._wire = None
 
@@ -66,13 +67,13 @@ class Keeper:
                 self._received.add(number)
             if packet.qos and not self.mute:
                 await self._send(raw.ack(raw.PUBACK if packet.qos == 1 else raw.PUBREC, number))
-        elif packet.type == raw.PUBREL:
+        elif packet.type == raw.PUBREL & 0xF0:
             self._received.discard(number)
             if not self.mute:
                 await self._send(raw.ack(raw.PUBCOMP, number))
         elif packet.type == raw.PUBREC:
             self.unanswered[number] = None
-            await self._send(raw.ack(raw.PUBREL | 2, number))
+            await self._send(raw.ack(raw.PUBREL, number))
         elif packet.type in (raw.PUBACK, raw.PUBCOMP):
             if number in self.unanswered:
                 del self.unanswered[number]
@@ -85,27 +86,34 @@ class Keeper:
             if self._wire is not None:  # else it is sent with the next connection
                 await self._wire.send(data)
 
-    async def publish(self, topic: str, payload: bytes, qos: int) -> None:
-        number = self._last_id = self._last_id % 65_535 + 1
-        self.unanswered[number] = packet = raw.publish(topic, payload, qos=qos, packet_id=number)
-        self._payloads[number] = payload
-        await self._send(packet)
+    async def publish(self, topic: str, qos: int, *payloads: bytes) -> None:
+        """In one piece."""
+        packets: list[bytes] = []
+        for payload in payloads:
+            number = self._last_id = self._last_id % 65_535 + 1
+            self.unanswered[number] = packet = raw.publish(topic, payload, qos=qos, packet_id=number)
+            self._payloads[number] = payload
+            packets.append(packet)
+        await self._send(b"".join(packets))
 
     async def subscribe(self, filter: str, qos: int = 2) -> None:
         self._asked = filter
         await self._send(raw.subscribe(1, (filter, qos)))
-        while filter not in self.subscribed:
-            async with self.changed:
-                await self.changed.wait()
+        await self._until(lambda: filter in self.subscribed)
 
     async def answered(self, left: int = 0) -> None:
         """Wait until the broker owes no more than so many answers."""
-        while len(self.unanswered) > left:
-            async with self.changed:
-                await self.changed.wait()
+        await self._until(lambda: len(self.unanswered) <= left)
+
+    async def released(self) -> None:
+        """Wait until a PUBREL has come for each PUBREC."""
+        await self._until(lambda: not self._received)
 
     async def received(self, number: int) -> None:
         """Wait until so many different messages have come."""
-        while len(self.got) < number:
-            async with self.changed:
-                await self.changed.wait()
+        await self._until(lambda: len(self.got) >= number)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with self._changed:
+            while not condition():
+                await self._changed.wait()
