@@ -1,4 +1,4 @@
-"""The kinds of value that a configuration holds: what each accepts, and what it becomes."""
+"""The types of values in a configuration: what each accepts, and how it is converted."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter
 
-#: What MQTT sends for "never" in a session expiry interval.
+#: The session expiry interval that means "never" in MQTT.
 NEVER = 0xFFFF_FFFF
 
 _DURATIONS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -27,7 +27,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
 class Accepts(NamedTuple):
-    """The words for what a key takes. Its values may be written as plain text in every source."""
+    """Describes the values that a key accepts. The values may be written as plain text in every source."""
 
     text: str
 
@@ -74,7 +74,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_path(value: object) -> Path | None:
-    """A file's path; empty text is no file."""
+    """A file's path; empty text means no file."""
     if value is None or value == "":
         return None
     if isinstance(value, str | Path) and "\0" not in str(value):
@@ -151,7 +151,7 @@ Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h"
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalSize = Annotated[int | None, *_parsed_if_set(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
-#: A folder, which is made when it is not there.
+#: A folder, which is created when it is missing.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]
 TopicFilter = Annotated[str, *_parsed(check_topic_filter, "topic filters")]
 Network = Annotated[
@@ -163,7 +163,7 @@ ListenerUrl = Annotated[
 
 
 def accepted(field: FieldInfo) -> str:
-    """What a key takes, in words."""
+    """Describes the values that a key accepts."""
     if get_origin(field.annotation) is tuple:
         return f"a list{_limits(field.metadata, 'entries')}, each {_each(field.annotation)}"
     return _kind(field.annotation, field.metadata) + _limits(field.metadata)
@@ -218,9 +218,8 @@ def _limits(metadata: list[Any], things: str = "characters") -> str:
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """The value that a variable's text means for a key. What it cannot mean stays text, to be refused with the rest.
-
-    Lists are a TOML array, or words with commas between; tables are an inline TOML table.
+    """Parses a variable's text as a value for a key. Text that cannot be parsed is returned as it is and fails
+    validation later. A list is a TOML array or words separated by commas; a table is an inline TOML table.
     """
     annotation, origin = field.annotation, get_origin(field.annotation)
     if origin is tuple or origin is Mapping:

@@ -9,17 +9,16 @@ from trunkline.mqtt.versions import Version
 
 @dataclass(slots=True, eq=False)
 class ClientInfo:
-    """What the broker knows of one connection's client.
-
-    An authenticator may fill in `username`, `superuser` and `attributes`; nobody else changes it. It never holds the
-    password. The node's own messages are published by a client whose id is empty.
+    """The broker's knowledge of one connection's client. An authenticator may fill in `username`, `superuser` and
+    `attributes`; nothing else changes it. It never holds the password. The node's own messages are published by a
+    client whose id is empty.
     """
 
     client_id: str
     username: str | None = None
     #: Address and port of the other side; None for an in-process connection.
     peer: tuple[str, int] | None = None
-    #: Name of the listener it came in by.
+    #: Name of the listener that accepted it.
     listener: str = ""
     version: Version = Version.V5
     keep_alive: int = 0
@@ -27,16 +26,16 @@ class ClientInfo:
     #: Seconds since the epoch.
     connected_at: float = 0.0
     node: str = ""
-    #: It connects another broker, and its CONNECT says so, which only 3.x allows.
+    #: It is a bridge of another broker, and its CONNECT says so, which only 3.x allows.
     bridge: bool = False
-    #: Access rules are not asked for it.
+    #: Access rules do not apply to it.
     superuser: bool = False
-    #: For authenticators and plugins: what was learned of the client, for callbacks that run later.
+    #: For authenticators and plugins: data about the client, for callbacks that run later.
     attributes: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
     def address(self) -> str:
-        """Where it is, for people to read."""
+        """The client's address in readable form."""
         if self.peer is None:
             return "this process"
         host, port = self.peer
@@ -44,7 +43,7 @@ class ClientInfo:
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """What log records about it have as `extra`."""
+        """The `extra` of log records about this client."""
         return {
             "client": shortened(self.client_id),
             "username": shown_username(self.username),

@@ -15,7 +15,8 @@ class HookError(Exception):
 
 
 class Registration:
-    """A callback, where it is registered and how. `call` is what the chain runs: filter and extra arguments applied."""
+    """A callback, and where and how it is registered. The chain runs `call`, which applies the filter and the extra
+    arguments."""
 
     __slots__ = ("args", "call", "callback", "crashes", "filter", "is_async", "point", "priority", "publications")
 
@@ -43,9 +44,9 @@ class Registration:
         self.priority = priority
         self.filter = filter
         self.args = args
-        #: Is it called once for messages that came together?
+        #: Whether it is called once for messages that came together.
         self.publications = publications
-        #: How often it raised, or returned what its point does not take.
+        #: How often it raised, or returned a value that its point does not accept.
         self.crashes = 0
         self.call = _bound(callback, filter, args)
 
@@ -58,7 +59,7 @@ class Registration:
 
 
 def describe(callback: Callback) -> str:
-    """Module and name, as a person would look for it."""
+    """Module and name, as a person would search for it."""
     while isinstance(callback, partial):
         callback = callback.func
     target: object = callback if hasattr(callback, "__qualname__") else type(callback)
@@ -72,10 +73,10 @@ def is_async(callback: Callback) -> bool:
 
 
 def check_call(callback: Callback, how: str, arguments: Sequence[object]) -> inspect.Signature | None:
-    """The callback's signature; None when it does not tell, as of some that are written in C.
+    """The callback's signature; None if it is unknown, as for some callables written in C.
 
     Raises:
-        HookError: it cannot be called with these arguments; `how` says who calls with what.
+        HookError: it cannot be called with these arguments; `how` describes the call.
     """
     try:
         signature = inspect.signature(callback)
@@ -104,7 +105,7 @@ def _check_publications(point: Point, callback: Callback, filter: Callback | Non
     if point.publication is None:
         raise HookError(f"{describe(callback)} takes publications, but {point.name} has single messages alone")
     if filter is not None or args:
-        raise HookError(f"{describe(callback)} takes publications, and can have neither a filter nor extra arguments")
+        raise HookError(f"{describe(callback)} takes publications, so it can have neither a filter nor extra arguments")
 
 
 def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:
@@ -119,5 +120,5 @@ def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...])
         if name in point.arguments and position < len(point.arguments) and point.arguments[position] != name:
             raise HookError(
                 f"{point} calls back in this order, "
-                f"but {describe(callback)} takes {signature}: {name!r} stands in another place"
+                f"but {describe(callback)} takes {signature}: {name!r} is at another position"
             )

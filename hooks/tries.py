@@ -1,9 +1,9 @@
 """Failed logins, and the pause that follows too many of them. A hash is slow to verify on purpose, so during the pause
 logins are refused without verifying.
 
-A login is a user (or a client id that has a password) and a password. The same wrong login counts once: a device that
-was set up wrongly shuts out nobody. A login that was right before is always verified, so that others at the same
-address, and other devices of the same user, come in during an attack.
+A login is a user (or a client id that has a password) and a password. The same wrong login counts once: a misconfigured
+device does not lock out anybody. A login that succeeded before is always verified, so that other clients at the same
+address, and other devices of the same user, can log in during an attack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 TOO_MANY: Final = Deny(Reason.CONNECTION_RATE_EXCEEDED, "too many wrong passwords")
-#: Leading bits of an IPv6 address that one customer of a provider has.
+#: Leading bits of an IPv6 address that identify one customer of a provider.
 _IPV6_PREFIX: Final = 64
 
 
@@ -68,13 +68,13 @@ class Tries:
         self._pause = pause
         self._max_tracked = max_tracked
         self._secret = token_bytes(32)
-        #: Until when each wrong login is remembered.
+        #: The time until which each wrong login is remembered.
         self._wrong: OrderedDict[bytes, float] = OrderedDict()
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._failures: OrderedDict[tuple[str, str | None], _Failures] = OrderedDict()
 
     def refusal(self, address: str, whose: str, password: bytes, now: float) -> Deny | None:
-        """The refusal that needs no check of the password, if there is one."""
+        """The refusal without verifying the password, if there is one."""
         login = self._login(whose, password)
         if login in self._right:
             return None
@@ -106,7 +106,7 @@ class Tries:
         return failures is not None and failures.paused and failures.until > now
 
     def _count(self, address: str, whose: str | None, now: float, most: int) -> None:
-        """`whose` is None for all at the address."""
+        """`whose` is None for all names at the address."""
         failures = self._failures.get((address, whose))
         if failures is None or failures.until <= now:
             failures = _Failures(0, now + self._window)

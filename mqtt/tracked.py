@@ -1,5 +1,5 @@
-"""A dict that notes which keys change, for what stores a session by its changes. A session that is not stored has plain
-ones."""
+"""A dict that records which keys change, so that a store can write only a session's changes. A session that is not
+stored has plain dicts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar

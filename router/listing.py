@@ -1,7 +1,7 @@
-"""What is subscribed, for management: in pages, in the order of the filters.
+"""The subscriptions of a router, for management: in pages, in the order of the filters.
 
-A cursor is a plain value, the last that was seen. So pages may be asked for with any time between them: what was there
-all the while comes exactly once, however much else has changed.
+A cursor is a plain value, the last entry of a page. So any time may pass between pages: an entry that exists all the
+while comes exactly once, however much else changes.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ class Listing(Generic[S]):
     """The filters of a router in order."""
 
     def __init__(self, targets: Callable[[str], list[Target[S]]]) -> None:
-        """`targets` has those of a filter."""
+        """`targets` returns the targets of a filter."""
         self._targets = targets
         self._filters: SortedList[str] = SortedList()
         self.add = self._filters.add

@@ -35,7 +35,7 @@ class Router(Generic[S]):
         seed: int | None = None,
         cache_capacity: int = _DEFAULT_CACHE,
     ) -> None:
-        #: How shared groups pick a member, and the exceptions by group name. Asked when a group gets its first member.
+        #: How shared groups pick a member, and the exceptions by group name. Read when a group gets its first member.
         self.strategy = ShareStrategy(strategy)
         self.strategies = {name: ShareStrategy(other) for name, other in (strategies or {}).items()}
         self._random = Random(seed)
@@ -45,9 +45,9 @@ class Router(Generic[S]):
         self._serial = 0
         #: Routes by topic. `cache[topic]` is `match(topic)`.
         self.cache: RouteCache[S] = RouteCache(self._resolve, cache_capacity)
-        #: Where messages of a topic go. The dict's own lookup, so that a known topic runs no Python code.
+        #: The route of a topic. It is the dict's own lookup, so that a known topic runs no Python code.
         self.match: Callable[[str], Route[S]] = self.cache.__getitem__
-        #: For management: what there is, in pages.
+        #: For management: all subscriptions, in pages.
         self.listing: Listing[S] = Listing(self.targets)
         #: Number of subscriptions, shared ones included.
         self.subscriptions = 0
@@ -163,7 +163,7 @@ class Router(Generic[S]):
                 }
 
     def load(self, rows: Iterable[Mapping[str, Any]], find: Callable[[str], S | None]) -> int:
-        """Take in what `export` gave; `find` knows subscribers by client id. Returns how many are new."""
+        """Load the result of `export`; `find` looks subscribers up by client id. Returns how many are new."""
         new = 0
         for row in sorted(rows, key=itemgetter("serial")):
             subscriber = find(row["client_id"])

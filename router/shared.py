@@ -1,4 +1,4 @@
-"""Shared subscriptions: of a group's members one gets each message.
+"""Shared subscriptions: one member of a group gets each message.
 
 Members that are online come first. Only when none is, an offline one is picked, by the same strategy, and its session
 keeps the message. Whether a member is online is asked when it is picked, so nobody has to report changes; as long as
@@ -18,7 +18,7 @@ from trunkline.router.target import Destination, S, Target
 class ShareStrategy(StrEnum):
     """How a group picks the member that gets a message."""
 
-    #: Each in turn, in order of subscription.
+    #: Each member in turn, in order of subscription.
     ROUND_ROBIN = "round_robin"
     RANDOM = "random"
     #: Always the same one, while it is online.
@@ -51,9 +51,9 @@ class Member(Target[S]):
         self.group = group  # type: ignore[misc]  # a slot in place of the class's constant
 
 
-#: Up to so many members are searched one by one; above, their positions are kept in a dict.
+#: Up to this many members are searched one by one; for more, their positions are kept in a dict.
 _SMALL = 8
-#: So many members are tried at random before all of them are looked at.
+#: This many members are tried at random before all of them are examined.
 _PROBES = 12
 
 
@@ -67,7 +67,7 @@ class Group(Generic[S]):
     def __init__(self, name: str, filter: str) -> None:
         self.name = name
         self.filter = filter
-        # In order of subscription. Who leaves a big group leaves a gap, so that leaving needs no search.
+        # In order of subscription. A member that leaves a big group leaves a gap, so that leaving needs no search.
         self._ring: list[Member[S] | None] = []
         self._positions: dict[S, int] | None = None
         self._gaps = 0
@@ -138,7 +138,7 @@ class Group(Generic[S]):
         self._positions = {member.subscriber: position for position, member in enumerate(self._ring) if member}
 
     def _removed(self, position: int) -> None:
-        """Members behind the position moved up by one."""
+        """Members behind the position have moved up by one."""
 
     def _replaced(self, old: Member[S] | None, new: Member[S] | None) -> None:
         """A member has left, or has new options."""
