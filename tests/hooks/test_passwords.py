@@ -1,4 +1,4 @@
-"""Password files, and the authenticator that asks them."""
+"""Password files, and the authenticator that uses them."""
 
 import subprocess
 import sys

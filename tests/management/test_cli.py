@@ -243,7 +243,7 @@ def test_passwd_deletes(run: FakeRun, tmp_path: Path) -> None:
     invoke(run, "passwd", file, "ann", "--stdin", text="secret\n")
     assert invoke(run, "passwd", file, "ann", "--delete").exit_code == 0
     result = invoke(run, "passwd", file, "ann", "--delete")
-    assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: 'ann' is not there\n")
+    assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: 'ann' is not in the file\n")
 
 
 def test_passwd_that_cannot_be(run: FakeRun, tmp_path: Path) -> None:
