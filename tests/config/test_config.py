@@ -141,7 +141,7 @@ def test_a_device_without_an_end_is_no_configuration_file(file: Path) -> None:
     assert problems(zero) == [f"{zero}: cannot be read: is not a regular file, so it cannot be read again at a reload"]
     file.write_text('[auth]\npassword_file = "/dev/zero"\n')
     (line,) = problems(file)
-    assert line.startswith(f"{file}: auth.password_file: {zero} is no regular file")
+    assert line.startswith(f"{file}: auth.password_file: {zero} is not a regular file")
     assert load(os.devnull, {}).config == Config()
 
 
