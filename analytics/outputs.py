@@ -58,11 +58,12 @@ class Output:
         if self.form == "delta" and find_spec("deltalake") is None:
             raise OutputError("deltalake is not installed: pip install 'trunkline[lake]'")
         if self.form == "mqtt":
-            from trunkline.analytics.sinks.settings import SinkError, parse
+            from trunkline.analytics.options import OptionError
+            from trunkline.analytics.sinks.settings import parse
 
             try:
                 parse(self.options)
-            except SinkError as error:
+            except OptionError as error:
                 raise OutputError(f"--output: {error}") from None
         if stream:
             if self.overwrite:

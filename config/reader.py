@@ -20,7 +20,7 @@ from trunkline.config.fields import based, field_at, is_secret
 from trunkline.config.files import file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.settings import PluginSettings, Section
-from trunkline.config.units import accepted, from_text, shown
+from trunkline.config.units import accepted, from_text, own_words, shown
 
 #: The one variable that does not set a key: the configuration file's path (`trunkline.management.command_line`).
 FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
@@ -274,7 +274,7 @@ class ConfigReader:
             text = _unknown_key(str(within[-1]), holder, str(path[0]))
         elif detail["type"] == "missing":
             text = "is missing"
-        elif (own := _own_words(detail)) or field is None:
+        elif (own := own_words(detail)) or field is None:
             text = own or detail["msg"]
         else:
             value = "what it holds" if is_secret(field.annotation) else shown(detail["input"])
@@ -347,14 +347,6 @@ def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str,
     if reader.problems:
         raise ConfigError(reader.problems)
     return found[name]
-
-
-def _own_words(detail: ErrorDetails) -> str:
-    """The message of a validator. (Most validators in `trunkline.config.units` only say "not a …".)"""
-    if detail["type"] not in ("value_error", "assertion_error"):
-        return ""
-    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
-    return "" if words.startswith("not a") else words
 
 
 def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from trunkline.config.addresses import split_listener_url
 from trunkline.mqtt.errors import ProtocolError
@@ -187,7 +188,7 @@ def _kind(annotation: object, metadata: list[Any]) -> str:
         return "true or false"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"a table with {', '.join(annotation.model_fields)}"
-    return "a whole number" if annotation is int else "a number"
+    return "a whole number" if int in (annotation, *arguments) else "a number"
 
 
 def _each(annotation: object) -> str:
@@ -204,17 +205,26 @@ def _limits(metadata: list[Any], things: str = "characters") -> str:
     least = next((entry.ge for entry in metadata if hasattr(entry, "ge")), None)
     most = next((entry.le for entry in metadata if hasattr(entry, "le")), None)
     over = next((entry.gt for entry in metadata if hasattr(entry, "gt")), None)
-    if over is not None:
-        return f", more than {over}"
     if least is not None and most is not None:
         return f", {least} to {most}"
-    if least is not None:
-        return f", {least} or more"
+    words = [] if over is None else [f"more than {over}"]
+    words += [] if least is None else [f"{least} or more"]
+    words += [] if most is None else [f"{most} at most"]
+    if words:
+        return "".join(f", {each}" for each in words)
     shortest = next((entry.min_length for entry in metadata if hasattr(entry, "min_length")), None)
     longest = next((entry.max_length for entry in metadata if hasattr(entry, "max_length")), None)
     if longest is None:
         return "" if shortest is None else f" of {shortest} or more {things}"
     return f" of {shortest or 0} to {longest} {things}"
+
+
+def own_words(detail: ErrorDetails) -> str:
+    """The words of a validator about a wrong value; empty for those that only say that it is "not a …"."""
+    if detail["type"] not in ("value_error", "assertion_error"):
+        return ""
+    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    return "" if words.startswith("not a") else words
 
 
 def from_text(field: FieldInfo, text: str) -> object:

@@ -23,7 +23,7 @@ TESTED_IN: dict[str, str] = {
     "broker/transitions.py": "broker/session/test_lifecycle.py",
     "broker/session/ending.py": "broker/session/test_actor.py",
     "broker/session/attachment.py": "broker/session/test_actor.py",
-    "analytics/options.py": "analytics/sinks/test_settings.py",
+    "analytics/options.py": "analytics/jobs/test_job.py",
     "analytics/jobs/reference.py": "analytics/jobs/test_catalogue.py",
     "actors/bonds.py": "actors/test_ref.py",
     "broker/traced_message.py": "broker/test_message_trace.py",

@@ -76,7 +76,7 @@ class MqttStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool = False) -> None:
         """`overwrite` is output mode `complete`: each batch is the whole result, and all of it is published.
 
-        Raises: SinkError.
+        Raises: OptionError, SinkError.
         """
         self._settings = parse(options)
         self._plan = plan(self._settings, schema)
@@ -95,7 +95,7 @@ class MqttWriter(DataSourceArrowWriter):
     """The rows of a table, once; or of a batch, in `foreachBatch`."""
 
     def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool = False) -> None:
-        """Raises: SinkError."""
+        """Raises: OptionError, SinkError."""
         if overwrite:
             raise SinkError('topics cannot be overwritten: use mode("append")')
         self._settings = parse(options)
