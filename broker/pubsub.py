@@ -110,7 +110,10 @@ class PubSub:
             else:
                 done()
 
-        self.remove_routes(subscriber, filters, removed)
+        if filters:
+            self.remove_routes(subscriber, filters, removed)
+        else:
+            done()
 
     def _ask(self, request: Request[Any, Any]) -> None:
         if self._writer is not None and self._writer.ref.alive:

@@ -31,7 +31,7 @@ class ClientInfo:
     #: Access rules do not apply to it.
     superuser: bool = False
     #: For authenticators and plugins: data about the client, for callbacks that run later.
-    attributes: dict[str, object] = field(default_factory=dict[str, object])
+    attributes: dict[str, object] = field(default_factory=lambda: {})
 
     @property
     def address(self) -> str:

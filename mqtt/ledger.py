@@ -32,6 +32,10 @@ class Owed:
         self.wire: bytes | None = None
 
 
+#: Most ledgers are empty most of the time, and an empty deque takes 760 bytes.
+_NOTHING: Final[deque[Owed]] = deque(maxlen=0)
+
+
 class Ledger:
     __slots__ = ("_awaiting_rel", "_count", "entries")
 
@@ -39,7 +43,7 @@ class Ledger:
         self._awaiting_rel = awaiting_rel
         #: The answers that have not been sent, in order. While it is empty, an available answer need not pass through
         #: the ledger.
-        self.entries: deque[Owed] = deque()
+        self.entries: deque[Owed] = _NOTHING
         self._count = 0
 
     def __len__(self) -> int:
@@ -56,6 +60,8 @@ class Ledger:
         """Take the next place, for an answer of this kind. For a PUBREC, `AwaitingRel` has already received the
         message."""
         owed = Owed(self._awaiting_rel.count_new(packet_ids) if kind in _TO_PUBLISH else 0)
+        if not self.entries:
+            self.entries = deque()
         self.entries.append(owed)
         self._count += owed.count
         return owed
@@ -69,9 +75,11 @@ class Ledger:
             leaving.append(first.wire)
             self._count -= first.count
             entries.popleft()
+        if not entries:
+            self.entries = _NOTHING
         return leaving
 
     def clear(self) -> None:
         """The connection is closed: nothing is owed to it any more."""
-        self.entries.clear()
+        self.entries = _NOTHING
         self._count = 0

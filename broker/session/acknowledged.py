@@ -13,9 +13,8 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
     from trunkline.mqtt.packets import Acknowledgement
 
 #: From here on a reason code is a no.
@@ -27,10 +26,10 @@ class Acknowledged:
 
     __slots__ = ("_outbound", "_services", "_session", "_window")
 
-    def __init__(self, session: Session, services: Services, outbound: Outbound) -> None:
-        self._session = session
-        self._services = services
-        self._window = session.inflight
+    def __init__(self, context: SessionContext, outbound: Outbound) -> None:
+        self._session = context.session
+        self._services = context.services
+        self._window = context.session.inflight
         self._outbound = outbound
 
     def puback(self, packet: Acknowledgement | Acknowledgements) -> None:

@@ -54,7 +54,7 @@ class Channel:
     #: Decisions of the access rules, dropped when the rules change. Publishing: by `qos << 1 | retain`, then by
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
-    may_read: dict[str, bool] = field(default_factory=dict[str, bool])
+    may_read: dict[str, bool] = field(default_factory=lambda: {})
     #: What the client may no longer read, of what is on its way to it.
     revoked: Revoked | None = None
     #: What was asked about this very packet, which waited for it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -22,16 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trunkline.actors import Supervisor
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
+    from trunkline.router import Target
 
 #: Client ids up to which the takeovers are kept without a sweep.
 MIN_SWEPT: Final = 1024
 
 
 class Directory:
-    __slots__ = ("_flapping", "_ids", "_overflow", "_priority", "_services", "_sessions", "_supervisor", "_sweep_at")
+    __slots__ = ("_flapping", "_ids", "_new_queue", "_services", "_sessions", "_supervisor", "_sweep_at")
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
@@ -42,8 +45,16 @@ class Directory:
         #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
         self._sweep_at = MIN_SWEPT
-        self._overflow = Overflow(services.config.session.overflow)
-        self._priority = _priorities(services.config.session.priorities)
+        settings = services.config.session
+        self._new_queue: Callable[[], MessageQueue[Target[Subscriber]]] = partial(
+            MessageQueue,
+            max_length=settings.max_queue_length,
+            max_bytes=services.config.queue_bytes,
+            store_qos0=settings.store_qos0,
+            overflow=Overflow(settings.overflow),
+            priority=_priorities(settings.priorities),
+            default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
+        )
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -82,19 +93,12 @@ class Directory:
 
     def add(self, client: ClientInfo) -> SessionActor:
         """A new session of this client, empty and without a connection. It takes the client id."""
-        settings, max_bytes = self._services.config.session, self._services.config.queue_bytes
+        settings = self._services.config.session
         session = Session(
             client,
             Inflight(settings.max_inflight, settings.max_inflight_bytes),
-            MessageQueue(
-                max_length=settings.max_queue_length,
-                max_bytes=max_bytes,
-                store_qos0=settings.store_qos0,
-                overflow=self._overflow,
-                priority=self._priority,
-                default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
-            ),
-            AwaitingRel(settings.max_awaiting_rel, max_bytes),
+            self._new_queue(),
+            AwaitingRel(settings.max_awaiting_rel, self._services.config.queue_bytes),
         )
         actor = SessionActor(session, self._services, self._forget)
         self._supervisor.start(actor, name=f"session {client.client_id}")

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
-    from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
     from trunkline.mqtt.publication import Publication, ReceivedPublication
     from trunkline.router import Route
@@ -40,9 +38,9 @@ _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
 class Inbound:
     __slots__ = (
-        "_after",
         "_await_rel_timeout",
         "_awaiting_rel",
+        "_context",
         "_max_payload_size",
         "_mqtt",
         "_outbound",
@@ -54,18 +52,10 @@ class Inbound:
         "_subscriber",
     )
 
-    def __init__(
-        self,
-        session: Session,
-        services: Services,
-        outbound: Outbound,
-        subscriber: Subscriber,
-        after: Callable[[float, Callable[[], None]], Callable[[], None]],
-    ) -> None:
-        """`after(delay, action)` starts a timer of the session and returns what stops it."""
-        self._session = session
-        self._services = services
-        self._after = after
+    def __init__(self, context: SessionContext, outbound: Outbound) -> None:
+        self._context = context
+        self._session = context.session
+        self._services = services = context.services
         self._mqtt = services.config.mqtt
         self._max_payload_size = services.config.mqtt.max_payload_size
         self._await_rel_timeout = services.config.session.await_rel_timeout
@@ -74,8 +64,8 @@ class Inbound:
         self._received = services.metrics.messages_in
         self._sent = services.metrics.sent
         self._outbound = outbound
-        self._subscriber = subscriber
-        self._awaiting_rel = session.awaiting_rel
+        self._subscriber = context.subscriber
+        self._awaiting_rel = context.session.awaiting_rel
 
     def publish(
         self, publication: ReceivedPublication, channel: Channel, route: Route[Subscriber] | None = None
@@ -291,7 +281,7 @@ class Inbound:
         if self._await_rel_timeout and self._stop_waiting is None and len(self._awaiting_rel):
             oldest = self._awaiting_rel.oldest
             delay = max(0.0, oldest + self._await_rel_timeout - self._outbound.now)
-            self._stop_waiting = self._after(delay, partial(self._expire, oldest))
+            self._stop_waiting = self._context.after(delay, partial(self._expire, oldest))
 
     def _expire(self, due: float) -> None:
         """What came until `due` has waited long enough, whatever the time since then is rounded to."""
@@ -302,11 +292,11 @@ class Inbound:
             self._services.dropped(self._session.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()
 
-    def forget_unreleased(self, client: ClientInfo, limit: int) -> bool:
+    def forget_unreleased(self, limit: int) -> bool:
         """The session is over: no PUBREL will come any more. True when that was not all."""
         if self._stop_waiting is not None:
             self._stop_waiting()
             self._stop_waiting = None
         for message in self._awaiting_rel.expire(inf, limit):
-            self._services.dropped(client, message, DropReason.UNRELEASED)
+            self._services.dropped(self._session.client, message, DropReason.UNRELEASED)
         return len(self._awaiting_rel) > 0

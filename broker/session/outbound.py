@@ -11,6 +11,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
@@ -30,13 +31,10 @@ from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, P
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trunkline.actors import Later
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import Queued
-    from trunkline.broker.session.pressure import Pressure
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
     from trunkline.mqtt.ledger import Owed
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
@@ -54,8 +52,8 @@ _HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGE
 
 class Outbound:
     __slots__ = (
+        "_context",
         "_filling",
-        "_later",
         "_packets_sent",
         "_pressure",
         "_queue",
@@ -74,16 +72,16 @@ class Outbound:
         "pieces",
     )
 
-    def __init__(self, session: Session, services: Services, pressure: Pressure, later: Later) -> None:
-        self._session = session
-        self._later = later
-        self._services = services
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self._session = session = context.session
+        self._services = services = context.services
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
         self._packets_sent = services.metrics.sent
         self._queue = session.queue
         self._window = session.inflight
-        self._pressure = pressure
+        self._pressure = Pressure(context)
         #: None where there are none.
         self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
@@ -371,7 +369,7 @@ class Outbound:
             self._pressure.release()
         if room <= 0:
             self._filling = True
-            self._later.next_turn(self._fill_on)
+            self._context.next_turn(self._fill_on)
 
     def _fill_on(self) -> None:
         self._filling = False

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.ledger import Owed
@@ -61,10 +60,10 @@ class Answer:
     packet_id: int
     reasons: list[int]
     #: The filters that were accepted, and where each stands in the answer.
-    filters: list[str] = field(default_factory=list[str])
-    places: list[int] = field(default_factory=list[int])
+    filters: list[str] = field(default_factory=lambda: [])
+    places: list[int] = field(default_factory=lambda: [])
     #: What is to be removed, as it was when that was asked for.
-    before: list[Options | None] = field(default_factory=list["Options | None"])
+    before: list[Options | None] = field(default_factory=lambda: [])
     text: str = ""
     #: Its place among all that the client is owed.
     owed: Owed | None = None
@@ -85,10 +84,8 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class Subscribing:
-    session: Session
-    services: Services
+    context: SessionContext
     outbound: Outbound
-    subscriber: Subscriber
     waiting: Waiting
 
     # What is asked for, and what hooks and access rules say to it
@@ -99,8 +96,12 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters([request.filter for request in packet.requests], channel)
-        hooks = self.services.hooks
-        if self.services.access.waits or hooks.is_async(CLIENT_SUBSCRIBE) or len(packet.requests) > FILTERS_AT_ONCE:
+        hooks = self.context.services.hooks
+        if (
+            self.context.services.access.waits
+            or hooks.is_async(CLIENT_SUBSCRIBE)
+            or len(packet.requests) > FILTERS_AT_ONCE
+        ):
             self.waiting.ask(
                 channel,
                 lambda: self._decide_in_task(packet, channel),
@@ -115,7 +116,7 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters(packet.filters, channel)
-        if self.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
+        if self.context.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
             self.waiting.ask(
                 channel,
                 lambda: self._decide_filters_in_task(packet, channel),
@@ -130,18 +131,18 @@ class Subscribing:
             ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1]
                 # [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
-        max_levels = self.services.config.mqtt.max_topic_levels
+        max_levels = self.context.services.config.mqtt.max_topic_levels
         for filter in filters:
             try:
                 validate_filter(filter, max_levels)
             except ProtocolError:
-                part = self.services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
+                part = self.context.services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
                 if not isinstance(part, str) or part == filter:
                     raise
                 validate_filter(part, max_levels)
 
     def _decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, client = self.services.hooks, channel.client
+        hooks, client = self.context.services.hooks, channel.client
         outcomes: list[Outcome] = []
         for asked in packet.requests:
             changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
@@ -149,7 +150,7 @@ class Subscribing:
         return [self._unfit(each) or self._denied(each, channel) or each for each in outcomes]
 
     async def _decide_in_task(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, access, client = self.services.hooks, self.services.access, channel.client
+        hooks, access, client = self.context.services.hooks, self.context.services.access, channel.client
         outcomes: list[Outcome] = []
         async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
             request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
@@ -164,7 +165,7 @@ class Subscribing:
         return outcomes
 
     def _decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self.services.hooks, channel.client
+        hooks, client = self.context.services.hooks, channel.client
         outcomes: list[FilterOutcome] = []
         for filter in packet.filters:
             changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
@@ -172,7 +173,7 @@ class Subscribing:
         return outcomes
 
     async def _decide_filters_in_task(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self.services.hooks, channel.client
+        hooks, client = self.context.services.hooks, channel.client
         outcomes: list[FilterOutcome] = []
         async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
@@ -183,7 +184,7 @@ class Subscribing:
         """What refuses it for every client."""
         if not isinstance(request, SubscriptionRequest):
             return request
-        mqtt = self.services.config.mqtt
+        mqtt = self.context.services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
         except ProtocolError:
@@ -197,17 +198,22 @@ class Subscribing:
         return None
 
     def _denied(self, request: Outcome, channel: Channel) -> Deny | None:
-        if not isinstance(request, SubscriptionRequest) or self.services.config.mqtt.subscribe_denied != "refuse":
+        if (
+            not isinstance(request, SubscriptionRequest)
+            or self.context.services.config.mqtt.subscribe_denied != "refuse"
+        ):
             return None  # each delivery is asked about instead
-        allowed = self.services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
+        allowed = self.context.services.access.decide(
+            channel.client, "subscribe", plain_filter(request.filter), request.qos
+        )
         return None if allowed else _DENIED
 
     def _silenced(self, request: SubscriptionRequest) -> Deny | Withhold:
         """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at
         all."""
-        if self.services.config.mqtt.subscribe_denied == "refuse":
+        if self.context.services.config.mqtt.subscribe_denied == "refuse":
             return _DENIED
-        return Withhold(Reason(min(request.qos, self.services.config.mqtt.max_qos)))
+        return Withhold(Reason(min(request.qos, self.context.services.config.mqtt.max_qos)))
 
     # What is asked of the routes
 
@@ -219,8 +225,8 @@ class Subscribing:
         answer.owed = self.outbound.ledger.owe(PacketType.SUBACK)
         identifiers = packet.properties.get("subscription_identifier")
         identifier = identifiers[0] if identifiers else None
-        known = self.session.subscriptions
-        room = (self.services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
+        known = self.context.session.subscriptions
+        room = (self.context.services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
         wanted: list[tuple[str, Options]] = []
         for place, request in enumerate(outcomes):
             if isinstance(request, Deny):
@@ -254,7 +260,7 @@ class Subscribing:
         place: int,
         wanted: list[tuple[str, Options]],
     ) -> None:
-        qos = min(request.qos, self.services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+        qos = min(request.qos, self.context.services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
         no_local, as_published = request.no_local, request.retain_as_published
         if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
             no_local, as_published = parse_shared(request.filter) is None, True
@@ -263,15 +269,17 @@ class Subscribing:
         options = Options(qos, no_local, as_published, request.retain_handling, identifier)
         wanted.append((request.filter, options))
         # known from now on: if the session ends before the routes are made, they must be removed all the same
-        self.session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
+        self.context.session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
 
     def _make_routes(self, answer: Answer, wanted: list[tuple[str, Options]]) -> None:
-        cast = self.subscriber.cast
-        self.services.pubsub.make_routes(self.subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants)))
+        cast = self.context.subscriber.cast
+        self.context.services.pubsub.make_routes(
+            self.context.subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants))
+        )
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
-        metrics = self.services.metrics
-        self.services.refusals.note(reason, answer.client.client_id, filter)
+        metrics = self.context.services.metrics
+        self.context.services.refusals.note(reason, answer.client.client_id, filter)
         metrics.packets_subscribe_error += 1
         metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
@@ -298,10 +306,10 @@ class Subscribing:
         self._remove_routes(answer)
 
     def _remove_routes(self, answer: Answer) -> None:
-        cast = self.subscriber.cast
-        answer.before = list(map(self.session.subscriptions.get, answer.filters))
-        self.services.pubsub.remove_routes(
-            self.subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
+        cast = self.context.subscriber.cast
+        answer.before = list(map(self.context.session.subscriptions.get, answer.filters))
+        self.context.services.pubsub.remove_routes(
+            self.context.subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
         )
 
     # What came of it
@@ -312,9 +320,9 @@ class Subscribing:
         Raises:
             ProtocolError: the client takes no packet as large as the SUBACK.
         """
-        hooks, retained = self.services.hooks, self.services.pubsub.retained
+        hooks, retained = self.context.services.hooks, self.context.services.pubsub.retained
         made: list[Grant] = []
-        revoked = self.session.revoked
+        revoked = self.context.session.revoked
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
                 self._not_made(filter)
@@ -323,7 +331,7 @@ class Subscribing:
             made.append(grant)
             if revoked is not None:
                 revoked.keep(grant.filter)
-        self.services.metrics.client_subscribe += len(made)
+        self.context.services.metrics.client_subscribe += len(made)
         if answer.channel is not self.outbound.channel:
             return  # the connection that asked is over
         if revoked is not None and answer.channel is not None:
@@ -354,15 +362,17 @@ class Subscribing:
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
-        before = self.services.pubsub.router.subscription(self.subscriber, filter)
+        before = self.context.services.pubsub.router.subscription(self.context.subscriber, filter)
         if before is None:
-            self.session.unsubscribe(filter)
+            self.context.session.unsubscribe(filter)
         else:
-            self.session.subscribe(filter, before, by_client=filter not in self.session.unasked)
+            self.context.session.subscribe(filter, before, by_client=filter not in self.context.session.unasked)
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
-        return Target(self.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
+        return Target(
+            self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
+        )
 
     def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
         """The routes were removed.
@@ -370,7 +380,7 @@ class Subscribing:
         Raises:
             ProtocolError: the client takes no packet as large as the UNSUBACK.
         """
-        hooks, session = self.services.hooks, self.session
+        hooks, session = self.context.services.hooks, self.context.session
         self.outbound.end_replays(answer.filters)
         for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
             if isinstance(was_there, Reason):
@@ -383,7 +393,7 @@ class Subscribing:
             if not was_there:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue
-            self.services.metrics.client_unsubscribe += 1
+            self.context.services.metrics.client_unsubscribe += 1
             if hooks.session_unsubscribed:
                 hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
         if (

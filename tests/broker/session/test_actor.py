@@ -16,10 +16,10 @@ from trunkline.actors import Due
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
+from trunkline.broker.session.life import Life
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
-from trunkline.broker.session.timers import AwayTimers
 from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
 
@@ -74,7 +74,7 @@ class Broken(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "AwayTimers.start", "Outbound.hand_over"]
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "Life.start_timers", "Outbound.hand_over"]
 )
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
@@ -105,12 +105,12 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "AwayTimers": AwayTimers}[kind]
+            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "Life": Life}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
         session.ref.cast(Due(crash))
-        if also == "AwayTimers.start" and not away:
+        if also == "Life.start_timers" and not away:
             await trio.sleep(1)  # that is the very step that publishes the will
         else:
             await watcher.expect_publish("will", b"gone")
@@ -145,7 +145,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
         client = await here.client("a")
         await client.subscribe("t")
-        monkeypatch.setattr(AwayTimers, "stop", crash)
+        monkeypatch.setattr(Life, "publish_will", crash)
         await client.send(raw.disconnect())
         await client.expect_close()
         await trio.testing.wait_all_tasks_blocked()
@@ -309,7 +309,8 @@ async def test_what_was_to_be_sent_again_to_one_connection_is_not_to_the_next(au
     async with room(session={"retry_interval": 5}) as here:
         await here.client("a", version=4, clean=False)
         session = here.session("a")
-        late = Due(partial(session._attachment._retry, session.channel, 5))  # pyright: ignore[reportPrivateUsage]
+        assert session.channel is not None
+        late = Due(partial(session._life._retry, session.channel, 5))  # pyright: ignore[reportPrivateUsage]
         new = await here.stay("a")  # of 5.0, to which nothing is sent again on the same connection  [MQTT-4.4.0-1]
         await new.subscribe(("t", 1))
         session.ref.cast(late)  # it lay in the mailbox when the new connection came

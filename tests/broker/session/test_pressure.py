@@ -1,6 +1,8 @@
 """Publishers that outrun a subscriber are slowed before anything is dropped."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -183,7 +185,8 @@ async def test_a_timer_that_was_too_late_to_be_stopped_takes_no_time_from_the_ne
 
     async with room() as here:
         await here.client("fast")
-        pressure = Pressure("slow", here.node.services, after)
+        slow = SimpleNamespace(services=here.node.services, session=SimpleNamespace(client_id="slow"), after=after)
+        pressure = Pressure(cast("Any", slow))
         pressure.hold("fast", 0.0)
         pressure.release()
         timers[0]()
