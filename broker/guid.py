@@ -46,7 +46,7 @@ class Guids:
                 return first
         first = self._last + 1
         self._last = last = first + count - 1
-        if last > self._end:  # no numbers left: on to the next microsecond, ahead of the clock
+        if last > self._end:  # no sequence numbers left: on to the next microsecond, ahead of the clock
             first = ((self._end >> 64) + 1) << 64 | self._low
             self._last = first + count - 1
             self._end = first | _SEQUENCE
@@ -66,7 +66,7 @@ def to_text(guid: int) -> str:
 def from_text(text: str) -> int:
     """
     Raises:
-        ValueError: when the text isn't what `to_text` writes.
+        ValueError: the text is not in the form that `to_text` writes.
     """
     if _TEXT.fullmatch(text) is None:
         raise ValueError(f"not a message id: {text!r}")

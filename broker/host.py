@@ -1,4 +1,4 @@
-"""The node as its plugins see it: what `trunkline.plugins.context.Host` asks for."""
+"""The node's interface for its plugins: the implementation of `trunkline.plugins.context.Host`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.reasons import Reason
 
 
-#: Sessions that are notified before others get their turn.
+#: Sessions that are notified before other work gets its turn.
 NOTIFIED_AT_ONCE: Final = 100
 
 
@@ -45,7 +45,7 @@ class NodeHost:
         self._services = services
         self._sessions = sessions
         self._figures = figures
-        #: Sessions that do not know yet that access is decided otherwise than before.
+        #: Sessions that have not been notified yet that access decisions have changed.
         self._to_notify: list[SessionActor] = []
 
     async def metrics(self) -> dict[str, int]:
@@ -70,7 +70,7 @@ class NodeHost:
     ) -> Message:
         """
         Raises:
-            ProtocolError: this is no topic name.
+            ProtocolError: this is not a topic name.
         """
         validate_name(topic)
         return self._services.stamp(Message(topic, payload, qos, retain, properties, publisher=publisher), self.now)
@@ -109,10 +109,10 @@ class NodeHost:
         return reached
 
     def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]:
-        """Route messages to a callable. Returns what ends that.
+        """Route messages to a callable. Returns a function that ends this.
 
         Raises:
-            ProtocolError: this is no topic filter.
+            ProtocolError: this is not a topic filter.
         """
         validate_filter(filter)
 
@@ -127,7 +127,7 @@ class NodeHost:
         pubsub.make_routes(subscriber, [(filter, Options(qos))], lambda _: None)
         return lambda: pubsub.remove_routes(subscriber, [filter], lambda _: None)
 
-    # Clients; how they are listed is imported when somebody asks
+    # Clients; the listing code is imported on first use
 
     def client(self, client_id: str) -> ClientRow | None:
         from trunkline.broker.views import client_row
@@ -171,7 +171,7 @@ class NodeHost:
         return sorted(self._services.logged_clients)
 
     def log_packets(self, client_id: str, on: bool) -> None:
-        """Have the packets of a client in the log, of this connection and of later ones, or no longer."""
+        """Start or stop logging a client's packets, on this connection and on later ones."""
         logged, found = self._services.logged_clients, self._sessions.get(client_id)
         if on:
             logged.add(client_id)
@@ -199,7 +199,7 @@ class NodeHost:
             actor.ref.cast(mail.RulesChanged(subscriptions))
 
     async def _notify_the_rest(self) -> None:
-        await trio.lowlevel.checkpoint()  # the first ones look at all their subscriptions
+        await trio.lowlevel.checkpoint()  # the first ones check all their subscriptions
         async for actor in Paced(self._taken_to_notify(), NOTIFIED_AT_ONCE):
             actor.ref.cast(mail.RulesChanged())
 

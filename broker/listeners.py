@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.config.settings import ListenerSettings
 
-#: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
+#: Connections accepted in one turn, so that a burst of them leaves time for existing connections.
 ACCEPTED_AT_ONCE: Final = 64
 #: Seconds without a new connection after the system has run out of descriptors or memory.
 PAUSE: Final = 0.5
@@ -62,7 +62,7 @@ class Listener:
         """`start_background` runs a task by name, and again when it crashes.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be listened on.
         """
         host, port = self.settings.host, self.settings.port
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -91,7 +91,7 @@ class Listener:
         """Serve an accepted connection, or close it. An error costs this connection alone.
 
         Raises:
-            OSError: the system has no room for more.
+            OSError: the system is out of descriptors or memory.
         """
         try:
             if self._allows(peer):
@@ -106,10 +106,10 @@ class Listener:
             elif error.errno in _OUT_OF_RESOURCES:
                 raise
             else:
-                _logger.info("%s: a connection was lost as it came: %s", self.settings.label, error.strerror)
+                _logger.info("%s: a connection was lost while it was accepted: %s", self.settings.label, error.strerror)
 
     def out_of_resources(self, error: OSError) -> None:
-        text = f"{self.settings.label} takes no new connections: {error.strerror}"
+        text = f"{self.settings.label} cannot accept new connections: {error.strerror}"
         self._services.alarms.activate(OUT_OF_DESCRIPTORS, text)
 
     def has_resources(self) -> None:
@@ -168,7 +168,7 @@ class _ListeningSocket:
         self._sock = sock
         self._listener = listener
         self._poller = poller
-        #: No actor owns it.
+        #: No actor owns this.
         self.owner = None
         self._reopening = scheduler.call_at(inf, self._open)
         poller.register(sock, READ, self)

@@ -1,7 +1,7 @@
-"""What the broker counts: plain integers, so that the hot path does `metrics.messages_received += n` and no more.
+"""The broker's metrics: plain integers, so that the hot path does `metrics.messages_received += n` and no more.
 
-Counters only grow, from the start of the node. Gauges are written into a `Gauges` when somebody asks, from what the
-parts of the node know. Names are EMQX's where it counts the same thing. docs/metrics.md lists them all.
+Counters only grow, from the start of the node. Gauges are computed on request and written into a `Gauges`. Names are
+EMQX's where it counts the same thing. docs/metrics.md lists them all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from trunkline.mqtt.packets import PacketType
 
 
 class DropReason(Enum):
-    """Why a message did not go on. The value is the name of its counter: `messages.dropped.…` before it was routed,
+    """Why a message was dropped. The value is the name of its counter: `messages.dropped.…` before it was routed,
     `delivery.dropped.…` on the way to one subscriber."""
 
     NO_SUBSCRIBERS = "messages.dropped.no_subscribers"
@@ -41,16 +41,16 @@ class DropReason(Enum):
 
     @property
     def word(self) -> str:
-        """The reason alone, as hooks and logs give it."""
+        """The reason alone, as in hooks and logs."""
         return self.value.rpartition(".")[2]
 
 
 def counted(name: str, text: str) -> int:
-    """A field: the name that it has outside, and what it counts."""
+    """A field with its external name and its description."""
     return field(default=0, metadata={"name": name, "text": text})
 
 
-@dataclass(slots=True, eq=False, repr=False)  # of so many fields they take long to make
+@dataclass(slots=True, eq=False, repr=False)  # with so many fields they take long to generate
 class Metrics:
     """All counters of a node. Those of packets and of messages by QoS are lists, for the hot path."""
 
@@ -73,7 +73,7 @@ class Metrics:
     )
     callbacks_crashed: int = counted(
         "callbacks.crashed",
-        "Errors in what the broker does for no client in particular, such as accepting connections.",
+        "Errors in work that belongs to no single client, such as accepting connections.",
     )
     packets_malformed: int = counted(
         "packets.malformed", "Packets that could not be decoded. Each ends its connection."
@@ -95,10 +95,10 @@ class Metrics:
         "messages.retained.refused", "Retained messages that were not stored: a limit was reached."
     )
     messages_dropped: int = counted(
-        "messages.dropped", "Messages dropped before they were routed to anybody, for any reason."
+        "messages.dropped", "Messages dropped before they were routed to any session, for any reason."
     )
     messages_dropped_no_subscribers: int = counted(
-        "messages.dropped.no_subscribers", "Messages that nobody had subscribed to."
+        "messages.dropped.no_subscribers", "Messages without any subscription that matches."
     )
     messages_dropped_not_authorized: int = counted(
         "messages.dropped.not_authorized", "Messages that the access rules denied."
@@ -186,7 +186,7 @@ class Metrics:
 
     def snapshot(self) -> dict[str, int]:
         """Every counter by its name, totals included."""
-        # what the hot path counts by QoS need not be counted by packet type too
+        # PUBLISH packets, which the hot path counts by QoS, need not be counted by packet type too
         self.received[PacketType.PUBLISH] = sum(self.messages_in)
         self.sent[PacketType.PUBLISH] = sum(self.messages_out)
         figures = {"packets.received": sum(self.received), "packets.sent": sum(self.sent)}
@@ -201,9 +201,9 @@ class Metrics:
         return figures | {name: getattr(self, attribute) for attribute, name in _COUNTERS.items()}
 
 
-@dataclass(slots=True, eq=False, repr=False)  # of so many fields they take long to make
+@dataclass(slots=True, eq=False, repr=False)  # with so many fields they take long to generate
 class Gauges:
-    """How things stand. One object for a node, which writes into it before somebody reads."""
+    """The current state of the node, in one object that is updated before it is read."""
 
     connections_count: int = counted("connections.count", "Clients connected.")
     connections_max: int = counted("connections.max", "The most clients seen connected at once.")
@@ -227,7 +227,7 @@ class Gauges:
     process_memory_max: int = counted("process.memory.max", "The most bytes of memory that the process ever took.")
 
     def note_maxima(self) -> None:
-        """Raise the maxima to what was written; the ones seen are those of the moments when this is called."""
+        """Raise the maxima to the current values. Only values at the time of a call are seen."""
         self.connections_max = max(self.connections_max, self.connections_count)
         self.sessions_max = max(self.sessions_max, self.sessions_count)
 
@@ -236,7 +236,7 @@ class Gauges:
 
 
 def described(kind: type[Metrics] | type[Gauges]) -> dict[str, str]:
-    """Every name of a kind, with what it counts."""
+    """Every name of a kind, with its description."""
     return (_LISTED if kind is Metrics else {}) | {
         f.metadata["name"]: f.metadata["text"] for f in fields(kind) if f.metadata
     }
@@ -265,15 +265,15 @@ _DROP_FIELDS: Final = {
     reason: {reason.value.replace(".", "_"), "_".join(reason.value.split(".")[:2])} for reason in DropReason
 }
 
-#: Seconds over which a rate is averaged, by the name that it has in `$SYS` topics.
+#: Seconds over which a rate is averaged, by the name used in `$SYS` topics.
 WINDOWS: Final = {"1min": 60.0, "5min": 300.0, "15min": 900.0}
 
 
 class Rates:
     """How fast counters grow: events a minute, averaged over the last one, five and fifteen minutes.
 
-    Exponential smoothing, as a system's load average: one number a window and no history. What happened a window ago
-    counts with 1/e, and the figure is right however irregularly it is updated.
+    Exponential smoothing, as a system's load average: one number a window and no history. Events a window ago count
+    with a factor of 1/e, and irregular updates do not distort the rate.
     """
 
     __slots__ = ("_averages", "_last", "_updated_at")
@@ -284,7 +284,7 @@ class Rates:
         self._updated_at = now
 
     def update(self, counters: Mapping[str, int], now: float) -> None:
-        """Take in how the counters stand now."""
+        """Update the rates from the counters' current values."""
         elapsed = now - self._updated_at
         if elapsed <= 0:
             return

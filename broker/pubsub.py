@@ -2,9 +2,9 @@
 
 Reads are direct and writes are messages. A publish looks up the routes in its publisher's own turn; subscribing and
 unsubscribing are requests to the one actor that writes the routes, whose turn comes next: the routes are there before
-anything that was read from the network after the SUBSCRIBE. A request that a writer had when it crashed is repeated
-once. Retained messages are written in the publisher's turn, together with the look-up: a subscription made before gets
-the message live, one made after finds it in the store.
+anything that was read from the network after the SUBSCRIBE. Requests that a writer was working on when it crashed are
+repeated once. Retained messages are written in the publisher's turn, together with the look-up: a subscription made
+before gets the message live, one made after finds it in the store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trunkline.router import Options, RetainedStore, Route, Router, Target
     from trunkline.router.shared import Group
 
-#: What each member of a shared group gets.
+#: The publications for each member of a shared group.
 Shares: TypeAlias = "Sequence[tuple[Publication, Target[Subscriber]]]"
 NO_SHARES: Final[Shares] = ()
 
@@ -46,16 +46,16 @@ _receivers = attrgetter("targets", "groups")
 
 
 class Own(Protocol):
-    """The way back to the client that publishes."""
+    """The publisher as a subscriber."""
 
     def deliver(self, publication: Publication, target: Target[Subscriber]) -> None: ...
     def deliver_own(self, publication: Publication, target: Target[Subscriber]) -> None:
-        """By a target with no local."""
+        """Delivers by a target with no local."""
         ...
 
 
 class PubSub:
-    """The way through the routes, and to their writer."""
+    """Routes publications, and sends requests to the writer of the routes."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class PubSub:
         self._max_subscriptions = max_subscriptions
         self._writer: RouteWriter | None = None
         self._numbers = count()
-        #: Requests for the next writer.
+        #: Requests for the next route writer.
         self._left: list[Request[Any, Any]] = []
 
     # Routes
 
     def new_writer(self) -> RouteWriter:
-        """To be started, once at the beginning and again after each crash: the tables are as they were."""
+        """Makes the route writer, at the start and again after each crash: the tables stay as they are."""
         return RouteWriter(self.router, self.retained, self._max_subscriptions, self._begin, self._delete_expired)
 
     def make_routes(
@@ -101,7 +101,7 @@ class PubSub:
         self._ask(RemoveRoutes(subscriber, wanted, done, next(self._numbers)))
 
     def remove_subscriber(self, subscriber: Subscriber, filters: list[str], done: Callable[[], None]) -> None:
-        """The subscriber has ended, and may get messages until `done`. A refused removal is asked for once more."""
+        """The subscriber has ended, and may get messages until `done`. A refused removal is requested once more."""
 
         def removed(existed: list[bool | Reason]) -> None:
             left = [filter for filter, was_there in zip(filters, existed, strict=True) if isinstance(was_there, Reason)]
@@ -148,13 +148,15 @@ class PubSub:
     ) -> int:
         """Route a publication; the number of sessions that it went to.
 
-        `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox,
-        so that the client has it before the acknowledgement of what it published. `route` is the way of all messages of
-        the publication, where it is known.
+        `origin` is the publisher as a subscriber. Its own copy goes to `own` at once instead of through its mailbox, so
+        that the client has it before the acknowledgement of what it published. `route` is the route of all messages of
+        the publication, if it is known.
         """
         if route is None:
             route = self.router.match(publication.topic)
-        if route.groups and publication.count > 1 and self._hooks.message_routed:  # of each, another member gets it
+        if (
+            route.groups and publication.count > 1 and self._hooks.message_routed
+        ):  # a different member gets each message
             return max(self.publish(message, now, origin, own, route) for message in publication.messages)
         if publication.retain:
             self._retain(publication, now)
@@ -186,7 +188,7 @@ class PubSub:
         return len(targets) + len(shares)
 
     def routed(self, publication: P) -> Iterable[tuple[P, Route[Subscriber]]]:
-        """A publication in parts, each of which goes one way as a whole."""
+        """A publication in parts, each of which has a single route."""
         match, topics = self.router.match, publication.topics
         if len(topics) == 1:
             return [(publication, match(topics[0]))]
@@ -200,12 +202,12 @@ class PubSub:
         return parts
 
     def take_over(self, retained: Iterable[Mapping[str, Any]], now: float) -> None:
-        """Go on where another life of this node ended: with its retained messages, as exported at `now`."""
+        """Continue after a restart of the node, with its retained messages as exported at `now`."""
         self.retained.load(retained, now)
         self._sweep_in_time()
 
     def delete_retained(self, topics: Iterable[str]) -> None:
-        """Subscribers hear nothing of it."""
+        """Subscribers are not notified."""
         for topic in topics:
             self.retained.delete(topic)
         self._alarms.deactivate(RETAINED_FULL)
@@ -234,7 +236,7 @@ class PubSub:
 
 
 def _shares(group: Group[Subscriber], publication: Publication) -> list[tuple[Publication, Target[Subscriber]]]:
-    """What each member of a group gets of a publication."""
+    """The messages of a publication for each member of a group."""
     topics = publication.topics
     numbers: dict[Target[Subscriber], list[int]] = {}
     for number, topic in enumerate(topics if len(topics) > 1 else repeat(topics[0], publication.count)):

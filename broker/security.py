@@ -49,7 +49,7 @@ class Security:
         self._registered: list[tuple[Point, Callable[..., Any]]] = []
 
     def load(self) -> None:
-        """Read all files, and let what they say hold from now on. If anything is wrong with them, nothing changes.
+        """Read all files and apply them. If anything is wrong with them, nothing changes.
 
         Raises:
             SecurityError: with all problems at once.
@@ -78,7 +78,7 @@ class Security:
         self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=config.acl.no_match)))
 
     def unload(self) -> None:
-        """Nothing that the files say holds any more."""
+        """The files no longer apply."""
         for point, callback in self._registered:
             self._hooks.remove(point, callback)
         self._registered.clear()
@@ -91,7 +91,7 @@ class Security:
 
 
 class _Files:
-    """Each is read once, and so are those that listeners share."""
+    """Each file is read once, even if listeners share it."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -113,7 +113,9 @@ class _Files:
     def rules(self, path: Path | None, listeners: Container[str]) -> list[Rule] | None:
         rules: list[Rule] | None = self.read(path, parse_rules)
         named = sorted({name for rule in rules or () for name in rule.listeners or ()})
-        self.problems += [f"{path}: listener: none is called {name!r}" for name in named if name not in listeners]
+        self.problems += [
+            f"{path}: listener: no listener is called {name!r}" for name in named if name not in listeners
+        ]
         return rules
 
     def read(self, path: Path | None, parse: Callable[[str, str], Any]) -> Any:
@@ -136,13 +138,13 @@ class _Files:
 
 
 def _parse_scram(text: str, source: str) -> ScramAuthenticator:
-    from trunkline.hooks.scram import ScramAuthenticator, parse_scram  # few use it, and it takes long to load
+    from trunkline.hooks.scram import ScramAuthenticator, parse_scram  # rarely used, and slow to import
 
     return ScramAuthenticator(parse_scram(text, source))
 
 
 def _acl_callback(acl: Acl) -> Callable[..., Any]:
-    denied = Deny(text="the access rules deny it")
+    denied = Deny(text="denied by the access rules")
 
     def check_rules(client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny:
         return ALLOW if acl.compile_for(client).check(action, topic, qos, retain) else denied

@@ -1,5 +1,5 @@
-"""What there is, as rows: for the control socket, for plugins and for tests. Everything comes in pages, in order, and
-the cursor of the next page is the key of the last row."""
+"""Clients, subscriptions, routes and messages as rows: for the control socket, for plugins and for tests. Everything
+comes in pages, in order, and the cursor of the next page is the key of the last row."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ClientRow:
     listener: str
     #: "3.1", "3.1.1" or "5.0".
     version: str
-    #: Seconds; 0 is none.
+    #: Seconds; 0 means none.
     keep_alive: int
     clean_start: bool
     #: Seconds since the epoch: of the last connection, and of the session.
     connected_at: float
     created_at: float
-    #: Seconds that the session outlives the connection; None is for ever.
+    #: Seconds that the session outlives the connection; None means for ever.
     expiry_interval: float | None
     subscriptions: int
     #: Messages that wait, and their bytes.
@@ -65,7 +65,7 @@ class SubscriptionRow:
 
 @dataclass(frozen=True, slots=True)
 class RouteRow:
-    """A topic filter that somebody has subscribed to."""
+    """A topic filter with at least one subscription."""
 
     filter: str
     subscribers: int
@@ -79,14 +79,14 @@ class RetainedRow:
     publisher: str
     #: Seconds since the epoch.
     timestamp: float
-    #: Seconds that are left; None is for ever.
+    #: Seconds that are left; None means for ever.
     expires_in: float | None
     properties: Properties
 
 
 @dataclass(frozen=True, slots=True)
 class RetainedHead:
-    """A retained message as it is listed: of a payload only the beginning, so that a page is never large."""
+    """A retained message in a listing, with only the beginning of its payload, so that pages stay small."""
 
     topic: str
     payload: bytes
@@ -96,21 +96,21 @@ class RetainedHead:
     publisher: str
     #: Seconds since the epoch.
     timestamp: float
-    #: Seconds that are left; None is for ever.
+    #: Seconds that are left; None means for ever.
     expires_in: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRow:
-    """Who would get a message of a topic: a client, or one member of a shared group."""
+    """A receiver of a topic's messages: a client, or one member of a shared group."""
 
     client_id: str
     #: The shared filter, `$share/group/filter`; empty for a client of its own.
     group: str
     qos: int
-    #: Is anybody there to get it at once?
+    #: Whether a client is connected and gets it at once.
     connected: bool
-    #: Of a group, how many share; otherwise 1.
+    #: The number of members of a shared group; otherwise 1.
     members: int
 
 
@@ -130,7 +130,7 @@ class HookRow:
 class MetricRow:
     name: str
     value: int
-    #: What it counts; a plugin's may say nothing.
+    #: Its description; a plugin's may be empty.
     meaning: str
 
 

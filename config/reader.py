@@ -104,7 +104,9 @@ class ConfigReader:
             elif section != "plugins":
                 self._take_section((section,), model_of(section), content, source, base)
             elif not isinstance(content, Mapping):
-                self._complain(source, (section,), f"{shown(content)}: accepted is a table a plugin, [plugins.NAME]")
+                self._complain(
+                    source, (section,), f"{shown(content)}: accepted is a table for each plugin, [plugins.NAME]"
+                )
             else:
                 for name, part in cast("Mapping[str, object]", content).items():
                     self._take_section((section, name), self._plugin(name, source), part, source, base)

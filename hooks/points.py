@@ -300,7 +300,7 @@ DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication]] = Notify(
     publications=True,
 )
 ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(
-    "alarm.activated", "alarm", "A condition was found that an operator should know of."
+    "alarm.activated", "alarm", "A condition was found that an operator should know about."
 )
 ALARM_DEACTIVATED: Final[Notify[Alarm]] = Notify("alarm.deactivated", "alarm", "The condition is over.")
 

@@ -360,7 +360,7 @@ class Context(Generic[S_co]):
         self._running.commands[name] = handler
 
     def raise_alarm(self, name: str, text: str) -> None:
-        """An operator should know of this, until `clear_alarm`. The name gets the plugin's own in front."""
+        """Raise an alarm, which lasts until `clear_alarm`. The plugin's name is put in front of its name."""
         self._host.raise_alarm(f"{self.name}.{name}", text)
 
     def clear_alarm(self, name: str) -> None:

@@ -1,7 +1,7 @@
-"""What an operation is: a function of a running broker, with a name and typed arguments.
+"""Operations: functions on a running broker, with a name and typed arguments.
 
-The control socket runs operations by name, `trunkline ctl` makes its commands of them. What an operation takes and says
-about itself stands in its signature and in its docstring, nowhere else.
+The control socket runs operations by name, `trunkline ctl` makes its commands of them. An operation's arguments and
+description are in its signature and docstring, nowhere else.
 """
 
 import inspect
@@ -39,48 +39,48 @@ if TYPE_CHECKING:
     from trunkline.broker.node import Node
 
     Administered: TypeAlias = Node
-else:  # operations are listed where no broker runs
+else:  # operations are also listed where no broker runs
     Administered = object
 
-#: Rows of a page, and what a listing looks at without giving others their turn.
+#: Rows of a page, and of one step of a listing before other work gets its turn.
 AT_ONCE: Final = 500
-#: Seconds that an operation waits for its effect before it answers all the same.
+#: Seconds that an operation waits at most for its effect before it answers.
 SETTLING: Final = 1.0
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Where the next page begins: the key of the last row that was looked at.
+#: Where the next page begins: the key of the last row that was read.
 Cursor: TypeAlias = str | int | list[str]
 
 
 class OperationError(Exception):
-    """The answer is no. The text is for the caller."""
+    """The operation cannot be done. The text is for the caller."""
 
     code: ClassVar[str]
 
 
 class NotFound(OperationError):
-    """What was named is not there."""
+    """The named object does not exist."""
 
     code = "not_found"
 
 
 class Refused(OperationError):
-    """It is there, and cannot be done."""
+    """The object exists, but the operation cannot be done."""
 
     code = "refused"
 
 
 class BadRequest(OperationError):
-    """There is no such operation, or it does not take these arguments."""
+    """The operation does not exist, or does not take these arguments."""
 
     code = "bad_request"
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[R]):
-    """Some rows of a listing, and where the next page begins; None at the end. A page may be short and yet not the
+    """Some rows of a listing, and where the next page begins; None at the end. A page may be short without being the
     last."""
 
     rows: list[R]
@@ -95,11 +95,11 @@ class Argument:
     required: bool
     default: object
     doc: str
-    #: Bounds of a number.
+    #: Limits of a number.
     bounds: Interval
 
     def read(self, value: object) -> object:
-        """Raises BadRequest: the value is of another kind."""
+        """Raises BadRequest if the value has another type."""
         if value is None and self.default is None and not self.required:
             return None
         try:
@@ -133,19 +133,19 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A function with its name. `cursor` gives, for a row, where the page behind it begins."""
+    """A function with its name. `cursor` returns the cursor of the page that follows a row."""
 
     name: str
     doc: str
     arguments: tuple[Argument, ...]
     function: Callable[..., Any]
-    #: It gives a `Page`.
+    #: Whether it returns a `Page`.
     listing: bool
     #: None for a listing whose cursor is a number of rows.
     cursor: Callable[[Any], Cursor] | None
 
     def first_of(self, page: Page[Any], count: int, arguments: Mapping[str, object]) -> Page[Any]:
-        """A shorter page, which begins as this one does."""
+        """A shorter page with the same beginning."""
         if count >= len(page.rows):
             return page
         rows = page.rows[:count]
@@ -154,7 +154,7 @@ class Operation:
         return Page(rows, cast("int", arguments.get("after", 0)) + count)
 
     async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
-        """Raises OperationError: it cannot be done."""
+        """Raises OperationError if it cannot be done."""
         known = {argument.name: argument for argument in self.arguments}
         for name in arguments:
             if name not in known:
@@ -180,7 +180,7 @@ OPERATIONS: Final[dict[str, Operation]] = {}
 
 def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Callable[[F], F]:
     """Register a function, plain or async. Its first argument is the broker; each further one is
-    `Annotated[type, "what it means"]`."""
+    `Annotated[type, "its meaning"]`."""
 
     def register(function: F) -> F:
         hints = get_type_hints(function, include_extras=True)
@@ -193,7 +193,7 @@ def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Calla
 
 
 def find(name: str) -> Operation:
-    """Raises BadRequest: there is none of this name."""
+    """Raises BadRequest if there is none with this name."""
     found = OPERATIONS.get(name)
     if found is None:
         raise BadRequest(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
@@ -201,14 +201,14 @@ def find(name: str) -> Operation:
 
 
 async def settled(broker: Administered) -> None:
-    """Wait until the broker's actors have done what was asked of them, so that the next call sees it."""
+    """Wait until the broker's actors have handled the operation, so that the next call sees its effect."""
     with trio.move_on_after(SETTLING):
         await broker.scheduler.drained()
 
 
 @contextmanager
 def answering() -> Generator[None]:
-    """What a part of the broker raises about a request is the answer."""
+    """Turns an exception of the broker about a request into the answer."""
     try:
         yield
     except ValueError as error:
@@ -220,7 +220,7 @@ def answering() -> Generator[None]:
 def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> Iterator[Argument]:
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         kind, doc, *bounds = get_args(hints[parameter.name])
-        if get_origin(kind) in (UnionType, Union):  # the latter is what `Literal[…] | None` makes
+        if get_origin(kind) in (UnionType, Union):  # `Literal[…] | None` makes the latter
             (kind,) = [each for each in get_args(kind) if each is not NoneType]
         required = parameter.default is parameter.empty
         default = None if required else parameter.default
@@ -234,6 +234,6 @@ Limit = Annotated[int, "The most rows of a page.", Interval(ge=1)]
 
 
 def page_at(rows: Sequence[R], after: int, limit: int) -> Page[R]:
-    """The page of a list that is short enough to be made as a whole."""
+    """The page of a list that is short enough to be built as a whole."""
     page = list(rows[after : after + limit])
     return Page(page, after + limit if after + limit < len(rows) else None)

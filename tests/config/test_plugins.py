@@ -193,7 +193,7 @@ def test_many_that_cannot_be_had_are_not_all_looked_for() -> None:
 
 def test_what_is_no_table(file: Path) -> None:
     file.write_text("plugins = 3\n")
-    assert "accepted is a table a plugin, [plugins.NAME]" in problems(file)[0]
+    assert "accepted is a table for each plugin, [plugins.NAME]" in problems(file)[0]
     file.write_text("[plugins]\ngreeting = true\n")
     assert "plugins.greeting: true: accepted is a table, [plugins.greeting]" in problems(file)[0]
 

@@ -135,7 +135,7 @@ async def test_two_brokers_side_by_side_and_two_of_one_name(
         warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warnings) == 2
         assert re.search(
-            rf"{words}, so reach this broker with `trunkline ctl --node plant-2`; give it a node.name", warnings[0]
+            rf"{words}, so use `trunkline ctl --node plant-2` for this broker, or give it a node.name", warnings[0]
         )
         assert await trio.to_thread.run_sync(ask, "plant") == "plant"
     assert os.listdir(folder) == []
@@ -148,7 +148,7 @@ async def test_two_brokers_side_by_side_and_two_of_one_name(
 @pytest.mark.parametrize(
     ("garbage", "text"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes, where 4096 are the most"),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes; at most 4096 are allowed"),
         (b"\xff\xff\xff\xff", "a frame of 4294967295 bytes"),
         (frame(b""), "not MessagePack"),
         (frame(b"\xc1"), "not MessagePack"),
@@ -243,9 +243,9 @@ async def test_a_connection_that_crashes_ends_alone(
 async def test_who_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "GREETING_TIME", 0.05)
     async with controlled(tmp_path, idle_timeout=0.1), by_hand(tmp_path, greet=False) as silent:
-        assert "said nothing for 0.05 s" in (await silent.receive())["message"]
+        assert "sent no greeting for 0.05 s" in (await silent.receive())["message"]
         async with by_hand(tmp_path) as idle:
-            assert "said nothing for 0.1 s" in (await idle.receive())["message"]
+            assert "sent nothing for 0.1 s" in (await idle.receive())["message"]
             await idle.expect_close()
 
 
@@ -253,7 +253,7 @@ async def test_who_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: p
 async def test_no_more_connections_than_may_be(tmp_path: Path) -> None:
     async with controlled(tmp_path, max_connections=2):
         async with by_hand(tmp_path), by_hand(tmp_path) as second:
-            with pytest.raises(ControlError, match="there are 2 control connections already") as caught:
+            with pytest.raises(ControlError, match="the limit of 2 control connections is reached") as caught:
                 await through_socket(tmp_path, lambda client: client.call("status"))
             assert caught.value.code == "unwelcome"
             await second.send({"id": 1, "operation": "log.level"})

@@ -217,7 +217,7 @@ def test_no_broker(ctl: Run, runtime: Path, tmp_path: Path, broker: Broker) -> N
     done = ctl("--socket", str(tmp_path / "dead"), "status", code=3)
     assert done.stderr.decode() == f"trunkline: no broker at {tmp_path / 'dead'}: Connection refused\n"
     (tmp_path / "file").touch(mode=0o600)
-    assert b"it holds no port and token" in ctl("--socket", str(tmp_path / "file"), "status", code=3).stderr
+    assert b"it does not hold a port and token" in ctl("--socket", str(tmp_path / "file"), "status", code=3).stderr
 
 
 def test_a_broker_that_goes_while_it_is_asked(ctl: Run, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run)
         assert pid == second.process.pid
         third = Broker(tmp_path)  # under another name, and says so
         try:
-            hint = f"runs as process {pid}, so reach this broker with `trunkline ctl --node trunkline-2`"
+            hint = f"runs as process {pid}, so use `trunkline ctl --node trunkline-2`"
             assert any(hint in line for line in third.lines)
             own = {"XDG_RUNTIME_DIR": str(tmp_path)}
             several = ctl("status", code=2, **own).stderr.decode()

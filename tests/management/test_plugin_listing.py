@@ -126,7 +126,7 @@ def test_a_page_as_text(install: Install) -> None:
         "  client.connected     ring, priority 5",
         "  client.authenticate  ask",
         "",
-        "When it should run and does not, all is denied at:",
+        "While it should run and does not, everything is denied at:",
         "client.authenticate.",
     ]
     assert "It registers its hooks when it starts." in text("function", 60)

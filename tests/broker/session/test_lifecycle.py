@@ -29,7 +29,7 @@ def test_every_state_is_reached_and_all_but_the_last_are_left() -> None:
 
 @pytest.mark.parametrize(("state", "event"), IMPOSSIBLE)
 def test_an_impossible_event_is_an_error(state: SessionState, event: SessionEvent) -> None:
-    with pytest.raises(ImpossibleTransition, match=f"no '{event}' is possible in the state '{state}'"):
+    with pytest.raises(ImpossibleTransition, match=f"event '{event}' is not possible in the state '{state}'"):
         follow(TRANSITIONS, state, event)
 
 

@@ -224,7 +224,7 @@ async def bans(here: Room, **arguments: object) -> list[tuple[str, str]]:
 async def test_bans() -> None:
     async with room() as here:
         assert await refused(here, Refused, "bans.list") == (
-            "the plugin bans keeps the bans, and it does not run: enable it first"
+            "bans need the plugin bans, which does not run: enable it first"
         )
         await ask(here, "plugins.enable", name="bans", settings={"max_bans": "600"})
         a = await here.client("a")
