@@ -149,7 +149,9 @@ class ControlClient:
         except OSError as error:
             raise NoBroker(f"the broker at {self.path} is gone: {error.strerror or error}") from error
         except FrameError as error:
-            raise NoBroker(f"no broker at {self.path}: the process that listens there is not a broker: {error}") from None
+            raise NoBroker(
+                f"no broker at {self.path}: the process that listens there is not a broker: {error}"
+            ) from None
 
     def _read(self, count: int) -> bytes:
         parts = bytearray()
