@@ -71,7 +71,7 @@ class ControlClient:
             self._max_frame_size = int(greeting["max_frame_size"])
         except (KeyError, TypeError, ValueError):
             self.close()
-            raise NoBroker(f"no broker at {self.path}: the process that listens there is not a broker") from None
+            raise NoBroker(f"no broker at {self.path}: the listening process is not a broker") from None
         except BaseException:
             self.close()
             raise
@@ -149,9 +149,7 @@ class ControlClient:
         except OSError as error:
             raise NoBroker(f"the broker at {self.path} is gone: {error.strerror or error}") from error
         except FrameError as error:
-            raise NoBroker(
-                f"no broker at {self.path}: the process that listens there is not a broker: {error}"
-            ) from None
+            raise NoBroker(f"no broker at {self.path}: the listening process is not a broker: {error}") from None
 
     def _read(self, count: int) -> bytes:
         parts = bytearray()

@@ -305,4 +305,4 @@ def test_help_needs_no_broker(ctl: Run) -> None:
 def test_a_port_file_that_others_can_read(ctl: Run, tmp_path: Path) -> None:
     write_port(tmp_path / "x", Port(1, "t"))
     (tmp_path / "x").chmod(0o644)
-    assert b"its token is no secret" in ctl("--socket", str(tmp_path / "x"), "status", code=3).stderr
+    assert b"its token is not secret" in ctl("--socket", str(tmp_path / "x"), "status", code=3).stderr
