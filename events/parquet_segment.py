@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from trunkline.events.layout import NodeKey
+from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage, Part, Rows
 
@@ -21,12 +22,17 @@ class ParquetSegment:
     """What it is called says which rows it has, and its footer where they are. Reading raises FileNotFoundError if it
     has vanished."""
 
-    def __init__(self, filesystem: FileSystem, path: str, first: int, end: int) -> None:
-        self.path: Final = path
-        self.first: Final = first
-        self.end: Final = end
+    def __init__(self, filesystem: FileSystem, files: SegmentFiles) -> None:
+        assert files.end is not None
+        self.files: Final = files
+        self.path: Final = files.paths[0]
+        self.first: Final = files.first
+        self.end: Final = files.end
         self._filesystem = filesystem
         self._footer: pq.FileMetaData | None = None
+
+    def mark_stale(self) -> None:
+        """Such a file does not change."""
 
     def forget(self) -> None:
         self._footer = None
