@@ -185,7 +185,7 @@ class NodeHost:
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool:
         if action == "publish" and topic.startswith("$SYS/"):
             return False  # it is the broker's own
-        return self._services.access.decide(client, action, topic, qos, retain)
+        return bool(self._services.access.decide(client, action, topic, qos, retain))
 
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None:
         if client_id is None:

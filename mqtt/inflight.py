@@ -172,6 +172,10 @@ class Inflight(Generic[T]):
         entry = self._entries.get(packet_id)
         return None if entry is None else entry.state
 
+    def opened(self, packet_ids: Iterable[int]) -> list[int]:
+        """Those of the packet ids that are open."""
+        return list(filter(self._entries.__contains__, packet_ids))
+
     def check(self, packet_id: int, state: State) -> None:
         """
         Raises:

@@ -101,11 +101,6 @@ class Acknowledgements:
         self.packet_ids = packet_ids
         self.count = len(packet_ids)
 
-    @property
-    def packets(self) -> list[Acknowledgement]:
-        """The single packets."""
-        return [self.kind(packet_id) for packet_id in self.packet_ids]
-
 
 #: By the first byte of their packets.
 ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {0x40: Puback, 0x50: Pubrec, 0x62: Pubrel, 0x70: Pubcomp}

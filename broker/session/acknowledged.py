@@ -82,8 +82,11 @@ class Acknowledged:
     ) -> None:
         """Not all in a row are expected: one may be late, or of the wrong kind, and those before it count."""
         if isinstance(packet, Acknowledgements):
-            for single in packet.packets:
-                handle(single)
+            packet_ids = packet.packet_ids
+            if state is not State.WAIT_PUBREC:  # which alone is answered although its message is not here
+                packet_ids = self._window.opened(packet_ids)
+            for packet_id in packet_ids:
+                handle(packet.kind(packet_id))
         else:
             self._window.check(packet.packet_id, state)
 

@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.session import mail
+from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.outbound import Outbound
 from trunkline.hooks import DROP, ClientInfo, Deny, Withhold
 from trunkline.mqtt.message import Message
@@ -495,3 +496,25 @@ async def test_acknowledgements_that_were_read_in_a_turn_make_room_for_what_is_d
             here.read("reader", raw.ack(raw.PUBACK, first.packet_id))
         assert (await reader.expect_type(raw.PUBLISH)).payload == b"2"
         assert not queued
+
+
+async def test_acknowledgements_of_nothing_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 1))
+        here.broker.publish("t", b"x", qos=1)
+        message = await client.expect_publish("t", b"x", qos=1)
+        calls = 0
+        puback = Acknowledged.puback
+
+        def counted(self: Acknowledged, packet: Any) -> None:
+            nonlocal calls
+            calls += 1
+            puback(self, packet)
+
+        monkeypatch.setattr(Acknowledged, "puback", counted)
+        late = [raw.ack(raw.PUBACK, packet_id) for packet_id in range(1000, 2000)]
+        here.read("a", b"".join([*late, raw.ack(raw.PUBACK, message.packet_id), *late]))
+        assert here.node.metrics.messages_acked == 1
+        assert calls <= 3
+        await client.ping()
