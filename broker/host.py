@@ -15,6 +15,7 @@ from trunkline.broker.session import mail
 from trunkline.hooks.decisions import TAKEN, Deny, Withhold
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.router import Options
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from typing import Any
 
+    from trunkline.broker.routes import Grant
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.reasons import Reason
 
 
 #: Sessions that are notified before other work gets its turn.
@@ -108,8 +109,16 @@ class NodeHost:
             services.dropped(client, changed, DropReason.NO_SUBSCRIBERS)
         return reached
 
-    def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]:
-        """Route messages to a callable. Returns a function that ends this.
+    def subscribe(
+        self,
+        name: str,
+        filter: str,
+        qos: int,
+        deliver: Callable[[Message], None],
+        answered: Callable[[Reason | None], None],
+    ) -> Callable[[], None]:
+        """Route messages to a callable. Returns a function that ends this. `answered` is called with None once the route
+        is made, or with the reason if it is refused.
 
         Raises:
             ProtocolError: this is not a topic filter.
@@ -124,7 +133,11 @@ class NodeHost:
         subscriber = Subscriber(f"$plugin/{name}", take)
         subscriber.online = True
         pubsub = self._services.pubsub
-        pubsub.make_routes(subscriber, [(filter, Options(qos))], lambda _: None)
+
+        def done(results: list[Grant | Reason]) -> None:
+            answered(results[0] if isinstance(results[0], Reason) else None)
+
+        pubsub.make_routes(subscriber, [(filter, Options(qos))], done)
         return lambda: pubsub.remove_routes(subscriber, [filter], lambda _: None)
 
     # Clients; the listing code is imported on first use

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
@@ -23,7 +23,7 @@ from trunkline.hooks.points import (
 from trunkline.hooks.priorities import CONFIGURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
     from trunkline.broker.password_check import GuessReport
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 class SecurityError(Unusable[str]):
     """The files of passwords or access rules cannot be used."""
+
+
+_DENIED: Final = Deny(text="the access rules deny it")
 
 
 class Security:
@@ -67,15 +70,10 @@ class Security:
             check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
             self._register(CLIENT_AUTHENTICATE, check, check.concerns)
         if default_scram is not None or any(scrams.values()):
-
-            def challenge(client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
-                scram = scrams.get(client.listener, default_scram)
-                return None if scram is None else scram(client, exchange)
-
-            self._register(CLIENT_ENHANCED_AUTHENTICATE, challenge)
+            self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramLogin(scrams, default_scram))
         if rules is None:
             rules = parse_rules(DEFAULT_RULES)
-        self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=config.acl.no_match)))
+        self._register(CLIENT_CHECK_ACL, AccessRules(Acl(rules, no_match=config.acl.no_match)))
 
     def unload(self) -> None:
         """The files no longer apply."""
@@ -143,10 +141,23 @@ def _parse_scram(text: str, source: str) -> ScramAuthenticator:
     return ScramAuthenticator(parse_scram(text, source))
 
 
-def _acl_callback(acl: Acl) -> Callable[..., Any]:
-    denied = Deny(text="denied by the access rules")
+class ScramLogin:
+    """A callback for `client.enhanced_authenticate`: each listener may have keys of its own."""
 
-    def check_rules(client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny:
-        return ALLOW if acl.compile_for(client).check(action, topic, qos, retain) else denied
+    def __init__(self, scrams: Mapping[str, ScramAuthenticator | None], default: ScramAuthenticator | None) -> None:
+        self._scrams = scrams
+        self._default = default
 
-    return check_rules
+    def __call__(self, client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
+        scram = self._scrams.get(client.listener, self._default)
+        return None if scram is None else scram(client, exchange)
+
+
+class AccessRules:
+    """A callback for `client.check_acl`."""
+
+    def __init__(self, acl: Acl) -> None:
+        self._acl = acl
+
+    def __call__(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny:
+        return ALLOW if self._acl.compile_for(client).check(action, topic, qos, retain) else _DENIED

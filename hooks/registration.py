@@ -63,7 +63,7 @@ def describe(callback: Callback) -> str:
     while isinstance(callback, partial):
         callback = callback.func
     target: object = callback if hasattr(callback, "__qualname__") else type(callback)
-    return f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', '')}"
+    return ".".join(filter(None, (getattr(target, "__module__", ""), getattr(target, "__qualname__", ""))))
 
 
 def is_async(callback: Callback) -> bool:

@@ -69,7 +69,14 @@ class Host(Protocol):
     def message(
         self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, publisher: str
     ) -> Message: ...
-    def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]: ...
+    def subscribe(
+        self,
+        name: str,
+        filter: str,
+        qos: int,
+        deliver: Callable[[Message], None],
+        answered: Callable[[Reason | None], None],
+    ) -> Callable[[], None]: ...
     def subscribe_client(self, client_id: str, requests: list[SubscriptionRequest]) -> bool: ...
     def unsubscribe_client(self, client_id: str, filters: list[str]) -> bool: ...
     def kick(self, client_id: str, reason: Reason, text: str) -> bool: ...
@@ -101,6 +108,12 @@ class Delivery(NamedTuple):
 
     callback: Callable[[Message], None]
     message: Message
+
+
+class Refused(NamedTuple):
+    """One of a plugin's own subscriptions cannot be made."""
+
+    text: str
 
 
 class PluginHooks:
@@ -280,15 +293,18 @@ class Context(Generic[S_co]):
     def subscribe(self, filter: str, callback: Callable[[Message], None], *, qos: int = 2) -> Callable[[], None]:
         """Have the plugin itself called with each message that matches. Returns what ends the subscription.
 
-        The callback is plain. If it raises, that is logged and counted, and the next message comes all the same.
+        The callback is plain. If it raises, that is logged and counted, and the next message comes all the same. A
+        plugin whose subscription the broker refuses crashes; during its start, it cannot start.
 
         Raises:
             ProtocolError: this is not a topic filter.
         """
         self._running.check_alive()
         self._check_callback(callback, f"a subscription to {filter!r}", "message")
-        cast = self._running.ref.cast
-        cancel = self._host.subscribe(self.name, filter, qos, lambda message: cast(Delivery(callback, message)))
+        cast, answered = self._running.ref.cast, self._running.expect_answer(filter)
+        cancel = self._host.subscribe(
+            self.name, filter, qos, lambda message: cast(Delivery(callback, message)), answered
+        )
         self._running.subscriptions.append(cancel)
         return cancel
 

@@ -74,6 +74,20 @@ class PluginRow:
     problem: str
 
 
+class _Guard:
+    """Denies, where a plugin is to decide, for as long as it does not run."""
+
+    def __init__(self, plugin: _Plugin) -> None:
+        self._plugin = plugin
+        #: As operators see it among the callbacks.
+        self.__module__, self.__qualname__ = "", f"guard of {plugin.name}: denies while it is down"
+
+    def __call__(self, *_: object) -> Deny | None:
+        current = self._plugin.current
+        running = current is not None and current.decides
+        return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
+
+
 class _Plugin:
     """One plugin that was ever started here, from run to run."""
 
@@ -89,6 +103,7 @@ class _Plugin:
         self.settings: Settings | None = None
         self._hooks = hooks
         self._host = host
+        self._guard = _Guard(self)
         #: The points that it guards.
         self._guarded: tuple[str, ...] = ()
 
@@ -137,25 +152,21 @@ class _Plugin:
         return f"plugin.{self.name}"
 
     def owns(self, callback: object) -> bool:
-        return callback == self.deny_while_down or (self.current is not None and self.current.hooks.owns(callback))
+        return callback is self._guard or (self.current is not None and self.current.hooks.owns(callback))
 
     def guard(self, settings: Settings) -> None:
         """Deny, where the plugin is to decide, for as long as it does not run."""
         self.unguard()
         self._guarded = settings.guards
         for point in self._guarded:
-            self._hooks.add(point, self.deny_while_down, priority=GUARD)
+            self._hooks.add(point, self._guard, priority=GUARD)
         self._forget_decisions()
 
     def unguard(self) -> None:
         for point in self._guarded:
-            self._hooks.remove(point, self.deny_while_down)
+            self._hooks.remove(point, self._guard)
         self._forget_decisions()
         self._guarded = ()
-
-    def deny_while_down(self, *_: object) -> Deny | None:
-        running = self.current is not None and self.current.decides
-        return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
 
     def _forget_decisions(self) -> None:
         if CLIENT_CHECK_ACL.name in self._guarded:

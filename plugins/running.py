@@ -16,7 +16,7 @@ from trunkline.actors import Actor
 from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import describe, is_async
-from trunkline.plugins.context import Context, Delivery, PluginHooks, TimerDue
+from trunkline.plugins.context import Context, Delivery, PluginHooks, Refused, TimerDue
 from trunkline.plugins.declaring import hooked_methods
 from trunkline.plugins.errors import PluginError, contained, ends_process
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.points import Point
+    from trunkline.mqtt.reasons import Reason
     from trunkline.plugins.context import Host
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.figures import PluginFigures
@@ -37,7 +38,7 @@ def logger_of(name: str) -> logging.Logger:
     return logging.getLogger(f"trunkline.plugins.{name}")
 
 
-class Running(Actor["TimerDue | Delivery"]):
+class Running(Actor["TimerDue | Delivery | Refused"]):
     """From the start of a plugin to its end."""
 
     def __init__(
@@ -55,6 +56,10 @@ class Running(Actor["TimerDue | Delivery"]):
         self._host = host
         self._figures = figures
         self._plugin: object = _NOT_YET
+        #: Subscriptions that the broker has not answered yet, and refusals during the start.
+        self._unanswered = 0
+        self._refused: list[str] = []
+        self._answered = trio.Event()
         #: Its end has begun, and is done.
         self._over = self._finished = False
 
@@ -71,6 +76,7 @@ class Running(Actor["TimerDue | Delivery"]):
         try:
             with contained(f"{self.name}: its start"), trio.move_on_after(self._settings.start_timeout) as limit:
                 await self._start()
+                await self._all_answered()
             if limit.cancelled_caught:
                 text = f"{self.name}: it was not done with its start after {self._settings.start_timeout:g} s"
                 raise PluginError(
@@ -79,6 +85,33 @@ class Running(Actor["TimerDue | Delivery"]):
         except BaseException:
             self.terminate(None)  # the runtime calls it only for what has started
             raise
+
+    def expect_answer(self, filter: str) -> Callable[[Reason | None], None]:
+        """Returns what is to be called when the plugin's own subscription is made, or refused."""
+        self._unanswered += 1
+
+        def answered(reason: Reason | None) -> None:
+            self._unanswered -= 1
+            if reason is not None and not self._over:
+                text = f"{self.name}: the broker refuses its subscription to {filter!r}: {reason.name.lower()}"
+                self._refused.append(text)
+                self.ref.cast(Refused(text))
+            if not self._unanswered:
+                self._answered.set()
+
+        return answered
+
+    async def _all_answered(self) -> None:
+        """Wait until its subscriptions are in force.
+
+        Raises:
+            PluginError: one is refused.
+        """
+        while self._unanswered:
+            self._answered = trio.Event()
+            await self._answered.wait()
+        if self._refused:
+            raise PluginError(self._refused)
 
     async def _hold_nursery(self, opened: trio.Event) -> None:
         try:
@@ -119,11 +152,13 @@ class Running(Actor["TimerDue | Delivery"]):
         if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self._settings.guards:
             self._host.forget_decisions(None)
 
-    def handle(self, message: TimerDue | Delivery) -> None:
+    def handle(self, message: TimerDue | Delivery | Refused) -> None:
         if isinstance(message, TimerDue):
             with contained(f"{self.name}: a timer"):
                 message.callback(*message.args)
             return
+        if isinstance(message, Refused):
+            raise PluginError([message.text])
         try:
             message.callback(message.message)
         except BaseException as error:

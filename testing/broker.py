@@ -309,7 +309,6 @@ class Plugins(Proxy[P]):
             PluginError: it runs already, is not installed, or cannot start.
         """
         await self._running.node.plugins.enable(name, settings, factory)
-        await self._running.node.scheduler.drained()  # what it has subscribed to reaches it from here on
 
     @waiting_in_broker
     async def disable(self, name: str) -> None:

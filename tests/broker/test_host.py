@@ -25,7 +25,7 @@ async def test_messages_of_the_broker_have_an_id_and_expire(autojump_clock: Mock
 async def test_a_burst_reaches_a_subscriber_of_the_node_message_by_message() -> None:
     seen: list[bytes] = []
     async with room() as here:
-        end = here.node.host.subscribe("tool", "t", 0, lambda message: seen.append(message.payload))
+        end = here.node.host.subscribe("tool", "t", 0, lambda message: seen.append(message.payload), print)
         client = await here.client("a")
         await client.ping()
         for number in range(50):
