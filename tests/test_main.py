@@ -182,6 +182,7 @@ main()
     [
         {"trunkline.management.cli": signal.SIGINT},
         {"trunkline.broker.node": signal.SIGINT},
+        {"trunkline.management.cli": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
         {"trunkline.broker.node": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
     ],
 )
@@ -190,6 +191,13 @@ def test_a_signal_in_the_middle_of_an_import(signals: dict[str, signal.Signals])
     command = [sys.executable, "-c", code, "serve", "--no-config", "--listen", "tcp://127.0.0.1:0"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_command_ends_with_its_terminal_and_a_broker_does_not() -> None:
+    code = f"signals = {{'trunkline.management.cli': {int(signal.SIGHUP)}}}\n{SIGNALLED}"
+    for arguments, code_of in ((["config", "check", "--no-config"], -signal.SIGHUP), (["serve", "--help"], 0)):
+        ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, timeout=120)
+        assert ended.returncode == code_of
 
 
 def loaded(code: str) -> set[str]:
