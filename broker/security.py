@@ -40,7 +40,7 @@ class SecurityError(Unusable[str]):
     """The files of passwords or access rules cannot be used."""
 
 
-_DENIED: Final = Deny(text="the access rules deny it")
+_DENIED: Final = Deny(text="denied by the access rules")
 
 
 class Security:

@@ -13,6 +13,7 @@ from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from trunkline.actors import Due
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
@@ -203,7 +204,7 @@ async def test_what_a_session_leaves_behind_is_dealt_with_in_slices(monkeypatch:
         assert turns.total() == 3000
         assert max(turns.values()) <= 500
         metrics = here.node.metrics
-        counted = (metrics.delivery_dropped_session_ended, metrics.messages_dropped_session_ended)
+        counted = (metrics.dropped[DropReason.SESSION_ENDED], metrics.dropped[DropReason.UNRELEASED])
         assert counted == ((3000, 0) if what == "queue" else (0, 3000))
 
 

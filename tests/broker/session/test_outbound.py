@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.outbound import Outbound
@@ -96,7 +97,7 @@ async def test_what_is_too_large_counts_as_delivered() -> None:
         here.broker.publish("t", b"small", qos=1)
         await client.take_publish("t", b"small", qos=1)
         await client.ping()
-        assert here.node.metrics.delivery_dropped_too_large == 1
+        assert here.node.metrics.dropped[DropReason.TOO_LARGE] == 1
         assert len(here.session("a").session.inflight) == 0
 
 
@@ -135,7 +136,7 @@ async def test_hooks_see_each_delivery_change_it_and_stop_it() -> None:
         await one.ping()
         await two.ping()
         assert done == {("acked", "1"): 2, ("acked", "2"): 2, ("completed", "1"): 3, ("completed", "2"): 3}
-        assert here.node.metrics.delivery_dropped_hook == 2
+        assert here.node.metrics.dropped[DropReason.DELIVERY_HOOK] == 2
 
 
 async def test_qos_can_be_raised_to_that_of_the_subscription() -> None:
@@ -250,7 +251,7 @@ async def test_what_waits_for_a_client_that_is_away_is_bounded_by_all_that_it_we
         queue = here.session("away").session.queue
         assert 15 <= queue.length <= 17
         assert dropped == ["queue_full"] * (200 - queue.length)
-        assert here.node.metrics.delivery_dropped_queue_full == 200 - queue.length
+        assert here.node.metrics.dropped[DropReason.QUEUE_FULL] == 200 - queue.length
         # what a message came as may be kept beside it
         assert kept < 3 * 1_048_576
 
@@ -296,7 +297,7 @@ async def test_what_cannot_be_written_costs_that_message_alone(
         expected = [("a", "t/bad", "unwritable"), ("a", "t/large", "too_large")]
         assert dropped == expected[: 1 if way == "retained" else 2]
         assert len(here.session("a").session.inflight) == 0
-        assert here.node.metrics.delivery_dropped_unwritable == 1
+        assert here.node.metrics.dropped[DropReason.UNWRITABLE] == 1
     assert [record.levelname for record in caplog.records if "topic t/bad: " in record.message] == ["WARNING"]
 
 
@@ -416,7 +417,7 @@ async def test_a_client_that_does_not_read_is_handed_no_more_than_a_slice(what: 
             await client.acknowledge(packet)
             assert packet.dup == (what == "unacknowledged" or (what == "queued" and number == 0))
         await client.ping()
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
 
 
 async def test_what_is_sent_again_in_slices_is_not_overtaken() -> None:
@@ -466,7 +467,7 @@ async def test_a_queue_of_expired_messages_is_thrown_away_in_slices(autojump_clo
             client = await here.stay("a")
             await client.ping()
             await trio.testing.wait_all_tasks_blocked()
-        assert turns.total() == here.node.metrics.delivery_dropped_expired == 3000
+        assert turns.total() == here.node.metrics.dropped[DropReason.EXPIRED] == 3000
         assert max(turns.values()) <= 500
 
 

@@ -11,6 +11,7 @@ from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.pressure import Budget, Pressure
 
 #: A hundred messages to a packet of bytes, a thousand bytes each.
@@ -48,7 +49,7 @@ async def test_a_publisher_waits_until_its_subscriber_has_caught_up(autojump_clo
                 sent += 100
         assert patience.cancelled_caught  # it was held up
         assert 250 <= queue.length < 1000
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         # others publish and read as ever
         other = await here.client("other")
         await other.subscribe(("u", 0))
@@ -62,7 +63,7 @@ async def test_a_publisher_waits_until_its_subscriber_has_caught_up(autojump_clo
         assert received >= sent
         assert queue.length == 0
         await fast.ping()
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         await slow.aclose()
         await fast.abort()
 
@@ -76,7 +77,7 @@ async def test_a_slow_consumer_holds_nobody_for_longer_than_the_limit(autojump_c
         await fast.ping()
         assert 2 <= trio.current_time() - began < 2.5  # once, and not again
         assert here.session("slow").session.queue.length == 1000
-        assert here.node.metrics.delivery_dropped_slow_consumer > 3000
+        assert here.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 3000
         await slow.aclose()
         await fast.abort()
 
@@ -146,7 +147,7 @@ async def test_subscribers_that_connect_again_and_again_hold_a_publisher_no_long
         await fast.ping()
         # two sessions that are given a second each; or six seconds, and a tenth of the time while they come back
         assert trio.current_time() - began < (3 if not anew else 9)
-        assert here.node.metrics.delivery_dropped_slow_consumer > 0 or anew
+        assert here.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 0 or anew
         nursery.cancel_scope.cancel()
 
 
@@ -220,6 +221,6 @@ async def test_a_few_large_messages_hold_their_publisher_until_they_are_read(aut
             while True:
                 await slow.receive_some(1_048_576)
         assert taken[0] == 100
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         await slow.aclose()
         await fast.abort()
