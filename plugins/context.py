@@ -110,7 +110,7 @@ class Delivery(NamedTuple):
     message: Message
 
 
-class Refused(NamedTuple):
+class SubscriptionRefused(NamedTuple):
     """One of a plugin's own subscriptions cannot be made."""
 
     text: str

@@ -16,7 +16,7 @@ from trunkline.actors import Actor
 from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import describe, is_async
-from trunkline.plugins.context import Context, Delivery, PluginHooks, Refused, TimerDue
+from trunkline.plugins.context import Context, Delivery, PluginHooks, SubscriptionRefused, TimerDue
 from trunkline.plugins.declaring import hooked_methods
 from trunkline.plugins.errors import PluginError, contained, ends_process
 
@@ -38,7 +38,7 @@ def logger_of(name: str) -> logging.Logger:
     return logging.getLogger(f"trunkline.plugins.{name}")
 
 
-class Running(Actor["TimerDue | Delivery | Refused"]):
+class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
     """From the start of a plugin to its end."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Running(Actor["TimerDue | Delivery | Refused"]):
             if reason is not None and not self._over:
                 text = f"{self.name}: the broker refuses its subscription to {filter!r}: {reason.name.lower()}"
                 self._refused.append(text)
-                self.ref.cast(Refused(text))
+                self.ref.cast(SubscriptionRefused(text))
             if not self._unanswered:
                 self._answered.set()
 
@@ -152,12 +152,12 @@ class Running(Actor["TimerDue | Delivery | Refused"]):
         if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self._settings.guards:
             self._host.forget_decisions(None)
 
-    def handle(self, message: TimerDue | Delivery | Refused) -> None:
+    def handle(self, message: TimerDue | Delivery | SubscriptionRefused) -> None:
         if isinstance(message, TimerDue):
             with contained(f"{self.name}: a timer"):
                 message.callback(*message.args)
             return
-        if isinstance(message, Refused):
+        if isinstance(message, SubscriptionRefused):
             raise PluginError([message.text])
         try:
             message.callback(message.message)
