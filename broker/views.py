@@ -3,9 +3,10 @@ comes in pages, in order, and the cursor of the next page is the key of the last
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from heapq import nsmallest
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.mqtt.topics import SHARE_PREFIX
@@ -74,21 +75,7 @@ class RouteRow:
 @dataclass(frozen=True, slots=True)
 class RetainedRow:
     topic: str
-    payload: bytes
-    qos: int
-    publisher: str
-    #: Seconds since the epoch.
-    timestamp: float
-    #: Seconds that are left; None means for ever.
-    expires_in: float | None
-    properties: Properties
-
-
-@dataclass(frozen=True, slots=True)
-class RetainedHead:
-    """A retained message in a listing, with only the beginning of its payload, so that pages stay small."""
-
-    topic: str
+    #: In a page for an operator only its beginning.
     payload: bytes
     #: Bytes of the whole payload.
     size: int
@@ -98,6 +85,7 @@ class RetainedHead:
     timestamp: float
     #: Seconds that are left; None means for ever.
     expires_in: float | None
+    properties: Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,37 +150,28 @@ def client_rows(sessions: Directory, after: str = "", limit: int = 100) -> list[
     return [client_row(actor) for actor in sessions.page(after, limit)]
 
 
-def subscription_rows(
-    router: Router[Any], after: tuple[str, str] = ("", ""), limit: int = 100
-) -> list[SubscriptionRow]:
-    """The next subscriptions behind the filter and client id `after`."""
-    return [
-        _subscription_row(row.filter, row.client_id, row.options) for row in router.listing.subscriptions(after, limit)
-    ]
+def subscription_rows(router: Router[Any]) -> list[SubscriptionRow]:
+    """All subscriptions, by filter and client id."""
+    rows = [_subscription_row(filter, each.subscriber.client_id, each.options) for filter, each in router.all()]
+    return sorted(rows, key=attrgetter("filter", "client_id"))
 
 
 def _subscription_row(filter: str, client_id: str, options: Options) -> SubscriptionRow:
-    return SubscriptionRow(
-        filter,
-        client_id,
-        options.qos,
-        options.no_local,
-        options.retain_as_published,
-        options.retain_handling,
-        options.identifier,
-    )
+    return SubscriptionRow(filter, client_id, *astuple(options))
 
 
 def route_rows(router: Router[Any], after: str = "", limit: int = 100) -> list[RouteRow]:
     """The next topic filters behind `after`."""
-    return [RouteRow(filter, router.count(filter)) for filter in router.listing.filters(after, limit)]
+    return [RouteRow(filter, router.count(filter)) for filter in router.page(after, limit)]
 
 
-def retained_row(message: Message, retained: RetainedStore, now: float) -> RetainedRow:
+def retained_row(message: Message, retained: RetainedStore, now: float, head: int | None = None) -> RetainedRow:
+    """With the first `head` bytes of its payload, or all."""
     deadline = retained.deadline(message.topic)
     return RetainedRow(
         message.topic,
-        message.payload,
+        message.payload[:head],
+        len(message.payload),
         message.qos,
         message.publisher,
         message.timestamp,
@@ -202,25 +181,12 @@ def retained_row(message: Message, retained: RetainedStore, now: float) -> Retai
 
 
 def retained_rows(
-    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "#"
+    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "#", *, scan: int = 10_000
 ) -> tuple[list[RetainedRow], str | None]:
-    """The next retained messages behind the topic `after`, and the cursor of the next page; None at the end."""
-    page, cursor = retained.page(now, after=after, limit=limit, filter=filter)
-    return [retained_row(message, retained, now) for message in page], cursor
-
-
-def retained_heads(
-    retained: RetainedStore, now: float, after: str, limit: int, filter: str, scan: int
-) -> tuple[list[RetainedHead], str | None]:
-    """As `retained_rows`, with the beginnings of payloads; no more than `scan` topics are looked at."""
+    """The next retained messages behind the topic `after`, with the beginnings of their payloads, and the cursor of the
+    next page; None at the end. No more than `scan` topics are looked at."""
     page, cursor = retained.page(now, after=after, limit=limit, filter=filter, scan=scan)
-    rows = [retained_row(message, retained, now) for message in page]
-    return [
-        RetainedHead(
-            row.topic, row.payload[:HEAD], len(row.payload), row.qos, row.publisher, row.timestamp, row.expires_in
-        )
-        for row in rows
-    ], cursor
+    return [retained_row(message, retained, now, HEAD) for message in page], cursor
 
 
 def receiver_rows(route: Route[Any], after: int, limit: int) -> list[ReceiverRow]:

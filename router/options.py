@@ -1,6 +1,7 @@
 """The options of a subscription."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,8 @@ class Options:
     retain_handling: int = 0
     identifier: int | None = None
 
+
+OPTION_NAMES: Final = tuple(field.name for field in fields(Options))
 
 _shared: dict[Options, Options] = {}
 

@@ -8,7 +8,7 @@ most members are online, a pick looks at one or two of them, however many there 
 from collections.abc import Container, Iterator, Sequence
 from enum import StrEnum
 from random import Random
-from typing import Generic
+from typing import Any, Final, Generic
 from zlib import crc32
 
 from trunkline.router.options import Options, intern_options
@@ -60,13 +60,14 @@ _PROBES = 12
 class Group(Generic[S]):
     """The members that share one filter under one group name. The subclasses are the strategies."""
 
-    __slots__ = ("_gaps", "_positions", "_ring", "filter", "name")
+    __slots__ = ("_gaps", "_positions", "_random", "_ring", "filter", "name")
 
     strategy: ShareStrategy
 
-    def __init__(self, name: str, filter: str) -> None:
+    def __init__(self, name: str, filter: str, random: Random) -> None:
         self.name = name
         self.filter = filter
+        self._random = random
         # In order of subscription. A member that leaves a big group leaves a gap, so that leaving needs no search.
         self._ring: list[Member[S] | None] = []
         self._positions: dict[S, int] | None = None
@@ -161,8 +162,8 @@ class RoundRobin(Group[S]):
 
     strategy = ShareStrategy.ROUND_ROBIN
 
-    def __init__(self, name: str, filter: str) -> None:
-        super().__init__(name, filter)
+    def __init__(self, name: str, filter: str, random: Random) -> None:
+        super().__init__(name, filter, random)
         self._next = 0
 
     def _removed(self, position: int) -> None:
@@ -194,13 +195,9 @@ class RoundRobin(Group[S]):
 class Chance(Group[S]):
     """Each with the same probability."""
 
-    __slots__ = ("_random",)
+    __slots__ = ()
 
     strategy = ShareStrategy.RANDOM
-
-    def __init__(self, name: str, filter: str, random: Random) -> None:
-        super().__init__(name, filter)
-        self._random = random
 
     def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         ring = self._ring
@@ -287,18 +284,13 @@ class HashTopic(Hashed[S]):
         return self._pick(topic, exclude)
 
 
-def make_group(strategy: ShareStrategy, name: str, filter: str, random: Random) -> Group[S]:
-    match strategy:
-        case ShareStrategy.ROUND_ROBIN:
-            return RoundRobin(name, filter)
-        case ShareStrategy.RANDOM:
-            return Chance(name, filter, random)
-        case ShareStrategy.STICKY:
-            return Sticky(name, filter, random)
-        case ShareStrategy.HASH_CLIENT:
-            return HashClient(name, filter)
-        case ShareStrategy.HASH_TOPIC:
-            return HashTopic(name, filter)
+_GROUPS: Final[dict[ShareStrategy, type[Group[Any]]]] = {
+    kind.strategy: kind for kind in (RoundRobin, Chance, Sticky, HashClient, HashTopic)
+}
+
+
+def make_group(strategy: ShareStrategy, name: str, filter: str, random: Random) -> Group[Any]:
+    return _GROUPS[strategy](name, filter, random)
 
 
 def flatten(entries: Sequence["Group[S] | dict[str, Group[S]]"]) -> tuple[Group[S], ...]:

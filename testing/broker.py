@@ -103,15 +103,16 @@ class BrokerProxy(Messages[P]):
         """By topic filter and client id."""
         from trunkline.broker.views import subscription_rows
 
-        return subscription_rows(self._running.node.router, limit=maxsize)
+        return subscription_rows(self._running.node.router)
 
     @property
     @in_broker
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        from trunkline.broker.views import retained_rows
+        from trunkline.broker.views import retained_row
 
-        return retained_rows(self._running.node.retained, trio.current_time(), limit=maxsize)[0]
+        now, retained = trio.current_time(), self._running.node.retained
+        return [retained_row(message, retained, now) for message in retained.page(now, limit=maxsize, scan=maxsize)[0]]
 
     @property
     @in_broker

@@ -7,12 +7,11 @@ from annotated_types import Interval
 
 from trunkline.broker.views import (
     ReceiverRow,
-    RetainedHead,
     RetainedRow,
     RouteRow,
     receiver_rows,
-    retained_heads,
     retained_row,
+    retained_rows,
     route_rows,
 )
 from trunkline.config.key_path import nearest
@@ -75,15 +74,14 @@ async def list_retained(
     filter: Annotated[str, "Only topics that match. '#' matches all, including those that begin with '$'."] = "#",
     after: After = "",
     limit: Limit = AT_ONCE,
-) -> Page[RetainedHead]:
+) -> Page[RetainedRow]:
     """Retained messages, in order of topic, each with the beginning of its payload."""
     validate_filter(filter)
-    rows: list[RetainedHead] = []
+    rows: list[RetainedRow] = []
     cursor: str | None = after
     while cursor is not None and len(rows) < limit:
-        some, cursor = retained_heads(
-            broker.retained, trio.current_time(), cursor, limit - len(rows), filter, scan=AT_ONCE
-        )
+        now, room = trio.current_time(), limit - len(rows)
+        some, cursor = retained_rows(broker.retained, now, cursor, room, filter, scan=AT_ONCE)
         rows += some
         await trio.lowlevel.checkpoint()
     return Page(rows, cursor)
