@@ -117,8 +117,8 @@ class NodeHost:
         deliver: Callable[[Message], None],
         answered: Callable[[Reason | None], None],
     ) -> Callable[[], None]:
-        """Route messages to a callable. Returns a function that ends this. `answered` is called with None once the route
-        is made, or with the reason if it is refused.
+        """Route messages to a callable. Returns a function that ends this. `answered` is called with None once the
+        route is made, or with the reason if it is refused.
 
         Raises:
             ProtocolError: this is not a topic filter.
