@@ -18,7 +18,7 @@ from trunkline.broker import watchdog
 from trunkline.plugins import Context, Settings
 
 #: Seconds, of a real clock, until the watchdog must have spoken.
-PATIENCE = 20
+PATIENCE = 120
 
 
 class Named(logging.Handler):
