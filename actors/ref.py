@@ -155,7 +155,7 @@ class Ref(Generic[M_contra]):
         scheduler._stepping = True
         self.handled += 1
         try:
-            self._actor.handle_many([message])  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+            self._actor.handle_handed(message)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
         except Exception as error:  # noqa: BLE001 - the actor's end is the handling
             self._crash(error)
         finally:

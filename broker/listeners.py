@@ -173,7 +173,8 @@ class _ListeningSocket:
         self._reopening = scheduler.call_at(inf, self._open)
         poller.register(sock, READ, self)
 
-    def ready(self, mask: int) -> None:
+    def ready(self, events: int, limit: int) -> None:
+        del events, limit
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 sock, peer = self._sock.accept()

@@ -128,7 +128,9 @@ class Node:
         self._sessions = Supervisor(name="sessions")
         #: Tasks that outlive the session that started them, and must end before the node does.
         self._tasks = Supervisor(name="tasks")
-        self._poller = polling.Poller(self.scheduler, busy_poll=self._busy_poll) if polling.available() else None
+        self._poller = (
+            polling.Poller(self.scheduler, self.metrics, busy_poll=self._busy_poll) if polling.available() else None
+        )
         self.services = Services(
             config=config,
             hooks=self.hooks,

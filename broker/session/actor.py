@@ -122,6 +122,14 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces:
             outbound.flush()
 
+    def handle_handed(self, message: mail.ToSession) -> None:
+        """The connection hands over what it has read, and nothing else is handed to a session."""
+        outbound = self._outbound
+        outbound.now = self.scheduler.now
+        self._on_received(cast("mail.Received", message))
+        if outbound.pieces:
+            outbound.flush()
+
     def yields(self, messages: list[mail.ToSession]) -> bool:
         """What the client sends comes before deliveries: its acknowledgements make room for them."""
         return DELIVERIES.issuperset(map(type, messages))

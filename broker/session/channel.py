@@ -28,7 +28,7 @@ class Channel:
     #: Requests to the connection.
     cast: Callable[[ToConnection], None]
     #: Wire bytes for the client, in order.
-    send: Callable[[list[bytes]], None]
+    send: Callable[[bytes], None]
     version: Version
     clean_start: bool = True
     #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.

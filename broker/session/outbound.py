@@ -285,9 +285,11 @@ class Outbound:
 
     def flush(self) -> None:
         """Hand what was written to the connection."""
-        if self.pieces and self.channel is not None:
-            pieces, self.pieces = self.pieces, []
-            self.channel.send(pieces)
+        channel, pieces = self.channel, self.pieces
+        if pieces and channel is not None:
+            self.pieces = []
+            send = channel.send
+            send(b"".join(pieces))
 
     # The connection comes and goes
 
