@@ -40,6 +40,10 @@ _LONGEST_REMEMBERED: Final = 256
 #: never has two bytes of length.
 _QUICK_MINIMUM: Final = 130
 
+#: How a PUBLISH without DUP begins.
+_PUBLISH: Final = frozenset(range(0x30, 0x36))
+_V5: Final = Version.V5
+
 _SMALL_CHUNK: Final = 4096
 _GATHERED: Final = 65_536
 
@@ -114,7 +118,7 @@ class Decoder:
         size = len(data)
         if self._is_quick and size > 3 and data[1] == size - 2 and not self.buffered:
             # One short packet: most clients send no more at a time.
-            packet = self._quick(data, 0, 2, size)
+            packet = self._quick(data, 2)
             if packet is not None:
                 return [packet]
         packets: list[Decoded] = []
@@ -165,7 +169,7 @@ class Decoder:
                 if after:
                     position = after
                     continue
-            packet = self._quick(data, position, body, end) if length > 1 else None
+            packet = self._quick(data[position:end], body - position) if length > 1 else None
             if packet is None:
                 position = self._general(data, position, body, end, packets)
             else:
@@ -174,44 +178,44 @@ class Decoder:
         while position < size:
             position = self._one(data, position, packets)
 
-    def _quick(self, data: bytes, position: int, body: int, end: int) -> Publish | Acknowledgement | None:
-        """A packet of one of the common forms; None if it has another form, or looks unusual: then the general code
-        validates it."""
-        first = data[position]
-        if 0x2F < first < 0x36:  # PUBLISH without DUP
+    def _quick(self, wire: bytes, body: int) -> Publish | Acknowledgement | None:
+        """A packet of one of the common forms, whose body begins at `body`; None if it has another form, or looks
+        unusual: then the general code validates it."""
+        first = wire[0]
+        if first in _PUBLISH:
             # Of the two bytes of the topic's length one is enough: the names that are remembered are short, and begin
-            # with both.
-            name_end = body + 2 + data[body + 1]
-            topic = self._topics.get(data[body:name_end])
+            # with both. So none of them matches a name that the packet is too short for.
+            payload = name_end = body + 2 + wire[body + 1]
+            topic = self._topics.get(wire[body:name_end])
             if topic is None:
                 return None
-            v5 = self.version == 5
-            payload = name_end if first < 0x32 else name_end + 2
+            v5 = self.version is _V5
+            if first > 0x31:
+                payload += 2
+                if payload > len(wire):
+                    return None
             if v5:
-                if payload >= end or data[payload]:
+                if wire[payload : payload + 1] != b"\0":
                     return None  # properties
                 payload += 1
-            elif payload > end:
-                return None
             if first == 0x30:
-                message = Publish(topic, data[payload:end])
+                message = Publish(topic, wire[payload:])
                 if v5:
-                    message.wire5 = data[position:end]
+                    message.wire5 = wire
                 else:
-                    message.wire3 = data[position:end]
+                    message.wire3 = wire
                 return message
-            message = Publish(topic, data[payload:end], first >> 1 & 3, first & 1 == 1)
+            message = Publish(topic, wire[payload:], first >> 1 & 3, first & 1 == 1)
             if first > 0x31:
-                message.packet_id = data[name_end] << 8 | data[name_end + 1]
+                message.packet_id = wire[name_end] << 8 | wire[name_end + 1]
                 if not message.packet_id:
                     return None
-                if not message.retain:
-                    pieces = data[position:name_end], data[name_end + 2 : end]
-                    message.frames = {message.qos * 2 + 8 * v5: pieces}
+                if not first & 1:
+                    message.frames = {first & 6 | v5 << 3: (wire[:name_end], wire[name_end + 2 :])}
             return message
-        if end - body == 2:
+        if len(wire) == 4:
             kind = ACKNOWLEDGEMENTS.get(first)
-            packet_id = data[body] << 8 | data[body + 1]
+            packet_id = wire[2] << 8 | wire[3]
             if kind is not None and packet_id:
                 return kind(packet_id)
         return None

@@ -117,10 +117,11 @@ class Inflight(Generic[T]):
         packet_ids = range(first, first + count)
         is_heavy = publication.weight >= HEAVY * count
         is_taken = first in entries if count == 1 else not entries.keys().isdisjoint(packet_ids)
-        if is_taken or is_heavy or first + count > MAX_PACKET_ID:
+        last = first + count - 1
+        if is_taken or is_heavy or last >= MAX_PACKET_ID:
             packet_ids = self._free_ids(1 if is_heavy else count)
             publication = publication.part(0, len(packet_ids))
-            first = packet_ids.start
+            first, last = packet_ids.start, packet_ids.stop - 1
             if is_heavy:  # each is weighed on its own
                 self._weigh(first, publication)
         entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
@@ -128,7 +129,7 @@ class Inflight(Generic[T]):
             entries[first] = entry
         else:
             entries.update(dict.fromkeys(packet_ids, entry))
-        self._last_id = packet_ids[-1]
+        self._last_id = last
         return packet_ids
 
     def _free_ids(self, count: int) -> range:

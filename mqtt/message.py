@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from trunkline.mqtt.frames import PACKET_ID, publish_pieces, publish_whole
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import HEAVY, OVERHEAD, properties_weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from trunkline.mqtt.versions import Version
+_V5: Final = Version.V5
 
 #: A payload of this size or more is dropped when it is no longer needed. A smaller one is kept, because a message
 #: without it is a new object.
@@ -119,5 +120,7 @@ class Message:
 
     def numbered(self, version: Version, qos: int, retain: bool, packet_ids: range) -> tuple[bytes, ...]:
         """The packet for a subscriber at QoS 1 or 2 with its packet identifier, in pieces."""
-        head, tail = publish_pieces(self, version, qos, retain)
+        frames = self.frames
+        pieces = frames.get(qos + qos + retain + 8 * (version is _V5)) if frames is not None else None
+        head, tail = pieces or publish_pieces(self, version, qos, retain)
         return head, PACKET_ID[packet_ids.start], tail

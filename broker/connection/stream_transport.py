@@ -14,8 +14,8 @@ from trunkline.broker.connection.transport import BLOCKED, DRAINED, NO_LINGER, R
 
 if TYPE_CHECKING:
     from trunkline.actors import Actor, Scheduler
-    from trunkline.broker.metrics import Metrics
     from trunkline.broker.connection.transport import Receiver
+    from trunkline.broker.metrics import Metrics
 
 #: Bytes that may wait for a stream before it counts as blocked. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536

@@ -212,8 +212,7 @@ class SocketTransport:
         if not self._reading or events == WRITE:
             return None
         size = self._usual_size
-        if size > limit:
-            size = limit
+        size = min(size, limit)
         try:
             data = self._sock.recv(size)
         except (BlockingIOError, InterruptedError):

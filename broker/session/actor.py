@@ -122,26 +122,19 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces:
             outbound.flush()
 
-    def handle_handed(self, message: mail.ToSession) -> None:
-        """The connection hands over what it has read, and nothing else is handed to a session."""
-        outbound = self._outbound
-        outbound.now = self.scheduler.now
-        self._on_received(cast("mail.Received", message))
-        if outbound.pieces:
-            outbound.flush()
-
     def yields(self, messages: list[mail.ToSession]) -> bool:
         """What the client sends comes before deliveries: its acknowledgements make room for them."""
         return DELIVERIES.issuperset(map(type, messages))
 
     # What the client sends
 
-    def _on_received(self, message: mail.Received) -> None:
-        channel, context = message.channel, self._context
+    def handle_handed(self, message: mail.Received) -> None:  # type: ignore[override]  # nothing else is handed to it
+        """What the connection has read."""
+        channel, context, outbound, inbound = message.channel, self._context, self._outbound, self._inbound
+        outbound.now = self.scheduler.now
         if channel is not context.reading:
             self._set_aside(message)
             return
-        inbound = self._inbound
         acknowledged = False
         packets = iter(message.packets)
         try:
@@ -163,7 +156,7 @@ class SessionActor(Actor["mail.ToSession"]):
                     handler(self, packet, channel)
                     acknowledged = True
                     if context.reading is not channel:
-                        if self._outbound.channel is not channel:
+                        if outbound.channel is not channel:
                             return
                         rest = list(packets)
                         if rest or message.error is not None:
@@ -180,7 +173,9 @@ class SessionActor(Actor["mail.ToSession"]):
             self._services.metrics.packets_malformed += 1
             self._life.disconnect(message.error.reason, str(message.error))
         elif acknowledged:
-            self._outbound.fill()
+            outbound.fill()
+        if outbound.pieces:
+            outbound.flush()
 
     def _set_aside(self, message: mail.Received) -> None:
         """It comes from a connection that lost this session, or from a client that has to wait."""
@@ -327,7 +322,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
         mail.Attach: lambda self, message: self._life.attach(message.channel, message.present),
-        mail.Received: _on_received,
+        mail.Received: handle_handed,
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,

@@ -41,6 +41,7 @@ class Inbound:
         "_await_rel_timeout",
         "_awaiting_rel",
         "_context",
+        "_is_limited",
         "_max_payload_size",
         "_mqtt",
         "_outbound",
@@ -58,6 +59,8 @@ class Inbound:
         self._services = services = context.services
         self._mqtt = services.config.mqtt
         self._max_payload_size = services.config.mqtt.max_payload_size
+        #: May a QoS or RETAIN be refused?
+        self._is_limited = self._mqtt.max_qos < 2 or not self._mqtt.retain_available
         self._await_rel_timeout = services.config.session.await_rel_timeout
         self._stop_waiting: Callable[[], None] | None = None
         #: Counts messages by QoS, and packets that acknowledge them.
@@ -76,13 +79,14 @@ class Inbound:
             Undecided: of some of its messages nothing has happened yet.
         """
         services, outbound = self._services, self._outbound
-        qos = publication.qos
+        qos, count = publication.qos, publication.count
         kind = qos << 1 | publication.retain
-        self._received[qos] += publication.count
+        self._received[qos] += count
         if publication.properties:
             self._read_properties(publication, channel)
         if kind:
-            self._check_limits(publication, channel)
+            if self._is_limited or channel.receive_maximum_in:
+                self._check_limits(publication, channel)
             if qos == 2 and publication.packet_id in self._awaiting_rel:
                 self._acknowledge(channel, publication, Reason.SUCCESS)  # [MQTT-4.3.3-10]
                 return
@@ -92,14 +96,15 @@ class Inbound:
             if channel.answer is not None and channel.answer[0] is publication:
                 allowed = channel.answer[1]
             elif services.access.waits and not client.superuser:
-                self._received[qos] -= publication.count  # it comes again
+                self._received[qos] -= count  # it comes again
                 raise Undecided(publication)
             else:
                 allowed = services.access.may_publish(channel, publication.topic, qos, publication.retain)
         publication.publisher = client.client_id
         publication.username = client.username
-        publication.timestamp = wall = outbound.now + services.epoch
-        publication.guid = services.guids.next(wall, publication.count)
+        now = outbound.now
+        publication.timestamp = wall = now + services.epoch
+        publication.guid = services.guids.next(wall, count)
         if not allowed:
             self._refuse(publication, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
             return
@@ -109,7 +114,7 @@ class Inbound:
             return
         routed: Publication = publication
         if services.hooks.message_publish:
-            changed = services.publishing(client, publication, outbound.now)
+            changed = services.publishing(client, publication, now)
             if type(changed) is Deny:
                 if changed.disconnect:
                     services.dropped(client, publication, DropReason.HOOK)
@@ -120,18 +125,18 @@ class Inbound:
                 self._withhold(publication, channel, changed)
                 return
             routed = changed
-        if qos == 2:
-            if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, outbound.now):
+        if qos < 2:
+            reached = services.pubsub.publish(routed, now, self._subscriber, outbound, route)
+            if not reached:
+                services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
+            if not qos:
+                return
+        else:
+            if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, now):
                 self._too_many(publication, channel)
                 return
             self.expect_pubrel()
-            reached: int = bool(services.pubsub.router.match(routed.topic))
-        else:
-            reached = services.pubsub.publish(routed, outbound.now, self._subscriber, outbound, route)
-            if not reached:
-                services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
-        if not qos:
-            return
+            reached = bool(services.pubsub.router.match(routed.topic))
         if reached:
             outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids)
         else:

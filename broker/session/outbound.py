@@ -27,6 +27,7 @@ from trunkline.mqtt.frames import PACKET_ID, encode_publish
 from trunkline.mqtt.inflight import Entry, State
 from trunkline.mqtt.ledger import Ledger
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 MAX_SLICE: Final = 262_144
 
 NO_IDS: Final = range(0)
+_V5: Final = Version.V5
 
 _PACKET_ID: Final = PACKET_ID.__getitem__
 #: How an acknowledgement of success begins, in all versions.
@@ -54,6 +56,7 @@ class Outbound:
     __slots__ = (
         "_context",
         "_filling",
+        "_hooks",
         "_packets_sent",
         "_pressure",
         "_queue",
@@ -76,6 +79,7 @@ class Outbound:
         self._context = context
         self._session = session = context.session
         self._services = services = context.services
+        self._hooks = services.hooks
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
         self._packets_sent = services.metrics.sent
@@ -102,14 +106,15 @@ class Outbound:
 
     # A message comes
 
-    def deliver(self, publication: Publication, target: Target[Subscriber], *, in_turn: bool = False) -> None:
+    def deliver(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
         """Send it, or have it wait while something is ahead of it; `in_turn` says that nothing is."""
         if not self.direct and not in_turn:
             self._wait(publication, target)
             return
-        channel, hooks = self.channel, self._services.hooks
+        channel, hooks = self.channel, self._hooks
         assert channel is not None
-        if publication.count > 1 and not self._are_sent_alike(publication, target, channel):
+        count = publication.count
+        if count > 1 and not self._are_sent_alike(publication, target, channel):
             for message in publication.messages:
                 self.deliver(message, target)
             return
@@ -130,41 +135,62 @@ class Outbound:
         if not is_plain and publication.expires_at <= self.now:
             self.drop(publication, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
-        packet_ids = NO_IDS
-        rest: Sequence[Message] = ()
+        if qos:
+            self._send_in_window(channel, publication, original, target, qos, is_plain)
+            return
         try:
-            if qos:
-                packet_ids = self._window.insert(publication, target, qos, self.now)
-                sent = len(packet_ids)
-                if not sent:
-                    for message in original.messages:
-                        self._enqueue(message, target, qos)
-                    return
-                if sent < publication.count:
-                    rest, publication = publication.messages[sent:], publication.part(0, sent)
             if not is_plain:
                 (message,) = publication.messages
-                self._encode(channel, message, target, qos, packet_ids.start)
-            elif qos:
-                retain = publication.retain and target.retain_as_published
-                self.pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+                self._encode(channel, message, target, 0, 0)
             elif publication.retain and target.retain_as_published:
                 self.pieces.append(publication.wire(channel.version, True))
             else:
-                wire = publication.wire5 if channel.version == 5 else publication.wire3
+                wire = publication.wire5 if channel.version is _V5 else publication.wire3
                 self.pieces.append(wire or publication.wire(channel.version))
+        except UNWRITABLE as error:
+            self._unwritable(publication, NO_IDS, error)
+            return
+        self._sent[0] += count
+        if hooks.message_delivered:
+            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+        if hooks.delivery_completed:
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+
+    def _send_in_window(
+        self,
+        channel: Channel,
+        publication: Publication,
+        original: Publication,
+        target: Target[Subscriber],
+        qos: int,
+        is_plain: bool,
+    ) -> None:
+        """Send with QoS 1 or 2 as much as there is room for; the rest, as it was before the hooks, waits in the
+        queue."""
+        packet_ids = self._window.insert(publication, target, qos, self.now)
+        sent = len(packet_ids)
+        rest: Sequence[Message] = ()
+        if sent < publication.count:
+            if not sent:
+                for message in original.messages:
+                    self._enqueue(message, target, qos)
+                return
+            rest, publication = publication.messages[sent:], publication.part(0, sent)
+        try:
+            if is_plain:
+                retain = publication.retain and target.retain_as_published
+                self.pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+            else:
+                (message,) = publication.messages
+                self._encode(channel, message, target, qos, packet_ids.start)
         except UNWRITABLE as error:
             self._unwritable(publication, packet_ids, error)
             return
-        self._sent[qos] += publication.count
-        if hooks.message_delivered:
-            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
-        if not qos:
-            if hooks.delivery_completed:
-                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
-        elif rest:
-            for message in rest:
-                self.deliver(message, target)
+        self._sent[qos] += sent
+        if self._hooks.message_delivered:
+            self._hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+        for message in rest:
+            self.deliver(message, target)
 
     def _are_sent_alike(self, publication: Publication, target: Target[Subscriber], channel: Channel) -> bool:
         """May the messages of a publication be written in one piece?"""
@@ -172,7 +198,7 @@ class Outbound:
             channel.plain
             and not target.identifiers
             and publication.expires_at == inf
-            and not self._services.hooks.message_deliver
+            and not self._hooks.message_deliver
             and all(map(channel.may_read.get, publication.topics))
         )
 
@@ -196,10 +222,10 @@ class Outbound:
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         dropped = self._queue.push(message, target, qos)
-        if self._services.hooks.message_queued and not any(
+        if self._hooks.message_queued and not any(
             gone.message is message and gone.target is target for gone in dropped
         ):
-            self._services.hooks.notify(MESSAGE_QUEUED, self._session.client, message)
+            self._hooks.notify(MESSAGE_QUEUED, self._session.client, message)
         for gone, _, _, reason in dropped:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
             self.drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
@@ -270,13 +296,13 @@ class Outbound:
 
     def acknowledge(self, kind: PacketType, packet_ids: Sequence[int]) -> None:
         """As `write`, acknowledgements of success in a row."""
-        head = _HEADS[kind]
-        wire = head + head.join(map(_PACKET_ID, packet_ids))
+        head, count = _HEADS[kind], len(packet_ids)
+        wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
         if self.ledger.entries:
             self.pieces += self.ledger.settle(self.ledger.owe(kind, packet_ids), wire)
         else:
             self.pieces.append(wire)
-        self._packets_sent[kind] += len(packet_ids)
+        self._packets_sent[kind] += count
 
     def _repeat_pubrel(self, packet_id: int) -> None:
         """It answers nothing that the client has just sent, so it waits for no answer."""
@@ -286,7 +312,7 @@ class Outbound:
     def flush(self) -> None:
         """Hand what was written to the connection."""
         channel, pieces = self.channel, self.pieces
-        if pieces and channel is not None:
+        if channel is not None and pieces:
             self.pieces = []
             send = channel.send
             send(b"".join(pieces))
@@ -348,7 +374,9 @@ class Outbound:
     def fill(self) -> None:
         """Send what waits, as far as window and socket take it, one slice of it in a turn."""
         channel, window, queue = self.channel, self._window, self._queue
-        if self._filling or channel is None or not self._writable or self.held or (self.direct and not window.unsent):
+        if self.direct and not window.unsent:
+            return
+        if self._filling or channel is None or not self._writable or self.held:
             return
         room = MAX_SLICE
         while room > 0 and (again := window.next_again(self.now)) is not None:
@@ -359,7 +387,7 @@ class Outbound:
             if entry is None:
                 break
             room -= entry[0].weight
-            self.deliver(entry[0], entry[1], in_turn=True)
+            self.deliver(entry[0], entry[1], True)
         for gone in expired:
             self.drop(gone[0], DropReason.EXPIRED)
         if len(expired) >= MESSAGES_AT_ONCE:
@@ -387,7 +415,7 @@ class Outbound:
             message = replay.next()
             if message is not None:
                 room -= message.weight
-                self.deliver(message, replay.target, in_turn=True)
+                self.deliver(message, replay.target, True)
             elif replay.over:
                 self.end_replays((replay.filter,))
         return 0
@@ -406,8 +434,8 @@ class Outbound:
                 self._unwritable(message, range(packet_id, packet_id + 1), error)
                 return message.weight
             self._sent[entry.qos] += 1
-            if self._services.hooks.message_delivered:
-                self._services.hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
+            if self._hooks.message_delivered:
+                self._hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
         return message.weight
 
     def _may_get(self, channel: Channel, topic: str) -> bool:
