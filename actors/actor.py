@@ -69,6 +69,9 @@ class Actor(Generic[M]):
         """Returns the reply, or `LATER` after taking `reply_later()`."""
         raise NotImplementedError(f"{type(self).__name__} takes no calls, but got {request!r}")
 
+    def undelivered(self, messages: list[M]) -> None:
+        """The actor ends without handling these messages of its mailbox. `terminate` follows."""
+
     def terminate(self, reason: Reason) -> None:
         """Runs at the end, whatever the reason, before the actor's tasks are cancelled: for cleanup without an
         await."""

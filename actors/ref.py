@@ -276,6 +276,8 @@ class Ref(Generic[M_contra]):
         self._reason = reason
         if self._attention:
             self.fail(messages)
+        if messages and self._actor is not None:
+            self._actor.undelivered(messages)
         self._attention = True
         bonds = self._bonds
         if bonds is not None and bonds.owed:

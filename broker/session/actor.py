@@ -114,13 +114,21 @@ class SessionActor(Actor["mail.ToSession"]):
         outbound = self._outbound
         outbound.now = self.scheduler.now
         deliver = outbound.deliver
-        for message in messages:
-            if type(message) is tuple:
-                deliver(message[0], message[1])
-            else:
-                self._mail[type(message)](self, message)
+        try:
+            for message in messages:
+                if type(message) is tuple:
+                    deliver(message[0], message[1])
+                else:
+                    self._mail[type(message)](self, message)
+        except Exception:
+            handled = [each is message for each in messages].index(True)  # pyright: ignore[reportPossiblyUnboundVariable]
+            self.undelivered(messages[handled + 1 :])
+            raise
         if outbound.pieces:
             outbound.flush()
+
+    def undelivered(self, messages: list[mail.ToSession]) -> None:
+        self._life.undelivered += [message for message in messages if type(message) is tuple]
 
     def yields(self, messages: list[mail.ToSession]) -> bool:
         """What the client sends comes before deliveries: its acknowledgements make room for them."""

@@ -36,6 +36,7 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.inbound import Inbound
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.subscription_check import SubscriptionCheck
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.publication import Publication
+    from trunkline.router import Target
 
 #: Reasons that say no more than that the connection is over.
 UNNAMED: Final = (Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)
@@ -61,12 +64,14 @@ class Life:
     check: SubscriptionCheck
     #: Makes the client id free.
     on_end: Callable[[Session], None]
+    #: Deliveries that the actor did not handle before its end.
+    undelivered: list[tuple[Publication, Target[Subscriber]]] = field(default_factory=lambda: [], init=False)
     #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
-    _requested: list[Channel] = field(default_factory=lambda: [])
+    _requested: list[Channel] = field(default_factory=lambda: [], init=False)
     #: These stop the timers that run until the client goes or, while it is away, until it is back.
-    _timers: list[Callable[[], None]] = field(default_factory=lambda: [])
+    _timers: list[Callable[[], None]] = field(default_factory=lambda: [], init=False)
     #: What an end has to do yet, whatever crashes on the way.
-    _steps: list[Callable[[], object]] = field(default_factory=lambda: [])
+    _steps: list[Callable[[], object]] = field(default_factory=lambda: [], init=False)
 
     # A connection comes
 
@@ -286,7 +291,13 @@ class Life:
 
     def _parts(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""
-        return (self.inbound.forget_unreleased, self.outbound.hand_over)
+        return (self.inbound.forget_unreleased, self.outbound.hand_over, self._lose_undelivered)
+
+    def _lose_undelivered(self, limit: int) -> bool:
+        some, self.undelivered = self.undelivered[:limit], self.undelivered[limit:]
+        for delivery in some:
+            self.outbound.lose(delivery)
+        return bool(self.undelivered)
 
     # The actor ends
 
@@ -310,6 +321,7 @@ class Life:
     def crashed(self) -> None:
         """End the client's connection as any other that is lost, and the session with it. The actor has ended already,
         so a task gives up what is left."""
+        self.context.subscriber.cast = self.outbound.lose  # its routes are still there
         self.context.session.expiry_interval = 0.0  # so no will waits for its delay
         if self.outbound.channel is not None:
             self._salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))

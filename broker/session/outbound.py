@@ -8,7 +8,7 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.pressure import Pressure
@@ -472,6 +472,14 @@ class Outbound:
                 movable = taken[2] is State.WAIT_PUBACK
                 self._orphaned(taken[0], taken[1], DropReason.SESSION_ENDED, movable=movable)
         return True
+
+    def lose(self, delivery: Any) -> None:
+        """In place of the mailbox of a session that has crashed: another member of the shared group gets the delivery,
+        or it is dropped."""
+        if type(delivery) is tuple:
+            publication, target = cast("tuple[Publication, Target[Subscriber]]", delivery)
+            for message in publication.messages:
+                self._orphaned(message, target, DropReason.SESSION_ENDED)
 
     def _orphaned(
         self, message: Message, target: Target[Subscriber], reason: DropReason, *, movable: bool = True

@@ -237,6 +237,45 @@ async def test_what_a_session_that_crashes_leaves_behind_is_dealt_with_in_slices
         nursery.cancel_scope.cancel()
 
 
+async def test_deliveries_to_a_session_that_crashes_are_counted() -> None:
+    def crash() -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        dropped: list[tuple[str, bytes]] = []
+        hooks = here.node.hooks
+        hooks.add("message.dropped", lambda client, message, word: dropped.append((word, message.payload)))
+        # its routes are still there then
+        hooks.add("session.terminated", lambda client, word: here.broker.publish("t", b"late", qos=1))
+        await (await here.stay("doomed")).subscribe(("t", 1))
+        session = here.session("doomed")
+        await trio.testing.wait_all_tasks_blocked()
+        for payload in (b"1", b"crash", b"2", b"3"):
+            if payload == b"crash":
+                session.ref.cast(Due(crash))
+            else:
+                here.broker.publish("t", payload, qos=1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(dropped) == [("session_ended", payload) for payload in (b"1", b"2", b"3", b"late")]
+
+
+async def test_deliveries_to_a_member_that_crashes_go_to_another() -> None:
+    def crash() -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        doomed, member = await here.stay("doomed"), await here.client("member")
+        for client in (doomed, member):
+            await client.subscribe(("$share/g/t", 1))
+        here.session("doomed").ref.cast(Due(crash))
+        payloads = [b"1", b"2", b"3", b"4"]
+        for payload in payloads:
+            here.broker.publish("t", payload, qos=1)
+        assert here.session("doomed").ref.queued > 1
+        received = [(await member.expect_type(raw.PUBLISH)).payload for _ in payloads]
+        assert sorted(received) == payloads
+
+
 async def test_what_ends_a_session() -> None:
     async with room() as here:
         ends: list[tuple[str, str]] = []
