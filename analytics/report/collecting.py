@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.catalogue import find
+from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
 from trunkline.analytics.report.results import (
@@ -29,6 +30,7 @@ from trunkline.analytics.report.results import (
     Window,
 )
 from trunkline.events.reader import EventLog
+from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
 from trunkline.mqtt.reasons import in_words
 
 if TYPE_CHECKING:
@@ -49,8 +51,6 @@ MAX_ALERTS: Final = 5_000
 MAX_QUEUES: Final = 10
 #: Seconds over which growth is measured, at least and at most.
 _GROWTH: Final = (60.0, 900.0)
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NothingRecorded(ValueError):
@@ -75,7 +75,7 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
             newest.append(extent.newest)
     if not oldest:
         raise NothingRecorded("no events were recorded there")
-    begin, end = _time(min(oldest)), _time(max(newest)) + timedelta(microseconds=1)
+    begin, end = from_microseconds(min(oldest)), from_microseconds(max(newest)) + timedelta(microseconds=1)
     if (since is not None and since >= end) or (until is not None and until <= begin):
         raise NothingRecorded(f"no events were recorded then; there are some from {begin:%F %T} to {end:%F %T} UTC")
     return max(begin, since or begin), min(end, until or end)
@@ -106,9 +106,9 @@ def collect(
     """
     begin, end = period(source, since, until)
     seconds = window(begin, end)
-    first = math.floor((begin - _EPOCH).total_seconds() / seconds) * seconds
+    first = math.floor((begin - EPOCH).total_seconds() / seconds) * seconds
     found: dict[str, Any] = {"source": source, "made": now, "window": seconds, "end": end}
-    found["begin"] = _EPOCH + timedelta(seconds=first)
+    found["begin"] = EPOCH + timedelta(seconds=first)
     reading = _Reading(spark, source, since, until)
     say("traffic, connections, drops")
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
@@ -182,23 +182,14 @@ class _Reading:
 
 
 def _rows(frame: DataFrame) -> list[Row]:
-    """All rows of a result that is small, with aware times: Spark gives naive ones, of this machine's zone."""
-    times = [name for name, type in frame.dtypes if type == "timestamp"]
-    plain = frame.withColumns({name: F.unix_micros(name) for name in times}) if times else frame
-    found = [row.asDict() for row in plain.collect()]
-    for row in found:
-        row.update({name: _time(row[name]) for name in times if row[name] is not None})
-    return found
+    """All rows of a result that is small."""
+    return [with_zone(row.asDict()) for row in frame.collect()]
 
 
 def _each(kind: Callable[..., T], frame: DataFrame) -> list[T]:
     """The rows as named tuples of this kind, whose fields are columns."""
     names: Sequence[str] = kind._fields  # type: ignore[attr-defined]
     return [kind(**row) for row in _rows(frame.select(*names))]
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _top(published: DataFrame, column: str) -> DataFrame:
@@ -223,7 +214,7 @@ def _longest(queues: DataFrame) -> DataFrame:
 
 def _newest(queues: DataFrame, end: datetime) -> DataFrame:
     """Queues that grow at the end of the period, or will be full: older readings do not show that."""
-    last = queues.where(F.unix_micros("window_end") >= F.lit((end - _EPOCH) // timedelta(microseconds=1)))
+    last = queues.where(F.unix_micros("window_end") >= F.lit(to_microseconds(end)))
     newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
         *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "full_in")]
     )

@@ -1,7 +1,7 @@
 """The options of the source, and what they mean."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -21,11 +21,11 @@ from trunkline.analytics.source import offsets
 from trunkline.analytics.source.offsets import Offsets
 from trunkline.config.key_path import nearest
 from trunkline.config.units import Accepts, Size
+from trunkline.events.times import to_microseconds
 
 #: The two ways of reading.
 Mode = Literal["batch", "stream"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Begins the options that are handed to the file system.
 STORAGE: Final = "fs."
 
@@ -44,11 +44,9 @@ def _known_kinds(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _parse_time(given: object) -> int:
     try:
-        moment = datetime.fromisoformat(str(given).strip())
+        return to_microseconds(datetime.fromisoformat(str(given).strip()))
     except ValueError:
         raise ValueError("not a time") from None
-    span = moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
 def _parse_position(given: object) -> object:

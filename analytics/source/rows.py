@@ -1,16 +1,15 @@
 """Rows as Spark wants them: filtered, with its columns, in its types. What runs in the tasks."""
 
 import difflib
-import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trunkline.analytics.options import OptionError
+from trunkline.analytics.source.options import SourceSettings
 from trunkline.analytics.source.places import open_log
 from trunkline.events.layout import LogError
 from trunkline.events.schema import SCHEMA
@@ -18,7 +17,6 @@ from trunkline.events.schema import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.options import SourceSettings
     from trunkline.analytics.source.planning import Range
     from trunkline.events.reader import EventLog
 
@@ -51,24 +49,17 @@ def arrow_schema(schema: "StructType") -> pa.Schema:
 #: From a column to which of its rows are wanted. Functions, for Arrow's expressions cost a small batch far more.
 Condition = Callable[[Any], Any]
 
-#: Logs that this process has open: it does one task after another, and finds out by itself when files have changed.
-_LOGS: "OrderedDict[tuple[str, str], EventLog]" = OrderedDict()
-_MOST_LOGS: Final = 4
 
-
-def _opened(settings: "SourceSettings") -> "EventLog":
-    key = (settings.path, json.dumps(settings.storage, sort_keys=True))
-    if key not in _LOGS:
-        _LOGS[key] = open_log(settings)
-        if len(_LOGS) > _MOST_LOGS:
-            _LOGS.popitem(last=False)
-    return _LOGS[key]
+@lru_cache(maxsize=4)
+def _opened(path: str, storage: tuple[tuple[str, str], ...]) -> "EventLog":
+    """The log stays open: a process does one task after another, and finds out by itself when files have changed."""
+    return open_log(SourceSettings(path=path, storage=dict(storage)))
 
 
 class RowReader:
     """Reads ranges of rows. Goes to the tasks, so it opens nothing before it is asked for rows."""
 
-    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
+    def __init__(self, settings: SourceSettings, schema: "StructType") -> None:
         self._settings = settings
         self._schema = arrow_schema(schema)
         self._conditions: list[tuple[str, Condition]] = []
@@ -87,7 +78,7 @@ class RowReader:
 
     def read(self, part: "Range") -> Iterator[pa.RecordBatch]:
         """Raises: LogError, for rows that are damaged or lost, unless the settings say that they are skipped."""
-        log = _opened(self._settings)
+        log = _opened(self._settings.path, tuple(sorted(self._settings.storage.items())))
         wanted = self._schema.names
         names = [*wanted, *sorted(self._columns.difference(wanted))]
         together: list[pa.RecordBatch] = []

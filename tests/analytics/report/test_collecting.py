@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +162,3 @@ def test_what_is_missing_counts_for_its_incarnation() -> None:
         Health("n@1", at(0), at(9), 100, 12, 6, 7, "killed"),
         Health("n@2", at(0), at(9), 200, 1, 0, 0, "killed"),
     ]
-
-
-def test_times_are_aware() -> None:
-    assert collecting._time(1_748_779_200_000_001) == datetime(2025, 6, 1, 12, 0, 0, 1, tzinfo=UTC)
