@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.broker.views import ClientRow
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
+    from trunkline.plugins.context import Client
 
 
 #: Sessions that are notified before other work gets its turn.
@@ -142,13 +142,13 @@ class NodeHost:
 
     # Clients; the listing code is imported on first use
 
-    def client(self, client_id: str) -> ClientRow | None:
+    def client(self, client_id: str) -> Client | None:
         from trunkline.broker.views import client_row
 
         found = self._sessions.get(client_id)
         return None if found is None else client_row(found)
 
-    def clients(self, after: str, limit: int) -> list[ClientRow]:
+    def clients(self, after: str, limit: int) -> list[Client]:
         from trunkline.broker.views import client_rows
 
         return client_rows(self._sessions, after, limit)

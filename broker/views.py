@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.mqtt.topics import SHARE_PREFIX
+from trunkline.plugins.context import Client
 
 if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
@@ -21,36 +22,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a retained payload that a listing shows.
 HEAD: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class ClientRow:
-    """A client that has a session, connected or not."""
-
-    client_id: str
-    connected: bool
-    username: str | None
-    #: Address and port; None for an in-process connection.
-    peer: str | None
-    listener: str
-    #: "3.1", "3.1.1" or "5.0".
-    version: str
-    #: Seconds; 0 means none.
-    keep_alive: int
-    clean_start: bool
-    #: Seconds since the epoch: of the last connection, and of the session.
-    connected_at: float
-    created_at: float
-    #: Seconds that the session outlives the connection; None means for ever.
-    expiry_interval: float | None
-    subscriptions: int
-    #: Messages that wait, and their bytes.
-    queued: int
-    queued_bytes: int
-    #: Messages sent and not acknowledged, and QoS 2 messages received whose PUBREL is missing.
-    inflight: int
-    awaiting_rel: int
-    superuser: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +93,9 @@ class MetricRow:
     meaning: str
 
 
-def client_row(actor: SessionActor) -> ClientRow:
+def client_row(actor: SessionActor) -> Client:
     session, client = actor.session, actor.client
-    return ClientRow(
+    return Client(
         session.client_id,
         actor.channel is not None,
         client.username,
@@ -145,7 +116,7 @@ def client_row(actor: SessionActor) -> ClientRow:
     )
 
 
-def client_rows(sessions: Directory, after: str = "", limit: int = 100) -> list[ClientRow]:
+def client_rows(sessions: Directory, after: str = "", limit: int = 100) -> list[Client]:
     """The next clients behind the client id `after`."""
     return [client_row(actor) for actor in sessions.page(after, limit)]
 

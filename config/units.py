@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
@@ -164,31 +165,39 @@ ListenerUrl = Annotated[
 
 
 def accepted(field: FieldInfo) -> str:
-    """Describes the values that a key accepts."""
-    if get_origin(field.annotation) is tuple:
-        return f"a list{_limits(field.metadata, 'entries')}, each {_each(field.annotation)}"
-    return _kind(field.annotation, field.metadata) + _limits(field.metadata)
+    """The values that a key takes, in words."""
+    annotation = without_none(field.annotation)
+    if get_origin(annotation) is tuple:
+        return f"a list{_limits(field.metadata, 'entries')}, each {_each(annotation)}"
+    return _kind(annotation, field.metadata) + _limits(field.metadata)
 
 
-def _kind(annotation: object, metadata: list[Any]) -> str:
+def without_none(annotation: Any) -> Any:
+    """The type of an optional value."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if get_origin(annotation) in (UnionType, Union) and len(kinds) == 1 else annotation
+
+
+def _kind(annotation: Any, metadata: list[Any]) -> str:
     for entry in metadata:
         if isinstance(entry, Accepts):
             return entry.text
     arguments = get_args(annotation)
     origin = get_origin(annotation)
     if origin is Literal:
-        return " or ".join(f'"{word}"' for word in arguments)
-    if origin is tuple:
+        return " or ".join(map(json.dumps, arguments))
+    if origin in (tuple, list):
         return f"a list, each {_each(annotation)}"
-    if origin is Mapping:
-        annotation, inner = _unwrapped(arguments[1])
-        limits = [limit for entry in inner for limit in getattr(entry, "metadata", [entry])]
-        return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(annotation, limits)}{_limits(limits)}"
-    if bool in (annotation, *arguments):
-        return "true or false"
+    if origin in (Mapping, dict):
+        inner, limits = _unwrapped(arguments[1])
+        limits = [limit for entry in limits for limit in getattr(entry, "metadata", [entry])]
+        return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(inner, limits)}{_limits(limits)}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"a table with {', '.join(annotation.model_fields)}"
-    return "a whole number" if int in (annotation, *arguments) else "a number"
+    return _WORDS.get(cast("object", annotation), "a number")
+
+
+_WORDS: Final[dict[object, str]] = {str: "text", bytes: "bytes", bool: "true or false", int: "a whole number"}
 
 
 def _each(annotation: object) -> str:

@@ -7,13 +7,15 @@ from functools import cache, partial
 from typing import Any, Final, Literal, get_args, get_origin
 
 import click
+from pydantic.fields import FieldInfo
 
+from trunkline.config.units import without_none
 from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
-from trunkline.management.operations.registry import Argument, Operation
+from trunkline.management.operations.registry import Operation
 
 _GROUPS: Final = {
     "alarms": "Alarms: conditions that an operator should know about.",
@@ -55,7 +57,8 @@ def commands() -> dict[str, click.Command]:
 
 def _command(name: str, operation: Operation) -> click.Command:
     # a cursor with several parts cannot be typed
-    parameters = [_parameter(each) for each in operation.arguments if (each.name, each.kind) != ("after", list[str])]
+    arguments = [(name, field, without_none(field.annotation)) for name, field in operation.arguments.items()]
+    parameters = [_parameter(*each) for each in arguments if (each[0], each[2]) != ("after", list[str])]
     if operation.name == "retained.show":
         text = "Write the payload as it is to this file, - for standard output, and nothing else."
         parameters.append(
@@ -66,30 +69,31 @@ def _command(name: str, operation: Operation) -> click.Command:
     return click.Command(name, callback=click.pass_obj(partial(_run, operation)), params=parameters, help=operation.doc)
 
 
-def _parameter(argument: Argument) -> click.Parameter:
-    name, kind, flag = argument.name, argument.kind, f"--{argument.name.replace('_', '-')}"
+def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
+    flag = f"--{name.replace('_', '-')}"
+    doc = next(entry for entry in field.metadata if isinstance(entry, str))
     if name == "limit":
         return click.Option([flag], type=click.IntRange(min=1), help="Print at most this many rows. [default: all]")
     several = get_origin(kind) in (dict, list)
-    if argument.required or name in _BY_PLACE:
+    if field.is_required() or name in _BY_PLACE:
         return click.Argument(
             [name],
-            required=argument.required,
+            required=field.is_required(),
             type=_type(kind),
             callback=_CALLBACKS.get(_form(kind)),
             nargs=-1 if several else 1,
             metavar="[KEY=VALUE]..." if several else None,
         )
     if kind is bool:
-        both = f"{flag}/--{_OPPOSITES[name]}" if argument.default is None else flag
-        return click.Option([both], is_flag=True, default=argument.default, help=argument.doc)
+        both = f"{flag}/--{_OPPOSITES[name]}" if field.default is None else flag
+        return click.Option([both], is_flag=True, default=field.default, help=doc)
     return click.Option(
         [_SINGULAR.get(name, flag), name],
         type=_type(kind),
         callback=_CALLBACKS.get(_form(kind)),
         multiple=several,
         metavar="KEY=VALUE" if _form(kind) is dict else None,
-        help=argument.doc,
+        help=doc,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from trunkline.hooks.points import find
@@ -32,33 +33,34 @@ if TYPE_CHECKING:
 S_co = TypeVar("S_co", bound="Settings", covariant=True)
 
 
-class Client(Protocol):
-    """A client that has a session, connected or not, as it is listed."""
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client that has a session, connected or not."""
 
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def connected(self) -> bool: ...
-    @property
-    def username(self) -> str | None: ...
-    @property
-    def peer(self) -> str | None: ...
-    @property
-    def listener(self) -> str: ...
-    @property
-    def queued(self) -> int:
-        """Messages that wait for it."""
-        ...
-
-    @property
-    def inflight(self) -> int:
-        """Messages sent to it and not acknowledged."""
-        ...
-
-    @property
-    def created_at(self) -> float:
-        """When the session began, in seconds since the epoch."""
-        ...
+    client_id: str
+    connected: bool
+    username: str | None
+    #: Address and port; None for an in-process connection.
+    peer: str | None
+    listener: str
+    #: "3.1", "3.1.1" or "5.0".
+    version: str
+    #: Seconds; 0 means none.
+    keep_alive: int
+    clean_start: bool
+    #: Seconds since the epoch: of the last connection, and of the session.
+    connected_at: float
+    created_at: float
+    #: Seconds that the session outlives the connection; None means for ever.
+    expiry_interval: float | None
+    subscriptions: int
+    #: Messages that wait, and their bytes.
+    queued: int
+    queued_bytes: int
+    #: Messages sent and not acknowledged, and QoS 2 messages received whose PUBREL is missing.
+    inflight: int
+    awaiting_rel: int
+    superuser: bool
 
 
 class Host(Protocol):
@@ -81,7 +83,7 @@ class Host(Protocol):
     def unsubscribe_client(self, client_id: str, filters: list[str]) -> bool: ...
     def kick(self, client_id: str, reason: Reason, text: str) -> bool: ...
     def client(self, client_id: str) -> Client | None: ...
-    def clients(self, after: str, limit: int) -> list[Any]: ...
+    def clients(self, after: str, limit: int) -> list[Client]: ...
     def subscriptions(self, client_id: str) -> Mapping[str, Options]: ...
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool: ...
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None: ...

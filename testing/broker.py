@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.broker.node import Node
-    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.broker.views import RetainedRow, SubscriptionRow
     from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
+    from trunkline.plugins.context import Client
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
     from trunkline.testing.connections import ConnectionRow
@@ -79,13 +80,13 @@ class BrokerProxy(Messages[P]):
     # What is in it. The modules for its rows are imported on demand
 
     @property
-    def clients(self) -> list[ClientRow]:
+    def clients(self) -> list[Client]:
         """The clients that are connected, by client id."""
         return [row for row in self.sessions if row.connected]
 
     @property
     @in_broker
-    def sessions(self) -> list[ClientRow]:
+    def sessions(self) -> list[Client]:
         """All sessions, of clients that are connected and of those that are away, by client id."""
         from trunkline.broker.views import client_row
 
@@ -210,7 +211,7 @@ class BrokerProxy(Messages[P]):
         await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {condition}")
 
     @maybe_async
-    async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> ClientRow:  # noqa: ASYNC109 - as elsewhere here
+    async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> Client:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a client is connected: this one, or any.
 
         Raises:
@@ -219,7 +220,7 @@ class BrokerProxy(Messages[P]):
         __tracebackhide__ = True
         missing = "no client connected" if client_id is None else f"the client {client_id!r} did not connect"
 
-        def found() -> list[ClientRow]:
+        def found() -> list[Client]:
             return [row for row in self.clients if client_id in (None, row.client_id)]
 
         return (await self._until(found, timeout, f"{missing} within {timeout:g} s"))[0]

@@ -7,7 +7,7 @@ from trio.lowlevel import checkpoint
 
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.views import ClientRow, SubscriptionRow, client_row, subscriptions_of
+from trunkline.broker.views import SubscriptionRow, client_row, subscriptions_of
 from trunkline.config.key_path import nearest
 from trunkline.management.operations.registry import (
     AT_ONCE,
@@ -23,6 +23,7 @@ from trunkline.management.operations.registry import (
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_filter
+from trunkline.plugins.context import Client
 
 #: Client ids that are searched for a similar name.
 NEIGHBOURS = 100
@@ -34,14 +35,14 @@ Filter = Annotated[str, "The topic filter."]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
 
 
-def _client_id(row: ClientRow) -> str:
+def _client_id(row: Client) -> str:
     return row.client_id
 
 
 @operation("clients.list", cursor=_client_id)
 async def list_clients(
     broker: Administered, prefix: Prefix = "", username: Username = None, after: After = "", limit: Limit = AT_ONCE
-) -> Page[ClientRow]:
+) -> Page[Client]:
     """Clients that are connected, in order of client id."""
     return await _page(broker, prefix, username, lambda actor: actor.channel is not None, after, limit)
 
@@ -56,7 +57,7 @@ async def list_sessions(
     ] = None,
     after: After = "",
     limit: Limit = AT_ONCE,
-) -> Page[ClientRow]:
+) -> Page[Client]:
     """Sessions, whether their client is connected or not, in order of client id."""
 
     def wanted(actor: SessionActor) -> bool:
@@ -72,8 +73,8 @@ async def _page(
     wanted: Callable[[SessionActor], bool],
     after: str,
     limit: int,
-) -> Page[ClientRow]:
-    rows: list[ClientRow] = []
+) -> Page[Client]:
+    rows: list[Client] = []
     if prefix > after:  # a page begins behind its cursor, and the prefix itself may be a client id
         found = broker.sessions.get(prefix)
         actors = ([found] if found is not None else []) + broker.sessions.page(prefix, AT_ONCE - 1)
@@ -94,13 +95,13 @@ async def _page(
 
 
 @operation("clients.show")
-def show_client(broker: Administered, client_id: ClientId) -> ClientRow:
+def show_client(broker: Administered, client_id: ClientId) -> Client:
     """All details of a connected client."""
     return client_row(_connected(broker, client_id))
 
 
 @operation("sessions.show")
-def show_session(broker: Administered, client_id: ClientId) -> ClientRow:
+def show_session(broker: Administered, client_id: ClientId) -> Client:
     """All details of a session."""
     return client_row(_session(broker, client_id))
 

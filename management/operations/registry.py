@@ -8,8 +8,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -17,21 +15,20 @@ from typing import (
     ClassVar,
     Final,
     Generic,
-    Literal,
     TypeAlias,
     TypeVar,
-    Union,
     cast,
-    get_args,
     get_origin,
     get_type_hints,
 )
 
 import trio
 from annotated_types import Interval
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from trunkline.config.key_path import nearest
+from trunkline.config.units import accepted
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
 
@@ -46,6 +43,8 @@ else:  # operations are also listed where no broker runs
 AT_ONCE: Final = 500
 #: Seconds that an operation waits at most for its effect before it answers.
 SETTLING: Final = 1.0
+
+_STRICT: Final = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,56 +87,13 @@ class Page(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    name: str
-    #: `str`, `bytes`, `int`, `float`, `bool`, or the form of a `Literal`, list or dict.
-    kind: Any
-    required: bool
-    default: object
-    doc: str
-    #: Limits of a number.
-    bounds: Interval
-
-    def read(self, value: object) -> object:
-        """Raises BadRequest if the value has another type."""
-        if value is None and self.default is None and not self.required:
-            return None
-        try:
-            return _validator(self.kind, self.bounds).validate_python(value)
-        except ValidationError:
-            raise BadRequest(f"{self.name}: {value!r:.80}: accepted is {self._accepted()}") from None
-
-    def _accepted(self) -> str:
-        if get_origin(self.kind) is Literal:
-            return " or ".join(map(str, get_args(self.kind)))
-        least, most = self.bounds.ge, self.bounds.le
-        bounds = "" if least is None else f", {least} or more" if most is None else f", {least} to {most}"
-        return _WORDS[get_origin(self.kind) or self.kind] + bounds
-
-
-@cache
-def _validator(kind: Any, bounds: Interval) -> TypeAdapter[Any]:
-    return TypeAdapter[Any](Annotated[kind, bounds], config=ConfigDict(strict=True))  # pyright: ignore[reportInvalidTypeForm, reportArgumentType]
-
-
-_WORDS: Final = {
-    str: "text",
-    bytes: "bytes",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list of text",
-    dict: "a table of text",
-}
-
-
-@dataclass(frozen=True, slots=True)
 class Operation:
     """A function with its name. `cursor` returns the cursor of the page that follows a row."""
 
     name: str
     doc: str
-    arguments: tuple[Argument, ...]
+    #: Has a field for each argument.
+    model: type[BaseModel]
     function: Callable[..., Any]
     #: Whether it returns a `Page`.
     listing: bool
@@ -153,17 +109,17 @@ class Operation:
             return Page(rows, self.cursor(rows[-1]))
         return Page(rows, cast("int", arguments.get("after", 0)) + count)
 
+    @property
+    def arguments(self) -> dict[str, FieldInfo]:
+        return self.model.model_fields
+
     async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
         """Raises OperationError if it cannot be done."""
-        known = {argument.name: argument for argument in self.arguments}
-        for name in arguments:
-            if name not in known:
-                hint = nearest(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
-                raise BadRequest(f"{self.name} takes no argument {name!r}{hint}")
-        values = {name: known[name].read(value) for name, value in arguments.items()}
-        missing = [name for name, argument in known.items() if argument.required and name not in values]
-        if missing:
-            raise BadRequest(f"{self.name} needs {', '.join(missing)}")
+        try:
+            checked = self.model.model_validate(arguments)
+        except ValidationError as error:
+            raise BadRequest("; ".join(self._problems(error, arguments))) from None
+        values = {name: getattr(checked, name) for name in checked.model_fields_set}
         if "limit" in values:
             values["limit"] = min(cast("int", values["limit"]), AT_ONCE)
         try:
@@ -173,6 +129,18 @@ class Operation:
             raise BadRequest(str(error)) from error
         except PluginError as error:
             raise Refused("; ".join(error.problems)) from error
+
+    def _problems(self, error: ValidationError, arguments: Mapping[str, object]) -> Iterator[str]:
+        known, details = self.arguments, error.errors()
+        for detail in details:
+            name = str(detail["loc"][0])
+            if detail["type"] == "extra_forbidden":
+                hint = nearest(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
+                yield f"{self.name} takes no argument {name!r}{hint}"
+            elif detail["type"] != "missing":
+                yield f"{name}: {arguments[name]!r:.80}: accepted is {accepted(known[name])}"
+        if missing := [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]:
+            yield f"{self.name} needs {', '.join(missing)}"
 
 
 OPERATIONS: Final[dict[str, Operation]] = {}
@@ -186,7 +154,13 @@ def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Calla
         hints = get_type_hints(function, include_extras=True)
         listing = get_origin(hints["return"]) is Page
         doc = inspect.getdoc(function) or ""
-        OPERATIONS[name] = Operation(name, doc, tuple(_arguments(function, hints)), function, listing, cursor)
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        fields: dict[str, Any] = {
+            each.name: (hints[each.name], ... if each.default is each.empty else each.default) for each in parameters
+        }
+        OPERATIONS[name] = Operation(
+            name, doc, create_model(name, __config__=_STRICT, **fields), function, listing, cursor
+        )
         return function
 
     return register
@@ -215,16 +189,6 @@ def answering() -> Generator[None]:
         raise BadRequest(str(error)) from error
     except LookupError as error:
         raise NotFound(str(error.args[0] if error.args else error)) from error
-
-
-def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> Iterator[Argument]:
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        kind, doc, *bounds = get_args(hints[parameter.name])
-        if get_origin(kind) in (UnionType, Union):  # `Literal[…] | None` makes the latter
-            (kind,) = [each for each in get_args(kind) if each is not NoneType]
-        required = parameter.default is parameter.empty
-        default = None if required else parameter.default
-        yield Argument(parameter.name, kind, required, default, doc, bounds[0] if bounds else Interval())
 
 
 #: Arguments that several operations have.

@@ -98,7 +98,7 @@ async def test_log_level() -> None:
         assert await ask(here, "log.level", level="error") == {"level": "error"}
         assert await ask(here, "log.level", level="debug") == {"level": "debug"}
         assert await ask(here, "log.level") == {"level": "debug"}
-        assert "debug or info" in await refused(here, BadRequest, "log.level", level="loud")
+        assert '"debug" or "info"' in await refused(here, BadRequest, "log.level", level="loud")
 
 
 async def test_alarms_that_last_and_those_that_are_over() -> None:
