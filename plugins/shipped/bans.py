@@ -1,7 +1,7 @@
-"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by
-pattern. A connected client that is banned is disconnected.
+"""Bans clients by client id, user name, address or network, temporarily or permanently; ids and names also by pattern.
+A connected client that is banned is disconnected.
 
-A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the
+The plugin itself can ban a client that connects and disconnects too often (`flapping_detect`). Bans are kept in the
 broker's memory: they outlive the plugin, and end with the broker.
 """
 
@@ -24,7 +24,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.ban_list import Ban, BanList, Kind, ListFull, normal_form
 
-#: Rows of one listing, when nobody says how many.
+#: Rows of one listing by default.
 PAGE: Final = 1000
 
 
@@ -73,7 +73,7 @@ class BansSettings(Settings):
 
     @property
     def authenticates(self) -> bool:
-        """It keeps clients out; that it lets the others in proves nothing."""
+        """It only refuses clients; it does not authenticate the others."""
         return False
 
     @model_validator(mode="after")
@@ -90,7 +90,7 @@ class Bans:
     def __init__(self, context: Context[BansSettings]) -> None:
         self._context = context
         self._list = BanList(context.settings.max_bans, context.settings.max_patterns)
-        #: The bans that others than the configuration made, as plain values: an earlier run may have left some.
+        #: The bans that do not come from the configuration, as plain values: an earlier run may have left some.
         self._kept: dict[tuple[Kind, str], tuple[Kind, str, str, str, float, float]] = context.kept.setdefault(
             "bans", {}
         )
@@ -124,9 +124,9 @@ class Bans:
     # Commands
 
     def rows(self, after: str = "", limit: int = PAGE) -> list[dict[str, str]]:
-        """Bans in order of kind and who: the next ones behind `after`, which is KIND:WHO of the last one seen."""
+        """Bans in order of kind and who: the next ones behind `after`, which is the KIND:WHO of the last one seen."""
         if limit < 1:
-            raise ValueError(f"limit is {limit!r}; it counts bans")
+            raise ValueError(f"limit is {limit!r}; it must be a number of bans")
         by_key = {f"{ban.kind}:{ban.who}": ban for ban in self._list}
         return [_row(by_key[key]) for key in nsmallest(limit, (key for key in by_key if key > after))]
 
@@ -135,7 +135,7 @@ class Bans:
         return [_row(self._existing(kind, who))]
 
     def add(self, kind: str, who: str, seconds: str = "", reason: str = "") -> str:
-        """Ban somebody, for good or for some seconds. An existing ban of the same is replaced."""
+        """Ban a client, permanently or for some seconds. An existing ban of the same client is replaced."""
         checked, who = normal_form(kind, who)
         now = self._context.wall
         try:
@@ -145,7 +145,7 @@ class Bans:
         return f"banned {checked} {who}"
 
     def remove(self, kind: str, who: str) -> str:
-        """Let somebody in again."""
+        """Remove a ban."""
         ban = self._existing(kind, who)
         self._lift(ban)
         return f"no longer banned: {ban.kind} {ban.who}"
@@ -154,10 +154,10 @@ class Bans:
         checked, who = normal_form(kind, who)
         ban = self._list.get(checked, who)
         if ban is None:
-            raise LookupError(f"there is no ban of {checked} {who}")
+            raise LookupError(f"{checked} {who} is not banned")
         return ban
 
-    # Who may come in
+    # Refusing clients
 
     @hook("client.authenticate", priority=BANS)
     def check_client(self, client: ClientInfo, password: bytes | None) -> Deny | None:
@@ -175,7 +175,7 @@ class Bans:
 
     @hook("client.connected", priority=BANS)
     def check_name(self, client: ClientInfo) -> None:
-        """An authenticator may have found out another user name than the one that the client gave."""
+        """An authenticator may have set another user name than the client's."""
         if self._find(client) is not None:
             self._kick(client.client_id)
 
@@ -185,7 +185,7 @@ class Bans:
     # Bans
 
     def _ban(self, ban: Ban) -> None:
-        """Raises ListFull: there is no room for it."""
+        """Raises ListFull if the limit is reached."""
         old = self._list.get(ban.kind, ban.who)
         self._list.add(ban)
         if ban.by != "config":
@@ -212,7 +212,7 @@ class Bans:
             cancel()
 
     async def _kick_all(self) -> None:
-        """Disconnect all banned clients, page by page, so that nobody waits for long."""
+        """Disconnect all banned clients, page by page, so that other work does not wait long."""
         page = self._context.clients()
         while page:
             for client in page:
@@ -247,7 +247,9 @@ class Bans:
         try:
             self._ban(Ban("client_id", client_id, words, "flapping", wall, wall + flapping.ban_time))
         except ListFull as error:
-            self._context.raise_alarm("full", f"{error}; client ids that come and go too often are let in")
+            self._context.raise_alarm(
+                "full", f"{error}; client ids that connect and disconnect too often are not banned"
+            )
             return
         self._flapped.add()
         self._context.logger.warning("%s is banned for %g s: %s", client_id, flapping.ban_time, words)
@@ -272,10 +274,10 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not (isfinite(seconds) and seconds > 0):
-        raise ValueError(f"seconds is {text!r}; it is a number above 0, or left out for a ban that stays")
+        raise ValueError(f"seconds is {text!r}; it must be a number above 0, or left out for a permanent ban")
     return seconds
 
 
 def _moment(seconds: float) -> str:
-    """UTC, to the second. What a calendar does not reach is in year 9999."""
+    """UTC, to the second. Times that a calendar cannot represent are in year 9999."""
     return datetime.fromtimestamp(min(seconds, 253402300799.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,5 @@
-"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC so many seconds later.
-
-What waits is in the memory of the broker: it outlives a crash of the plugin, and not the end of the broker.
+"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC after that many seconds. Waiting
+messages are in the broker's memory: they survive a crash of the plugin, but not the end of the broker.
 """
 
 import re
@@ -20,13 +19,13 @@ from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
 
 PREFIX: Final = "$delayed/"
-#: Topics to which nothing is published later.
+#: Topics that delayed messages cannot have.
 NEVER_DELAYED: Final = (PREFIX, "$SYS/")
-#: A greater number is not a delay but seconds since the epoch.
+#: A greater number is not a delay but a time in seconds since the epoch.
 MAX_DELAY: Final = 4_294_967
-#: What a message takes besides its bytes.
+#: The memory that a message takes besides its bytes.
 OVERHEAD: Final = 512
-#: Messages that are published before others have their turn.
+#: Messages that are published before other work gets its turn.
 BATCH: Final = 100
 _NUMBER: Final = re.compile("[0-9]{1,10}")
 
@@ -52,7 +51,7 @@ class DelayedPublish:
         self._held: list[Held] = context.kept.setdefault("held", [])
         self._last = max((number for _, number, *_ in self._held), default=0)
         self._bytes = sum(size for _, _, size, *_ in self._held)
-        #: The one timer: when it is set for, and what stops it.
+        #: The only timer: its deadline, and the function that stops it.
         self._due_at: float | None = None
         self._stop_timer = context.after(0, self._publish_due)
         self._delayed = context.counter("delayed", "Messages that were held back.")
@@ -75,7 +74,7 @@ class DelayedPublish:
     def check_access(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
     ) -> Allow | Deny | None:
-        """What the rules say of the topic behind the delay is what counts. A name that has none is refused later."""
+        """The rules for the topic behind the delay decide. A name without such a topic is refused later."""
         if action != "publish" or not topic.startswith(PREFIX) or not self._settings.check_access:
             return None
         inner = topic.split("/", 2)[2:]
@@ -97,7 +96,7 @@ class DelayedPublish:
         size = len(encode_publish(inner, Version.V5)) + OVERHEAD
         limits = self._settings
         if 0 < limits.max_messages <= len(self._held) or 0 < limits.max_bytes < self._bytes + size:
-            return self._refuse(Reason.QUOTA_EXCEEDED, "too many messages wait for their time")
+            return self._refuse(Reason.QUOTA_EXCEEDED, "too many delayed messages")
         self._last += 1
         self._bytes += size
         heappush(self._held, (self._context.now + delay, self._last, size, client, inner))
@@ -109,7 +108,7 @@ class DelayedPublish:
         """Delay and topic.
 
         Raises:
-            ProtocolError: this is no such name.
+            ProtocolError: the name does not have this form.
         """
         number, slash, topic = name[len(PREFIX) :].partition("/")
         if not slash or not _NUMBER.fullmatch(number):
@@ -118,17 +117,17 @@ class DelayedPublish:
         if delay > MAX_DELAY:
             delay -= self._context.wall
         if not 0 <= delay <= self._settings.max_delay:
-            raise ProtocolError(f"the delay is not 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)
+            raise ProtocolError(f"the delay must be 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)
         validate_name(topic)
         if topic.startswith(NEVER_DELAYED):
-            raise ProtocolError(f"nothing is delayed for {topic[:5]}", Reason.TOPIC_NAME_INVALID)
+            raise ProtocolError(f"messages to {topic[:5]} cannot be delayed", Reason.TOPIC_NAME_INVALID)
         return delay, topic
 
     def _refuse(self, reason: Reason, text: str) -> Deny:
         self._refused.add()
         return Deny(reason, text)
 
-    # Its time comes
+    # Publishing
 
     def _set_timer(self) -> None:
         due_at = self._held[0][0] if self._held else None
@@ -151,10 +150,10 @@ class DelayedPublish:
         self._due_at = None
         self._set_timer()
 
-    # What operators do
+    # Commands
 
     def rows(self, offset: int = 0, limit: int = 100) -> list[dict[str, object]]:
-        """What waits, in the order in which it will be published."""
+        """The waiting messages, in the order in which they will be published."""
         return [
             {
                 "id": number,
@@ -169,7 +168,7 @@ class DelayedPublish:
         ]
 
     def delete(self, id: int) -> str:
-        """Forget a message before its time."""
+        """Delete a waiting message."""
         for place, (_, number, size, *_) in enumerate(self._held):
             if number == id:
                 del self._held[place]

@@ -131,7 +131,12 @@ def test_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "directory", "code", "problem"),
     [
-        ("Door", "a", 2, "'Door': a plugin's name is lower-case letters, digits and single hyphens, a letter first"),
+        (
+            "Door",
+            "a",
+            2,
+            "'Door': a plugin's name has lower-case letters, digits and single hyphens, and begins with a letter",
+        ),
         ("bell", "a", 2, "a plugin 'bell' is installed already: bells:Bell of bells"),
         ("door", "site", 1, "site: exists already; nothing was written"),
         ("door", "no/a", 1, "no: is not a folder"),

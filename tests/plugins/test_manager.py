@@ -237,8 +237,8 @@ def two_arguments(context: Context[Settings], other: int) -> None: ...
         (NoSuchPoint, ["NoSuchPoint.greet", "'client.conected'", "did you mean client.connected"]),
         (OtherArguments, ["OtherArguments.greet", "client.connected(client)", "password"]),
         (PlainRun, ["PlainRun.run is plain", "async"]),
-        (exits, ["its start wanted to end the process", "no wire"]),
-        (never, ["not done with its start after 60 s", "`run`"]),
+        (exits, ["its start tried to end the process", "no wire"]),
+        (never, ["its start was not complete after 60 s", "`run`"]),
         (subscribes_asynchronously, ["asynchronous is async; a subscription to 'a/#' needs a plain function"]),
         (
             subscribes_with_two_arguments,
@@ -395,7 +395,7 @@ async def test_reload_keeps_the_settings_or_takes_new_ones() -> None:
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("import not_there", "No module named 'not_there'"), ("def plugin(): ...", "must be called with one argument")],
+    [("import not_there", "No module named 'not_there'"), ("def plugin(): ...", "must be callable with one argument")],
 )
 async def test_reload_of_what_cannot_be_imported_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
