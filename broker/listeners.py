@@ -6,7 +6,6 @@ import errno
 import logging
 import socket
 from functools import partial
-from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ import trio
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.log_throttle import LogThrottle
+from trunkline.hooks.client import read_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -137,9 +137,7 @@ class Listener:
         if len(self.acceptor.connections) >= settings.max_connections:
             refusal = f"max_connections is {settings.max_connections}"
         elif settings.allow or settings.deny:
-            address = ip_address(peer[0].partition("%")[0])
-            if address.version == 6 and address.ipv4_mapped is not None:
-                address = address.ipv4_mapped
+            address = read_address(peer[0])
             allowed = not settings.allow or any(address in network for network in settings.allow)
             if not allowed or any(address in network for network in settings.deny):
                 refusal = "the address is not allowed"

@@ -108,13 +108,13 @@ class MessageTrace:
         self._old = int(self.since * 1_000_000) << 64
         self._topics_known.clear()
         self.on = True
-        for point, callback in self._callbacks():
-            self._hooks.add(point, callback, priority=TRACE)
+        for point, callback, args in self._callbacks():
+            self._hooks.add(point, callback, priority=TRACE, args=args)
 
     def stop(self) -> None:
         """End the trace. Its messages stay until `start` or `clear`."""
         self.on = False
-        for point, callback in self._callbacks():
+        for point, callback, _ in self._callbacks():
             self._hooks.remove(point, callback)
 
     def clear(self) -> None:
@@ -122,14 +122,15 @@ class MessageTrace:
         self._records.clear()
         self._weight = self.forgotten = 0
 
-    def _callbacks(self) -> Iterator[tuple[Point, Callable[..., None]]]:
-        yield MESSAGE_PUBLISH, self._on_publish
-        yield MESSAGE_ROUTED, self._on_routed
-        yield MESSAGE_QUEUED, self._on_queued
-        yield MESSAGE_DELIVERED, self._on_delivered
-        yield MESSAGE_ACKED, self._on_acked
-        yield DELIVERY_COMPLETED, self._on_completed
-        yield MESSAGE_DROPPED, self._on_dropped
+    def _callbacks(self) -> Iterator[tuple[Point, Callable[..., None], tuple[str, ...]]]:
+        """With the extra arguments that each gets."""
+        yield MESSAGE_PUBLISH, self._on_publish, ()
+        yield MESSAGE_ROUTED, self._on_routed, ()
+        yield MESSAGE_QUEUED, self._note, (QUEUED,)
+        yield MESSAGE_DELIVERED, self._note, (DELIVERED,)
+        yield MESSAGE_ACKED, self._note, (ACKED,)
+        yield DELIVERY_COMPLETED, self._note, (COMPLETED,)
+        yield MESSAGE_DROPPED, self._on_dropped, ()
 
     def listen(self, listener: Callable[[TracedMessage], None]) -> None:
         """Call `callback` with each traced message after each of its steps. It must be short, and not raise."""
@@ -246,18 +247,6 @@ class MessageTrace:
                 self._add(record, client_id, ROUTED, at=at)
         else:
             self._add(record, "", DROPPED, NO_SUBSCRIBERS, at=at)
-
-    def _on_queued(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, QUEUED)
-
-    def _on_delivered(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, DELIVERED)
-
-    def _on_acked(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, ACKED)
-
-    def _on_completed(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, COMPLETED)
 
     def _on_dropped(self, client: ClientInfo, message: Message, reason: str) -> None:
         if not self._is_publishers(client, message, reason):

@@ -18,10 +18,10 @@ into it. Such an entry of an *allow* rule then covers nothing, and of a *deny* r
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, Literal, TypeAlias
 
-from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.client import ClientInfo, read_address
 
 Permit: TypeAlias = Literal["allow", "deny"]
 #: `all` is publish and subscribe. `receive` is checked when a message is delivered, against the message's topic; only
@@ -180,7 +180,7 @@ class Acl:
     def _concerning(self, client: ClientInfo) -> ClientAcl:
         found = [*self._by_user.get(client.username or "", ()), *self._by_client.get(client.client_id, ())]
         candidates = sorted([*self._general, *found]) if found else self._general
-        address = _address(client) if self._has_networks else None
+        address = read_address(client.peer[0]) if self._has_networks and client.peer is not None else None
         chosen = tuple(index for index in candidates if self.rules[index].concerns(client, address))
         if any(self._compiled[index] is None for index in chosen):
             return self._compile(chosen, client)
@@ -216,18 +216,6 @@ def covers(rule: Sequence[str], levels: Sequence[str]) -> bool:
         elif level != other:
             return False
     return len(rule) == count
-
-
-def _address(client: ClientInfo) -> IPv4Address | IPv6Address | None:
-    if client.peer is None:
-        return None
-    try:
-        address = ip_address(client.peer[0])
-    except ValueError:
-        return None
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
 
 
 def _compile(rule: Rule, client: ClientInfo) -> _Compiled:

@@ -1,6 +1,7 @@
 """The client that a hook is called for."""
 
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from trunkline.mqtt.describing import shown_username
 from trunkline.mqtt.explanations import shortened
@@ -50,3 +51,13 @@ class ClientInfo:
             "peer": self.address,
             "listener": self.listener,
         }
+
+
+def read_address(host: str) -> IPv4Address | IPv6Address | None:
+    """A host as a socket gives it, without its zone, and as IPv4 if it stands for that; None if it is not an
+    address."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

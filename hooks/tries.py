@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_network
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from trunkline.hooks.client import read_address
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.passwords import REFUSED
 from trunkline.mqtt.reasons import Reason
@@ -36,15 +37,10 @@ def address_of(client: ClientInfo) -> str:
     """The address for which failures count. Empty for this machine: all clients of a proxy on it have its address."""
     if client.peer is None:
         return ""
-    try:
-        address = ip_address(client.peer[0].partition("%")[0])
-    except ValueError:
-        return client.peer[0]
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is None:
-            return "" if address.is_loopback else str(ip_network((address, _IPV6_PREFIX), strict=False))
-        address = address.ipv4_mapped
-    return "" if address.is_loopback else str(address)
+    address = read_address(client.peer[0])
+    if address is None or address.is_loopback:
+        return client.peer[0] if address is None else ""
+    return str(address if address.version == 4 else ip_network((address, _IPV6_PREFIX), strict=False))
 
 
 @dataclass(slots=True)

@@ -60,6 +60,8 @@ class ControlClient:
             token = self._connect(connect_time)
         except PlaceError as error:
             raise NoBroker(f"no broker: {error}") from error
+        except ConnectionRefusedError as error:
+            raise NoBroker(f"no broker at {self.path}: the broker that made this file has ended") from error
         except OSError as error:
             raise NoBroker(f"no broker at {self.path}: {error.strerror or error}") from error
         try:

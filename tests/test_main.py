@@ -164,6 +164,22 @@ def test_a_log_file_that_cannot_be_written(start: Callable[..., Process], tmp_pa
     assert "".join(broker.lines).count("\n") == 1
 
 
+def test_a_control_socket_that_a_killed_broker_left(start: Callable[..., Process], tmp_path: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    killed = start("--no-config", "--listen", "tcp://127.0.0.1:0", **environ)
+    killed.wait_for("serving")
+    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
+    asking = start("ctl", "--no-config", "status", **environ)
+    assert asking.end() == 3
+    left = tmp_path / "trunkline" / "trunkline.sock"
+    assert asking.lines == [f"trunkline: no broker at {left}: the broker that made this file has ended\n"]
+    broker = start("--no-config", "--listen", "tcp://127.0.0.1:0", **environ)
+    broker.wait_for("serving")
+    assert any(f"control socket {left}\n" in line for line in broker.lines)
+    assert not any(level in line for line in broker.lines for level in (" WARNING ", " ERROR "))
+    assert start("ctl", "--no-config", "status", **environ).end() == broker.end(signal.SIGTERM) == 0
+
+
 #: Signals the process when it is about to import these modules.
 SIGNALLED = """
 import os, signal, sys

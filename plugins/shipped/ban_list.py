@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import translate
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from math import inf
 from re import compile as compile_pattern
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from trunkline.hooks.client import read_address
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+    from ipaddress import IPv4Network, IPv6Network
     from re import Pattern
 
 Kind: TypeAlias = Literal["client_id", "username", "address", "client_id_pattern", "username_pattern"]
@@ -126,16 +128,6 @@ class BanList:
 def _place(network: IPv4Network | IPv6Network) -> tuple[tuple[int, int], int]:
     bits = int(network.network_address) >> (network.max_prefixlen - network.prefixlen)
     return (network.version, network.prefixlen), bits
-
-
-def read_address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address as a socket reports it, without its zone, and as IPv4 if it is an IPv4-mapped one. None if it is not
-    an address."""
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def normal_form(kind: str, who: str) -> tuple[Kind, str]:

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from trunkline.plugins.shipped.ban_list import Ban, BanList, ListFull, normal_form, read_address
+from trunkline.plugins.shipped.ban_list import Ban, BanList, ListFull, normal_form
 
 
 def banned(*whos: tuple[str, str]) -> BanList:
@@ -83,11 +83,6 @@ def test_a_ban_is_replaced_and_the_list_has_an_end() -> None:
 def test_what_cannot_be_banned(kind: str, who: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         normal_form(kind, who)
-
-
-def test_addresses_as_sockets_give_them() -> None:
-    assert str(read_address("::ffff:1.2.3.4")) == "1.2.3.4"
-    assert read_address("nowhere") is None
 
 
 @pytest.mark.parametrize(
