@@ -252,15 +252,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._outbound.write(Pingresp())  # [MQTT-3.12.4-1]
 
     def _on_auth(self, packet: Auth, channel: Channel) -> None:
-        waiting = self._waiting
-        reauthentication.step(
-            packet,
-            channel,
-            self._services.hooks,
-            self._outbound.write,
-            lambda question, answered: waiting.ask(channel, question, answered),
-            self._subscription_check.forget_decisions,
-        )
+        reauthentication.step(packet, channel, self._outbound, self._waiting, self._subscription_check.forget_decisions)
 
     def _on_disconnect(self, packet: Disconnect, channel: Channel) -> None:
         session = self.session

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from trunkline.actors import Paced
+from trio.lowlevel import checkpoint
+
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.hooks.decisions import Deny, Withhold
@@ -96,19 +97,14 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters([request.filter for request in packet.requests], channel)
-        hooks = self.context.services.hooks
-        if (
-            self.context.services.access.waits
-            or hooks.is_async(CLIENT_SUBSCRIBE)
-            or len(packet.requests) > FILTERS_AT_ONCE
-        ):
-            self.waiting.ask(
-                channel,
-                lambda: self._decide_in_task(packet, channel),
-                lambda outcomes: self._subscribe(packet, outcomes, channel),
-            )
-        else:
-            self._subscribe(packet, self._decide(packet, channel), channel)
+        services = self.context.services
+        waits = services.access.waits or services.hooks.is_async(CLIENT_SUBSCRIBE)
+        self.waiting.ask(
+            channel,
+            lambda: self._decide(packet, channel.client),
+            lambda outcomes: self._subscribe(packet, outcomes, channel),
+            in_task=waits or len(packet.requests) >= FILTERS_AT_ONCE,
+        )
 
     def unsubscribe(self, packet: Unsubscribe, channel: Channel) -> None:
         """
@@ -116,14 +112,12 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters(packet.filters, channel)
-        if self.context.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
-            self.waiting.ask(
-                channel,
-                lambda: self._decide_filters_in_task(packet, channel),
-                lambda outcomes: self._unsubscribe(packet, outcomes, channel),
-            )
-        else:
-            self._unsubscribe(packet, self._decide_filters(packet, channel), channel)
+        self.waiting.ask(
+            channel,
+            lambda: self._decide_filters(packet, channel.client),
+            lambda outcomes: self._unsubscribe(packet, outcomes, channel),
+            in_task=self.context.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) >= FILTERS_AT_ONCE,
+        )
 
     def _check_filters(self, filters: Iterable[str], channel: Channel) -> None:
         """
@@ -141,49 +135,30 @@ class Subscribing:
                     raise
                 validate_filter(part, max_levels)
 
-    def _decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, client = self.context.services.hooks, channel.client
+    async def _decide(self, packet: Subscribe, client: ClientInfo) -> list[Outcome]:
+        hooks = self.context.services.hooks
         outcomes: list[Outcome] = []
-        for asked in packet.requests:
-            changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
-            outcomes.append(changed)
-        return [self._unfit(each) or self._denied(each, channel) or each for each in outcomes]
-
-    async def _decide_in_task(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, access, client = self.context.services.hooks, self.context.services.access, channel.client
-        outcomes: list[Outcome] = []
-        async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
-            request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
-            refusal = self._unfit(request)
-            if refusal is None and access.waits:
-                assert isinstance(request, SubscriptionRequest)
-                if not await access.ask(client, "subscribe", plain_filter(request.filter), request.qos):
-                    refusal = self._silenced(request)
-            elif refusal is None:
-                refusal = self._denied(request, channel)
-            outcomes.append(refusal or request)
+        for number, asked in enumerate(packet.requests, 1):
+            outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
+            if isinstance(outcome, SubscriptionRequest):
+                outcome = self._unfit(outcome) or await self._denied(outcome, client) or outcome
+            outcomes.append(outcome)
+            if not number % FILTERS_AT_ONCE:
+                await checkpoint()
         return outcomes
 
-    def _decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self.context.services.hooks, channel.client
+    async def _decide_filters(self, packet: Unsubscribe, client: ClientInfo) -> list[FilterOutcome]:
+        hooks = self.context.services.hooks
         outcomes: list[FilterOutcome] = []
-        for filter in packet.filters:
-            changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            outcomes.append(changed)
-        return outcomes
-
-    async def _decide_filters_in_task(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self.context.services.hooks, channel.client
-        outcomes: list[FilterOutcome] = []
-        async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
+        for number, filter in enumerate(packet.filters, 1):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
             outcomes.append(changed)
+            if not number % FILTERS_AT_ONCE:
+                await checkpoint()
         return outcomes
 
-    def _unfit(self, request: Outcome) -> Deny | Withhold | None:
+    def _unfit(self, request: SubscriptionRequest) -> Deny | None:
         """What refuses it for every client."""
-        if not isinstance(request, SubscriptionRequest):
-            return request
         mqtt = self.context.services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
@@ -197,23 +172,20 @@ class Subscribing:
             return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
         return None
 
-    def _denied(self, request: Outcome, channel: Channel) -> Deny | None:
-        if (
-            not isinstance(request, SubscriptionRequest)
-            or self.context.services.config.mqtt.subscribe_denied != "refuse"
-        ):
+    async def _denied(self, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:
+        access, mqtt = self.context.services.access, self.context.services.config.mqtt
+        looks_granted = mqtt.subscribe_denied == "grant"
+        if looks_granted and not access.waits:
             return None  # each delivery is asked about instead
-        allowed = self.context.services.access.decide(
-            channel.client, "subscribe", plain_filter(request.filter), request.qos
-        )
-        return None if allowed else _DENIED
-
-    def _silenced(self, request: SubscriptionRequest) -> Deny | Withhold:
-        """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at
-        all."""
-        if self.context.services.config.mqtt.subscribe_denied == "refuse":
-            return _DENIED
-        return Withhold(Reason(min(request.qos, self.context.services.config.mqtt.max_qos)))
+        filter, qos = plain_filter(request.filter), request.qos
+        if access.waits:
+            allowed = await access.ask(client, "subscribe", filter, qos)
+        else:
+            allowed = access.decide(client, "subscribe", filter, qos)
+        if allowed:
+            return None
+        # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
+        return Withhold(Reason(min(request.qos, mqtt.max_qos))) if looks_granted else _DENIED
 
     # What is asked of the routes
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -19,10 +19,12 @@ from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -61,9 +63,23 @@ class Waiting:
     def for_routes(self) -> None:
         self.context.follow(SessionEvent.ASK)
 
-    def ask(self, channel: Channel, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
-        """Have a task ask; the answer comes back to the session as mail. If there is none, the client is
-        disconnected."""
+    def ask(
+        self,
+        channel: Channel,
+        question: Callable[[], Coroutine[Any, Any, T]],
+        answered: Callable[[T], None],
+        *,
+        in_task: bool = True,
+    ) -> None:
+        """Answer a question. Where it has to be awaited, a task does that, and the answer comes back to the session as
+        mail; without an answer in time the client is disconnected.
+
+        Raises:
+            ProtocolError: the client must go.
+        """
+        if not in_task:
+            answered(at_once(question()))
+            return
         self.context.follow(SessionEvent.ASK)
         timeout = self.context.services.config.session.hook_timeout
 
@@ -104,3 +120,14 @@ class Waiting:
             if type(message) is mail.Received
             for packet in message.packets
         )
+
+
+def at_once(question: Coroutine[Any, Any, T]) -> T:
+    """The result of what awaits nothing, without a task."""
+    try:
+        question.send(None)
+        while True:
+            question.throw(TypeError("a callback that is not async returned something to be awaited"))
+    except StopIteration as done:
+        result: T = done.value
+        return result
