@@ -5,30 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.catalogue import find
 from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
-from trunkline.analytics.report.results import (
-    Alert,
-    Consumer,
-    Denial,
-    Drop,
-    Growth,
-    Health,
-    Lag,
-    Latency,
-    Queue,
-    Results,
-    Silence,
-    Slow,
-    Talker,
-    Window,
-)
+from trunkline.analytics.report.results import Alert, Denial, Health, Results, Silence, Window
 from trunkline.events.reader import EventLog
 from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
 from trunkline.mqtt.reasons import in_words
@@ -40,8 +26,6 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.jobs.job import Job
 
-T = TypeVar("T")
-Row = dict[str, Any]
 
 #: Rows of each kind in the results, of which a page shows fewer.
 MAX_ROWS: Final = 200
@@ -112,13 +96,13 @@ def collect(
     reading = _Reading(spark, source, since, until)
     say("traffic, connections, drops")
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
-    dropped = [row for row in timeline if row["sort"] == "dropped"]
     found["timeline"] = _windows(timeline)
-    found["drops"] = [Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in dropped]
+    dropped = [row for row in timeline if row.sort == "dropped"]
+    found["drops"] = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
     say("top talkers")
     published = reading.events(("message.publish",), figures.COLUMNS)
-    found["topics"] = _each(Talker, _top(published, "topic"))
-    found["clients"] = _each(Talker, _top(published, "client_id"))
+    found["topics"] = _rows(_top(published, "topic"))
+    found["clients"] = _rows(_top(published, "client_id"))
     say("refusals")
     refusals = figures.refusals(reading.events(figures.REFUSAL_KINDS, figures.COLUMNS))
     most = refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS)
@@ -127,8 +111,8 @@ def collect(
     say("latency")
     delays = figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds)
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
-    found["latency"] = _each(Latency, delays)
-    found["slow"] = _each(Slow, windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
+    found["latency"] = _rows(delays)
+    found["slow"] = _rows(windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
     say("flapping, denials, silent clients")
     connecting = _alerts(_rows(reading.run("flapping").limit(MAX_ALERTS)))
     found["flapping"] = [alert for alert in connecting if alert.name == "flapping"]
@@ -140,14 +124,13 @@ def collect(
     measured = min(max(_GROWTH[0], length), _GROWTH[1])
     slow = reading.run("slow-consumers", window=max(1.0, math.ceil(length))).where("slow")
     lost = (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped")
-    found["queues"] = _each(Queue, _longest(reading.run("queues", window=seconds)))
-    found["growth"] = _each(Growth, _newest(reading.run("queues", window=measured, slide=measured / 5), end))
-    found["consumers"] = _each(Consumer, slow.select("*", lost).limit(MAX_ROWS))
+    found["queues"] = _rows(_longest(reading.run("queues", window=seconds)))
+    found["growth"] = _rows(_newest(reading.run("queues", window=measured, slide=measured / 5), end))
+    found["consumers"] = _rows(slow.select("*", lost).limit(MAX_ROWS))
     say("audit")
     findings = _rows(reading.audit())
-    lags = [row for row in findings if row["check"] == "lag"]
     found["health"] = _health(findings)
-    found["lags"] = [Lag(row["consumer"], row["rows"], row["seconds"]) for row in lags]
+    found["lags"] = [row for row in findings if row["check"] == "lag"]
     return Results(**found)
 
 
@@ -183,13 +166,7 @@ class _Reading:
 
 def _rows(frame: DataFrame) -> list[Row]:
     """All rows of a result that is small."""
-    return [with_zone(row.asDict()) for row in frame.collect()]
-
-
-def _each(kind: Callable[..., T], frame: DataFrame) -> list[T]:
-    """The rows as named tuples of this kind, whose fields are columns."""
-    names: Sequence[str] = kind._fields  # type: ignore[attr-defined]
-    return [kind(**row) for row in _rows(frame.select(*names))]
+    return [Row(**with_zone(row.asDict())) for row in frame.collect()]
 
 
 def _top(published: DataFrame, column: str) -> DataFrame:
