@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import chain
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pyarrow.compute as pc
 from trunkline.analytics.options import OptionError
 from trunkline.analytics.source.options import SourceSettings
 from trunkline.analytics.source.places import open_log
+from trunkline.events.gathering import together
 from trunkline.events.layout import LogError
 from trunkline.events.schema import SCHEMA
 
@@ -81,10 +84,8 @@ class RowReader:
         log = _opened(self._settings.path, tuple(sorted(self._settings.storage.items())))
         wanted = self._schema.names
         names = [*wanted, *sorted(self._columns.difference(wanted))]
-        together: list[pa.RecordBatch] = []
-        waiting = 0
-        for first, end in part.runs:
-            for batch in log.read(
+        batches = chain.from_iterable(
+            log.read(
                 part.node,
                 first,
                 end,
@@ -92,22 +93,15 @@ class RowReader:
                 on_corrupt=self._settings.on_corrupt,
                 on_lost=self._settings.on_loss,
                 verify=self._settings.verify,
-            ):
-                together.append(batch)
-                waiting += batch.num_rows
-                if waiting >= _TOGETHER:
-                    yield from self._finished(together)
-                    together, waiting = [], 0
-        yield from self._finished(together)
-
-    def _finished(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if len(batches) > 1:
-            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        for batch in batches:
-            for column, condition in self._conditions:
-                batch = batch.filter(condition(batch.column(column)))
-            if batch.num_rows:
-                yield batch if batch.schema == self._schema else self._shaped(batch)
+            )
+            for first, end in part.runs
+        )
+        for table in together(batches, _TOGETHER, maxsize):
+            for batch in table.combine_chunks().to_batches():
+                for column, condition in self._conditions:
+                    batch = batch.filter(condition(batch.column(column)))
+                if batch.num_rows:
+                    yield batch if batch.schema == self._schema else self._shaped(batch)
 
     def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns: list[pa.Array[Any]] = []
