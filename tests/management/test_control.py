@@ -368,7 +368,7 @@ async def populate(here: Room, count: int) -> None:
 
 @unix
 async def test_thousands_of_rows_come_paged_while_messages_flow(tmp_path: Path) -> None:
-    count = 4_000
+    count = 1_000
     async with controlled(tmp_path) as here:
         await populate(here, count)
         sender, taker = await here.client("sender"), await here.client("taker")
@@ -400,10 +400,10 @@ async def test_thousands_of_rows_come_paged_while_messages_flow(tmp_path: Path) 
             nursery.start_soon(flow)
             sizes = await through_socket(tmp_path, rows)
             listing = False
-    assert sizes["sessions.list"] == [500] * 8 + [2]
-    assert sizes["subscriptions.list"] == [500] * 8 + [1]
+    assert sizes["sessions.list"] == [500] * 2 + [2]
+    assert sizes["subscriptions.list"] == [500] * 2 + [1]
     # others had their turn all the while: messages came through between the first page and the last
-    assert delivered_at_page[0] < delivered_at_page[8] < delivered_at_page[-1]
+    assert delivered_at_page[0] < delivered_at_page[2] < delivered_at_page[-1]
 
 
 @unix

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
@@ -167,7 +167,7 @@ async def test_what_a_member_did_not_finish_goes_to_another() -> None:
 
 
 @given(st.lists(st.sampled_from(["publish", "read", "acknowledge", "twice", "reconnect"]), max_size=60), st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 def test_nothing_is_lost_and_qos_2_comes_once_whatever_the_client_does(steps: list[str], data: st.DataObject) -> None:
     """A client that reads late, acknowledges late or twice, and loses its connection at any moment."""
     trio.run(_play, steps, data)
