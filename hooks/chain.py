@@ -20,17 +20,16 @@ import logging
 from bisect import insort
 from collections.abc import Callable, Iterable
 from inspect import isawaitable, iscoroutine
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
 from trunkline.hooks.decisions import STOP, Deny, Stop, Withhold
 from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
-from trunkline.hooks.registration import Callback, Registration
+from trunkline.hooks.registration import Callback, Registering, Registration, RegistrationOptions
 from trunkline.mqtt.explanations import worth_logging
 from trunkline.mqtt.reasons import Reason
 
 T = TypeVar("T")
 D = TypeVar("D")
-C = TypeVar("C", bound=Callback)
 Ts = TypeVarTuple("Ts")
 
 Chain = tuple[Callable[..., Any], ...]
@@ -42,7 +41,7 @@ CRASHES = (BaseException,)
 CRASHED = Deny(Reason.NOT_AUTHORIZED)
 
 
-class Hooks:
+class Hooks(Registering):
     """The callbacks of one node."""
 
     client_connect: Chain
@@ -90,22 +89,8 @@ class Hooks:
 
     # Registering
 
-    def add(
-        self,
-        point: Point | str,
-        callback: Callback,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-        publications: bool = False,
-    ) -> bool:
+    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
         """Register a callback; False when it is registered at this point already.
-
-        Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
-        arguments, and the callback is skipped if it returns false. `args` are appended to the point's own.
-        `publications` is for callbacks that only watch: such a callback is called once for messages that came together,
-        with the publication in place of a message.
 
         Raises:
             LookupError: no such point.
@@ -114,28 +99,12 @@ class Hooks:
         if isinstance(point, str):
             point = find(point)
         registered = self._registered[point]
-        registration = Registration(point, callback, priority, filter, tuple(args), publications)
+        registration = Registration(point, callback, **options)
         if any(other.callback == callback for other in registered):
             return False
         insort(registered, registration, key=lambda entry: -entry.priority)
         self._rebuild(point)
         return True
-
-    def on(
-        self,
-        point: Point | str,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-    ) -> Callable[[C], C]:
-        """The decorator form of `add`."""
-
-        def register(callback: C) -> C:
-            self.add(point, callback, priority=priority, filter=filter, args=args)
-            return callback
-
-        return register
 
     def remove(self, point: Point | str, callback: Callback) -> bool:
         """Remove a callback; False if it is not registered."""

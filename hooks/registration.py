@@ -3,15 +3,49 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from trunkline.hooks.points import Point
 
 Callback: TypeAlias = Callable[..., Any]
+C = TypeVar("C", bound=Callback)
 
 
 class HookError(Exception):
     """A callback does not fit its point."""
+
+
+class RegistrationOptions(TypedDict, total=False):
+    """How a callback is registered."""
+
+    #: Higher ones run first, equal ones in the order of registration. By default 0.
+    priority: int
+    #: Called with the point's arguments; the callback is skipped if it returns false.
+    filter: Callback | None
+    #: Appended to the point's own.
+    args: tuple[object, ...]
+    #: For callbacks that only watch: such a callback is called once for messages that came together, with the
+    #: publication in place of a message.
+    publications: bool
+
+
+class Registering:
+    """Has callbacks registered at hook points."""
+
+    __slots__ = ()
+
+    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
+        """Register a callback; False when it is registered at this point already."""
+        raise NotImplementedError
+
+    def on(self, point: Point | str, **options: Unpack[RegistrationOptions]) -> Callable[[C], C]:
+        """The decorator form of `add`."""
+
+        def register(callback: C) -> C:
+            self.add(point, callback, **options)
+            return callback
+
+        return register
 
 
 class Registration:
@@ -24,9 +58,10 @@ class Registration:
         self,
         point: Point,
         callback: Callback,
-        priority: int,
-        filter: Callback | None,
-        args: tuple[object, ...],
+        *,
+        priority: int = 0,
+        filter: Callback | None = None,
+        args: tuple[object, ...] = (),
         publications: bool = False,
     ) -> None:
         _check_arguments(point, callback, args)
@@ -43,7 +78,7 @@ class Registration:
         self.callback = callback
         self.priority = priority
         self.filter = filter
-        self.args = args
+        self.args = tuple(args)
         #: Whether it is called once for messages that came together.
         self.publications = publications
         #: How often it raised, or returned a value that its point does not accept.

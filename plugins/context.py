@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
 
 from trunkline.hooks.points import find
-from trunkline.hooks.registration import HookError, check_call, describe, is_async
+from trunkline.hooks.registration import HookError, Registering, check_call, describe, is_async
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.errors import PluginError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action, Point
-    from trunkline.hooks.registration import Callback
+    from trunkline.hooks.registration import Callback, RegistrationOptions
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.declaring import Settings
@@ -118,7 +118,7 @@ class SubscriptionRefused(NamedTuple):
     text: str
 
 
-class PluginHooks:
+class PluginHooks(Registering):
     """The hooks of one plugin. Its callbacks are removed at once when the plugin ends."""
 
     __slots__ = ("_hooks", "_registered", "_running")
@@ -128,16 +128,7 @@ class PluginHooks:
         self._hooks = hooks
         self._registered: list[tuple[Point, Callback]] = []
 
-    def add(
-        self,
-        point: Point | str,
-        callback: Callback,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-        publications: bool = False,
-    ) -> bool:
+    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
         """Register a callback, as `trunkline.hooks.Hooks.add`.
 
         Raises:
@@ -146,9 +137,7 @@ class PluginHooks:
         self._running.check_alive()
         point = _point(point, callback)
         try:
-            added = self._hooks.add(
-                point, callback, priority=priority, filter=filter, args=args, publications=publications
-            )
+            added = self._hooks.add(point, callback, **options)
         except HookError as error:
             raise PluginError([f"{self._running.name}: {error}"]) from None
         if added:
@@ -156,17 +145,6 @@ class PluginHooks:
             if self._running.decides:
                 self._running.forget_decisions(point)
         return added
-
-    def on(
-        self, point: Point | str, *, priority: int = 0, filter: Callback | None = None
-    ) -> Callable[[Callback], Callback]:
-        """The decorator form of `add`."""
-
-        def register(callback: Callback) -> Callback:
-            self.add(point, callback, priority=priority, filter=filter)
-            return callback
-
-        return register
 
     def remove(self, point: Point | str, callback: Callback) -> bool:
         """Remove a callback; False if it is not registered."""
