@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
 
 _logger = logging.getLogger("trunkline.session")
@@ -225,16 +224,10 @@ class SessionActor(Actor["mail.ToSession"]):
         """Handle what the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
 
-    def _on_subscribed(self, message: mail.Subscribed) -> None:
-        self._routed(message.answer, lambda: self._subscribing.subscribed(message.answer, message.grants))
-
-    def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
-        self._routed(message.answer, lambda: self._subscribing.unsubscribed(message.answer, message.existed))
-
-    def _routed(self, answer: Answer, acknowledge: Callable[[], None]) -> None:
-        """The route writer has answered. If this connection asked, its client need not wait any more."""
-        channel = answer.channel
-        if self._proceed(acknowledge) and channel is not None and channel is self._outbound.channel:
+    def _on_routed(self, message: mail.Routed) -> None:
+        """If this connection asked, its client need not wait any more."""
+        answer, channel = message.answer, message.answer.channel
+        if self._proceed(lambda: message.proceed(answer)) and channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
             if answer.packet_id:
                 self._waiting.answered(channel)
@@ -326,8 +319,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,
-        mail.Subscribed: _on_subscribed,
-        mail.Unsubscribed: _on_unsubscribed,
+        mail.Routed: _on_routed,
         mail.Unreachable: lambda self, _: self._life.unreachable(),
         mail.Answered: _on_answered,
         Due: lambda _, message: message.action(),

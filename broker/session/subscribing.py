@@ -7,12 +7,15 @@ async, or the filters are many, a task decides, and the client waits for that, t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from trio.lowlevel import checkpoint
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
+from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
     CLIENT_READ_FILTER,
@@ -190,111 +193,103 @@ class Subscribing:
     # What is asked of the routes
 
     def _subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
-        """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
-        _check_stays(outcomes)
-        self.waiting.for_routes()
-        answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(outcomes))
-        answer.owed = self.outbound.ledger.owe(PacketType.SUBACK)
+        answer = self._answer(packet, outcomes, channel, PacketType.SUBACK)
+        known = len(self.context.session.subscriptions)
+        limit = self.context.services.config.session.max_subscriptions or known + len(outcomes)
         identifiers = packet.properties.get("subscription_identifier")
-        identifier = identifiers[0] if identifiers else None
-        known = self.context.session.subscriptions
-        room = (self.context.services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
-        wanted: list[tuple[str, Options]] = []
-        for place, request in enumerate(outcomes):
-            if isinstance(request, Deny):
-                filter, reason = packet.requests[place].filter, fitting(request.reason, PacketType.SUBACK)
-                self._refuse(answer, place, filter, reason, request.text)
-                continue
-            if isinstance(request, Withhold):
-                answer.reasons[place] = fitting(request.reason, PacketType.SUBACK)
-                continue
-            if request.filter not in known:
-                if room <= 0:
-                    self._refuse(answer, place, request.filter, Reason.QUOTA_EXCEEDED, "too many subscriptions")
-                    continue
-                room -= 1
-            self._want(request, identifier, answer, place, wanted)
-        self._make_routes(answer, wanted)
+        for place, (outcome, request) in enumerate(zip(outcomes, packet.requests, strict=True)):
+            if isinstance(outcome, Deny):
+                self._refuse(answer, place, request.filter, fitting(outcome.reason, PacketType.SUBACK), outcome.text)
+        self._make_routes(answer, outcomes, identifiers[0] if identifiers else None, limit - known)
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """On behalf of the client: neither hooks nor access rules are asked."""
-        answer = Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests))
-        wanted: list[tuple[str, Options]] = []
-        for place, request in enumerate(requests):
-            self._want(request, None, answer, place, wanted)
-        self._make_routes(answer, wanted)
+        self._make_routes(Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests)), requests)
 
-    def _want(
-        self,
-        request: SubscriptionRequest,
-        identifier: int | None,
-        answer: Answer,
-        place: int,
-        wanted: list[tuple[str, Options]],
+    def _answer(
+        self, packet: Subscribe | Unsubscribe, outcomes: Sequence[object], channel: Channel, kind: PacketType
+    ) -> Answer:
+        """The client waits for the routes.
+
+        Raises:
+            ProtocolError: a hook wants the connection to end.
+        """
+        for outcome in outcomes:
+            if type(outcome) is Deny and outcome.disconnect:
+                raise ProtocolError(outcome.text or "refused", outcome.reason)
+        self.context.follow(SessionEvent.ASK)
+        reasons = [fitting(each.reason, kind) if isinstance(each, Withhold) else Reason.SUCCESS for each in outcomes]
+        return Answer(channel.client, channel, packet.packet_id, reasons, owed=self.outbound.ledger.owe(kind))
+
+    def _make_routes(
+        self, answer: Answer, outcomes: Sequence[Outcome], identifier: int | None = None, room: float = inf
     ) -> None:
-        qos = min(request.qos, self.context.services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
-        no_local, as_published = request.no_local, request.retain_as_published
-        if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
-            no_local, as_published = parse_shared(request.filter) is None, True
-        answer.reasons[place] = qos
-        answer.accept(place, request.filter)
-        options = Options(qos, no_local, as_published, request.retain_handling, identifier)
-        wanted.append((request.filter, options))
-        # known from now on: if the session ends before the routes are made, they must be removed all the same
-        self.context.session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
-
-    def _make_routes(self, answer: Answer, wanted: list[tuple[str, Options]]) -> None:
-        cast = self.context.subscriber.cast
-        self.context.services.pubsub.make_routes(
-            self.context.subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants))
+        """Have the routes made for what is not refused, for so many new filters.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
+        session, services, subscriber = self.context.session, self.context.services, self.context.subscriber
+        wanted: list[tuple[str, Options]] = []
+        for place, request in enumerate(outcomes):
+            if not isinstance(request, SubscriptionRequest):
+                continue
+            filter = request.filter
+            if filter not in session.subscriptions:
+                if room <= 0:
+                    self._refuse(answer, place, filter, Reason.QUOTA_EXCEEDED, "too many subscriptions")
+                    continue
+                room -= 1
+            qos = min(request.qos, services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+            no_local, as_published = request.no_local, request.retain_as_published
+            if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
+                no_local, as_published = parse_shared(filter) is None, True
+            answer.reasons[place] = qos
+            answer.accept(place, filter)
+            options = Options(qos, no_local, as_published, request.retain_handling, identifier)
+            wanted.append((filter, options))
+            # known from now on: if the session ends before the routes are made, they must be removed all the same
+            session.subscribe(filter, options, by_client=answer.packet_id > 0)
+        services.pubsub.make_routes(
+            subscriber, wanted, lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, grants)))
         )
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
-        metrics = self.context.services.metrics
-        self.context.services.refusals.note(reason, answer.client.client_id, filter)
-        metrics.packets_subscribe_error += 1
-        metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
+        services = self.context.services
+        services.refusals.note(reason, answer.client.client_id, filter)
+        services.metrics.packets_subscribe_error += 1
+        services.metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
 
-    def _unsubscribe(self, packet: Unsubscribe, filters: Sequence[FilterOutcome], channel: Channel) -> None:
-        _check_stays(filters)
-        self.waiting.for_routes()
-        answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(filters))
-        answer.owed = self.outbound.ledger.owe(PacketType.UNSUBACK)
-        for place, filter in enumerate(filters):
-            if isinstance(filter, Deny):
-                answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
-            elif isinstance(filter, Withhold):
-                answer.reasons[place] = fitting(filter.reason, PacketType.UNSUBACK)
-            else:
-                answer.accept(place, filter)
-        self._remove_routes(answer)
+    def _unsubscribe(self, packet: Unsubscribe, outcomes: Sequence[FilterOutcome], channel: Channel) -> None:
+        answer = self._answer(packet, outcomes, channel, PacketType.UNSUBACK)
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Deny):
+                answer.refuse(place, fitting(outcome.reason, PacketType.UNSUBACK), outcome.text)
+        self._remove_routes(answer, outcomes)
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
         """On behalf of the client, which may be away."""
-        answer = Answer(client, channel, 0, [Reason.SUCCESS] * len(filters))
-        for place, filter in enumerate(filters):
-            answer.accept(place, filter)
-        self._remove_routes(answer)
+        self._remove_routes(Answer(client, channel, 0, [Reason.SUCCESS] * len(filters)), filters)
 
-    def _remove_routes(self, answer: Answer) -> None:
-        cast = self.context.subscriber.cast
+    def _remove_routes(self, answer: Answer, outcomes: Sequence[FilterOutcome]) -> None:
+        for place, filter in enumerate(outcomes):
+            if isinstance(filter, str):
+                answer.accept(place, filter)
+        subscriber = self.context.subscriber
         answer.before = list(map(self.context.session.subscriptions.get, answer.filters))
         self.context.services.pubsub.remove_routes(
-            self.context.subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
+            subscriber,
+            answer.filters,
+            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, existed))),
         )
 
     # What came of it
 
-    def subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
+    def _subscribed(self, grants: Sequence[Grant | Reason], answer: Answer) -> None:
         """The routes are there: SUBACK first, then what was retained.
 
         Raises:
             ProtocolError: the client takes no packet as large as the SUBACK.
         """
-        hooks, retained = self.context.services.hooks, self.context.services.pubsub.retained
+        services, revoked = self.context.services, self.context.session.revoked
         made: list[Grant] = []
-        revoked = self.context.session.revoked
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
                 self._not_made(filter)
@@ -303,34 +298,31 @@ class Subscribing:
             made.append(grant)
             if revoked is not None:
                 revoked.keep(grant.filter)
-        self.context.services.metrics.client_subscribe += len(made)
+        services.metrics.client_subscribe += len(made)
         if answer.channel is not self.outbound.channel:
             return  # the connection that asked is over
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
-        fits = not answer.packet_id or self.outbound.write(
-            Suback(answer.packet_id, answer.reasons, answer.properties),  # [MQTT-3.8.4-1]
-            answer.owed,
-        )
-        for grant in made:
-            options = grant.options
-            if hooks.session_subscribed:
-                request = SubscriptionRequest(
-                    grant.filter,
-                    options.qos,
-                    options.no_local,
-                    options.retain_as_published,
-                    options.retain_handling,
-                )
-                hooks.notify(SESSION_SUBSCRIBED, answer.client, request)
-            # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
-            wanted = options.retain_handling == SEND_RETAINED or (
-                options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
+        try:
+            self._acknowledge(answer, Suback)  # [MQTT-3.8.4-1]
+        finally:
+            for grant in made:
+                self._begin(grant, answer.client)
+
+    def _begin(self, grant: Grant, client: ClientInfo) -> None:
+        """A subscription was made: call the hooks, then send what was retained."""
+        services, options = self.context.services, grant.options
+        if services.hooks.session_subscribed:
+            request = SubscriptionRequest(
+                grant.filter, options.qos, options.no_local, options.retain_as_published, options.retain_handling
             )
-            if wanted and retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
-                self.outbound.replay(grant, self._as_retained(options))
-        if not fits:
-            raise ProtocolError("the client accepts no packet as large as the SUBACK", Reason.PACKET_TOO_LARGE)
+            services.hooks.notify(SESSION_SUBSCRIBED, client, request)
+        # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
+        wanted = options.retain_handling == SEND_RETAINED or (
+            options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
+        )
+        if wanted and services.pubsub.retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
+            self.outbound.replay(grant, self._as_retained(options))
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
@@ -346,13 +338,13 @@ class Subscribing:
             self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
         )
 
-    def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
+    def _unsubscribed(self, existed: Sequence[bool | Reason], answer: Answer) -> None:
         """The routes were removed.
 
         Raises:
             ProtocolError: the client takes no packet as large as the UNSUBACK.
         """
-        hooks, session = self.context.services.hooks, self.context.session
+        services, session = self.context.services, self.context.session
         self.outbound.end_replays(answer.filters)
         for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
             if isinstance(was_there, Reason):
@@ -365,25 +357,15 @@ class Subscribing:
             if not was_there:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue
-            self.context.services.metrics.client_unsubscribe += 1
-            if hooks.session_unsubscribed:
-                hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
-        if (
-            answer.packet_id
-            and answer.channel is self.outbound.channel
-            and not self.outbound.write(  # [MQTT-3.10.4-4]
-                Unsuback(answer.packet_id, answer.reasons, answer.properties),
-                answer.owed,
-            )
+            services.metrics.client_unsubscribe += 1
+            if services.hooks.session_unsubscribed:
+                services.hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
+        if answer.channel is self.outbound.channel:
+            self._acknowledge(answer, Unsuback)  # [MQTT-3.10.4-4]
+
+    def _acknowledge(self, answer: Answer, kind: type[Suback | Unsuback]) -> None:
+        if answer.packet_id and not self.outbound.write(
+            kind(answer.packet_id, answer.reasons, answer.properties), answer.owed
         ):
-            raise ProtocolError("the client accepts no packet as large as the UNSUBACK", Reason.PACKET_TOO_LARGE)
-
-
-def _check_stays(answers: Sequence[object]) -> None:
-    """
-    Raises:
-        ProtocolError: a hook wants the connection to end.
-    """
-    for answer in answers:
-        if type(answer) is Deny and answer.disconnect:
-            raise ProtocolError(answer.text or "refused", answer.reason)
+            name = kind.__name__.upper()
+            raise ProtocolError(f"the client accepts no packet as large as the {name}", Reason.PACKET_TOO_LARGE)

@@ -60,9 +60,6 @@ class Waiting:
         """A hook or an access service is asked, which may take long. The routes answer at once."""
         return self._asking is not None
 
-    def for_routes(self) -> None:
-        self.context.follow(SessionEvent.ASK)
-
     def ask(
         self,
         channel: Channel,
