@@ -56,8 +56,12 @@ class Actor(Generic[M]):
         for message in messages:
             handle(message)
 
+    def handle_handed(self, message: M) -> None:
+        """A message that was handed to the actor. Override it where there is less to do for one than for many."""
+        self.handle_many([message])
+
     def yields(self, messages: list[M]) -> bool:
-        """May what is handed to the actor overtake these, which wait for it? They are of other senders."""
+        """May messages handed over now overtake these, which wait in the mailbox and come from other senders?"""
         del messages
         return False
 
@@ -65,8 +69,12 @@ class Actor(Generic[M]):
         """Returns the reply, or `LATER` after taking `reply_later()`."""
         raise NotImplementedError(f"{type(self).__name__} takes no calls, but got {request!r}")
 
+    def undelivered(self, messages: list[M]) -> None:
+        """The actor ends without handling these messages of its mailbox. `terminate` follows."""
+
     def terminate(self, reason: Reason) -> None:
-        """Runs at the end, whatever the reason, before its tasks are cancelled: for what needs no await."""
+        """Runs at the end, whatever the reason, before the actor's tasks are cancelled: for cleanup without an
+        await."""
 
     async def teardown(self, reason: Reason) -> None:
         """Runs at the end, when the actor's tasks are over; shielded, and cancelled after the child's `shutdown`."""
@@ -74,15 +82,16 @@ class Actor(Generic[M]):
     # -- what it may use
 
     def stop(self, reason: Reason = None) -> None:
-        """End after the current batch. What else lies in the mailbox is dropped."""
+        """End after the current batch. Messages still in the mailbox are dropped."""
         self.ref._quit(reason)
 
     def send_after(self, delay: float, message: M) -> Timer:
-        """Cast to itself after `delay` seconds. The timer may be cancelled, or armed again for the same message."""
+        """Cast `message` to this actor after `delay` seconds. The timer may be cancelled, or armed again for the same
+        message."""
         return self.call_at(trio.current_time() + delay, self.ref.cast, message)
 
     def call_at(self, deadline: float, callback: Callable[..., object], *args: object) -> Timer:
-        """Call back when node time has reached `deadline`, ahead of what lies in the mailbox, and unless the actor has
+        """Call back when node time reaches `deadline`, ahead of the messages in the mailbox, unless the actor has
         ended. If the callback raises, the actor crashes."""
         return self.scheduler.call_at(deadline, callback, *args, owner=self.ref)
 

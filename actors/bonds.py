@@ -1,4 +1,4 @@
-"""What ties an actor to others, for the few that have such ties."""
+"""An actor's monitors, links and tasks, for the few actors that have any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Monitor:
 
 
 class Bonds:
-    """Made when an actor gets its first tie: most have none, and each set would cost more than their mailbox."""
+    """Made when an actor gets its first bond: most have none, and each set would cost more than the mailbox."""
 
     __slots__ = ("done", "idle", "monitors", "owed", "scopes", "setup", "watching")
 
@@ -34,7 +34,7 @@ class Bonds:
         self.scopes: set[trio.CancelScope] | None = None
         #: Around a setup that still runs.
         self.setup: trio.CancelScope | None = None
-        #: Set when the last task has ended; there once the actor winds down.
+        #: Set when the last task has ended; exists once the actor winds down.
         self.idle: trio.Event | None = None
-        #: Set when the actor has ended; there once somebody waits for it.
+        #: Set when the actor has ended; exists once a task waits for it.
         self.done: trio.Event | None = None

@@ -39,7 +39,7 @@ class Reply:
         #: Gives the caller the result: wakes its task, or calls it back.
         self._answer: Callable[[outcome.Outcome[Any]], None] | None = answer
         self.request = request
-        #: True when the handler keeps it in order to reply later.
+        #: True when the handler keeps the call to reply later.
         self.taken = False
 
     @property

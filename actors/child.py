@@ -1,4 +1,4 @@
-"""What a supervisor is told about a child."""
+"""The specification of a supervisor's child."""
 
 from __future__ import annotations
 

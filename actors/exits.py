@@ -1,4 +1,4 @@
-"""How actors end: the reasons, and the news of it."""
+"""How actors end: the reasons, and the message that reports an end."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class TooManyRestarts(Exception):
 
 
 def abnormal(reason: Reason) -> bool:
-    """True for a crash: what is logged, and what makes a transient child start again."""
+    """True for a crash: it is logged, and a transient child is started again."""
     return reason is not None and not isinstance(reason, Shutdown)

@@ -1,7 +1,6 @@
 # pyright: reportPrivateUsage=false
-"""What an actor does later: after a time, in slices in turns to come, in a task.
-
-The parts of an actor are given this and not the actor, so that none of them keeps it after its end.
+"""Work that an actor does later: after a delay, in slices over later turns, or in a task. The parts of an actor get
+this object and not the actor, so that none of them keeps the actor alive after its end.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Due:
-    """From an actor to itself: call `action`. It carries code, as nobody but the actor's own parts sends it."""
+    """From an actor to itself: call `action`. It may carry code because only the actor's own parts send it."""
 
     action: Callable[[], object]
 
 
 class Later:
-    """Of one actor, whose messages include `Due`."""
+    """Belongs to one actor, whose messages include `Due`."""
 
     __slots__ = ("_ref", "_scheduler")
 
@@ -45,15 +44,15 @@ class Later:
         return self._scheduler.call_at(deadline, self._ref.cast, Due(action), owner=self._ref).discard
 
     def soon(self, action: Callable[[], object]) -> None:
-        """Call `action` in the actor's turn, behind what is in the mailbox."""
+        """Call `action` in the actor's turn, after the messages that are in the mailbox now."""
         self._ref.cast(Due(action))
 
     def next_turn(self, action: Callable[[], object]) -> None:
-        """Others have their turn before."""
+        """Call `action` in a later turn, after other actors have had theirs."""
         self._scheduler.later(self._ref, Due(action))
 
     def in_slices(self, slices: Iterator[object]) -> None:
-        """Do long work, one slice of it now and one in each turn to come. To end it before, close the generator."""
+        """Do long work, one slice now and one in each later turn. Closing the generator ends it early."""
         for _ in slices:
             self.next_turn(partial(self.in_slices, slices))
             return
@@ -64,7 +63,7 @@ class Later:
 
 
 class Paced(Generic[T]):
-    """`async for` over items, in a task: others run after every `at_once` of them."""
+    """`async for` over items, in a task: other tasks run after every `at_once` items."""
 
     __slots__ = ("_at_once", "_items", "_left")
 

@@ -1,9 +1,10 @@
 # pyright: reportPrivateUsage=false
 """A reference to an actor, and its mailbox.
 
-The mailbox is a list. It holds messages if and only if the actor stands in the run queue, so a cast to an actor that
-is ready already is an append and nothing else. Calls and stops lie in the same list, in their place among the casts;
-`_attention` tells the scheduler that there is something in it, or about the actor, that isn't a plain message.
+The mailbox is a list. It holds messages if and only if the actor stands in the run queue, so a cast to an actor that is
+ready already is an append and nothing else. Calls and stops lie in the same list, in their place among the casts;
+`_attention` tells the scheduler that the mailbox holds something other than plain messages, or that the actor itself
+needs attention.
 
 The end has two steps. *Closing*: the mailbox becomes one that drops everything, and calls that wait in it fail. Then,
 from the run queue or from its supervisor's task and never from within a handler, *winding down*: tasks are cancelled
@@ -39,7 +40,7 @@ logger = logging.getLogger("trunkline.actors")
 
 
 class _Void(list[Any]):
-    """The mailbox of an actor that ends: never empty, so nobody schedules it, and deaf."""
+    """The mailbox of an actor that ends: it drops everything, and it is never empty, so nothing schedules the actor."""
 
     __slots__ = ()
 
@@ -51,7 +52,7 @@ VOID: Final = _Void([None])
 
 
 class Hold:
-    """First in the mailbox of an actor whose setup runs: what comes after it waits."""
+    """First in the mailbox of an actor whose setup runs: messages behind it wait."""
 
     __slots__ = ("task",)
 
@@ -69,7 +70,7 @@ class Stop:
 
 
 class Ref(Generic[M_contra]):
-    """What others hold of an actor. It stays valid, and harmless, when the actor has ended."""
+    """The handle that others hold of an actor. It stays valid, and harmless, after the actor has ended."""
 
     __slots__ = (
         "_actor",
@@ -100,7 +101,7 @@ class Ref(Generic[M_contra]):
         self._bonds: Bonds | None = None
         #: Why it ended, or is about to.
         self._reason: Reason = None
-        #: How many messages it was given, and its start in node time.
+        #: The number of messages that it was given, and when it was started, in node time.
         self.handled = 0
         self.since = trio.current_time()
 
@@ -120,12 +121,12 @@ class Ref(Generic[M_contra]):
 
     @property
     def ended(self) -> bool:
-        """True when all is over, its teardown and its tasks included."""
+        """True when the actor, its teardown and its tasks have all ended."""
         return self._supervisor is None
 
     @property
     def queued(self) -> int:
-        """How many messages wait. A sender sees overload here, and decides what to do about it."""
+        """How many messages wait. A sender can detect overload here and decide how to respond."""
         return 0 if self._messages is VOID else len(self._messages)
 
     @property
@@ -144,8 +145,8 @@ class Ref(Generic[M_contra]):
         messages.append(message)
 
     def hand(self, message: M_contra) -> None:
-        """As `cast`, but handled at once where nothing waits that it may not overtake: for a poller in its turn, which
-        is no handler, so that an actor fed by it costs no place in the run queue."""
+        """As `cast`, but handled at once if no waiting message has to come first. It is for a poller in its turn, which
+        does not run inside a handler: an actor fed this way needs no place in the run queue."""
         scheduler = self._scheduler
         messages = self._messages
         if scheduler._stepping or scheduler._advanced or (messages and not self._may_overtake(messages)):
@@ -154,7 +155,7 @@ class Ref(Generic[M_contra]):
         scheduler._stepping = True
         self.handled += 1
         try:
-            self._actor.handle_many([message])  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+            self._actor.handle_handed(message)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
         except Exception as error:  # noqa: BLE001 - the actor's end is the handling
             self._crash(error)
         finally:
@@ -196,13 +197,13 @@ class Ref(Generic[M_contra]):
             self._scheduler.advance(self)
 
     def stop(self, reason: Reason = None) -> None:
-        """End when everything cast before is handled."""
+        """Return when everything that was cast before is handled."""
         if self._messages is not VOID:
             self._put(Stop(reason))
 
     def crash(self, error: Exception) -> None:
-        """Something failed that was done for the actor outside of its handlers: a timer, the end of a turn, its
-        socket. It ends at its next turn, as if a handler had raised the error."""
+        """Work done for the actor outside of its handlers failed: a timer, the end of a turn, its socket. The actor
+        ends at its next turn, as if a handler had raised the error."""
         self._quit(error)
 
     async def join(self) -> Reason:
@@ -275,13 +276,15 @@ class Ref(Generic[M_contra]):
         self._reason = reason
         if self._attention:
             self.fail(messages)
+        if messages and self._actor is not None:
+            self._actor.undelivered(messages)
         self._attention = True
         bonds = self._bonds
         if bonds is not None and bonds.owed:
             self.fail(list(bonds.owed))
 
     def fail(self, messages: list[Any]) -> None:
-        """Tell the callers among them that there will be no reply."""
+        """Tell the callers among these messages that there will be no reply."""
         for message in messages:
             if type(message) is Reply:
                 message.down(self._reason)
@@ -345,7 +348,7 @@ class Ref(Generic[M_contra]):
         assert self._supervisor is not None
         try:
             self._supervisor._spawn(self._finish, teardown)
-        except RuntimeError:  # a KeyboardInterrupt tore the nursery down: there is no place for tasks any more
+        except RuntimeError:  # a KeyboardInterrupt tore the nursery down: no task can be started any more
             self._ended()
 
     async def _finish(self, teardown: Callable[[Reason], Awaitable[None]] | None) -> None:

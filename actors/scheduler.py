@@ -1,10 +1,10 @@
 # pyright: reportPrivateUsage=false
 """The run queue of a node: it steps the actors that have messages.
 
-An actor is no task. It is stepped here, a batch of messages at a time, by whoever calls `step`: the scheduler's own
-task, or a poller at the end of its turn, to which the actors it woke are then a function call away and not a task
-switch. While the scheduler's task sleeps, `enqueue` is a function that wakes it; otherwise it is the queue's own
-append, so that a cast need not ask whether to wake it.
+An actor is not a task. `step` runs its handlers, a batch of messages at a time. The caller of `step` is the scheduler's
+own task, or a poller at the end of its turn: for the poller, the actors that it woke are then a function call away and
+not a task switch. While the scheduler's task sleeps, `enqueue` is a function that wakes it; otherwise it is the queue's
+own append, so that a cast need not ask whether to wake it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RETRY_DELAY: Final = 1.0
 
 
 class EndOfTurn(Protocol):
-    """Something that is to be done once, when a turn ends."""
+    """Something to do once, when a turn ends."""
 
     @property
     def owner(self) -> Ref[Any] | None:
@@ -49,7 +49,7 @@ class EndOfTurn(Protocol):
 
 
 class Turn:
-    """A poller's turn: what it casts within wakes no task, and is handled before the turn ends."""
+    """A poller's turn: messages cast within it wake no task, and are handled before the turn ends."""
 
     __slots__ = ("_scheduler",)
 
@@ -101,7 +101,7 @@ class Scheduler:
         self._turn_time = turn_time
         self._clock = clock
         self._ready: deque[Ref[Any]] = deque()
-        #: What actors have left for a later step.
+        #: Messages that actors have postponed to a later step.
         self._later: deque[tuple[Ref[Any], object]] = deque()
         self._ends: list[EndOfTurn] = []
         #: Puts an actor on the run queue. For the mailbox.
@@ -115,14 +115,14 @@ class Scheduler:
         #: Is a turn under way, and a handler within it?
         self._open = False
         self._stepping = False
-        #: Is an actor ready that is to step before all others?
+        #: Is an actor ready that steps before all others?
         self._advanced = False
         self._call: Reply | None = None
-        #: Callbacks of no actor that raised, by their name.
+        #: Callbacks that belong to no actor and raised, counted by name.
         self.crashes: Counter[str] = Counter()
         #: Node time at the start of this turn. Outside of a turn it may be old: then ask trio.
         self.now = -inf
-        #: `with scheduler.turn:` around what a poller does in one go, without an await in it.
+        #: `with scheduler.turn:` surrounds the work of a poller's turn, which has no await in it.
         self.turn = Turn(self)
 
     @property
@@ -139,24 +139,23 @@ class Scheduler:
             await checkpoint()
 
     def advance(self, ref: Ref[Any]) -> None:
-        """Let this actor, if it is ready, step before all others that are."""
+        """If this actor is ready, let it step before all other ready actors."""
         ready = self._ready
         self._advanced = True
-        if ready and ready[-1] is ref:  # as it was made ready just now
+        if ready and ready[-1] is ref:  # it was made ready just now
             ready.rotate()
         elif ref in ready:
             ready.remove(ref)
             ready.appendleft(ref)
 
     def later(self, ref: Ref[Any], message: object) -> None:
-        """Cast in a later step: an actor that has much to do leaves the rest of it, and does not delay `drained`.
-        However many do so, each step takes up one at least, and more while it has
-        time."""
+        """Cast in a later step: an actor with much to do postpones the rest, and does not delay `drained`. However many
+        messages are postponed, each step handles at least one, and more while it has time."""
         self._later.append((ref, message))
 
     def at_end(self, task: EndOfTurn) -> None:
-        """Have this done once, when the turn that is under way ends: for what is done together for all that it brought.
-        It must be short. If it raises, its owner crashes."""
+        """Do this once, when the current turn ends: for work that is done together for everything in the turn. It must
+        be short. If it raises, its owner crashes."""
         self._ends.append(task)
         if not self._open:
             self._wake()
@@ -169,9 +168,8 @@ class Scheduler:
     def call_at(
         self, deadline: float, callback: Callable[..., object], *args: object, owner: Ref[Any] | None = None
     ) -> Timer:
-        """Call back, in a turn, when node time has reached `deadline`. The callback must be short. If it raises, its
-        owner crashes; a timer without an owner, which should have one where there is one, fires again a second
-        later."""
+        """Call back, in a turn, when node time reaches `deadline`. The callback must be short. If it raises, its owner
+        crashes; a timer without an owner fires again a second later. Name the owner wherever there is one."""
         timer = Timer(self._deadlines, callback, args, owner)
         if deadline < inf:
             timer.restart_at(deadline)
@@ -256,8 +254,8 @@ class Scheduler:
         task_status.started()
         try:
             while True:
-                # One scope serves many sleeps: it is only left when its alarm rings, and an alarm that rings for a
-                # timer which has been pushed back meanwhile does no harm.
+                # One scope serves many sleeps: it is only left when its deadline passes, and passing a deadline whose
+                # timer has been pushed back meanwhile does no harm.
                 self._alarm_at = self._deadlines.next
                 with trio.CancelScope(deadline=self._alarm_at) as self._alarm:
                     while True:
@@ -310,8 +308,8 @@ class Scheduler:
                     timer.restart_at(now + RETRY_DELAY)
 
     def blame(self, owner: Ref[Any] | None, callback: object, error: Exception) -> None:
-        """A callback has raised: it ends the actor that it was for. What
-        belongs to no actor is counted, and the 1st, 2nd, 4th, 8th … time logged."""
+        """A callback has raised: the actor that it belongs to ends. A callback without an actor is counted, and the
+        1st, 2nd, 4th, 8th … failure is logged."""
         if owner is not None and owner.alive:
             owner.crash(error)
             return
@@ -322,7 +320,7 @@ class Scheduler:
             logger.error("%s crashed, and belongs to no actor that runs (%d so far)", name, count, exc_info=error)
 
     def take_call(self) -> Reply:
-        """The call that is being handled becomes the handler's own, to reply to later."""
+        """The call that is being handled now belongs to the handler, which replies later."""
         reply = self._call
         if reply is None:
             raise RuntimeError("reply_later() is for handle_call, once a call")
@@ -331,7 +329,7 @@ class Scheduler:
         return reply
 
     def _attend(self, ref: Ref[Any]) -> None:
-        """An actor's turn in which there are calls, stops or its end among the messages."""
+        """An actor's turn whose messages include calls, stops or its end."""
         messages = ref._messages
         if messages is VOID:
             ref._wind_down()

@@ -123,14 +123,14 @@ class Supervisor:
         return place is not None and place.ref is not None
 
     def __iter__(self) -> Iterator[Ref[Any]]:
-        """All that run, in the order of their start; those of `start()` come last."""
+        """All running children, in the order of their start; those of `start()` come last."""
         for place in list(self._places.values()):
             if place.ref is not None:
                 yield place.ref
         yield from list(self._dynamic)
 
     def tree(self) -> Iterator[tuple[str, Ref[Any], int]]:
-        """All that run below: by which supervisor, and how often they were started again."""
+        """All running descendants: under which supervisor each runs, and how often it was restarted."""
         for place in list(self._places.values()):
             ref = place.ref
             if ref is not None:
@@ -171,7 +171,8 @@ class Supervisor:
         return ref
 
     async def start_child(self, child: Child) -> Ref[Any]:
-        """Start one more child, last in the order. If its setup raises, so does this, and there is no such child."""
+        """Start one more child, last in the order. If its setup raises, this raises the same error and the child is not
+        added."""
         async with self._lock:
             place = self._add(child)
             try:
@@ -196,7 +197,7 @@ class Supervisor:
     async def run(
         self, scheduler: Scheduler, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Start the children, and mind them until cancelled. Then, or at an error, stop them.
+        """Start the children and supervise them until cancelled. Then, or at an error, stop them.
 
         Raises:
             TooManyRestarts: it gave up.
@@ -236,7 +237,7 @@ class Supervisor:
         """For a subclass: its children crashed more often than it allows, and have all ended."""
 
     def ended(self) -> None:
-        """For a subclass: it runs no more, for whatever reason."""
+        """For a subclass: the supervisor has ended, for whatever reason."""
 
     async def _hold_ward(
         self, closing: trio.Event, *, task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED
@@ -320,7 +321,7 @@ class Supervisor:
         return await ref.join() if not ref.ended else ref._reason
 
     async def _stop_dynamic(self) -> None:
-        """All at the same time: each has its bound, so this has it too."""
+        """Stop them all at the same time: each has its own time limit, so this has one too."""
         for ref in list(self._dynamic):
             ref._end(Shutdown())
         while self._dynamic:
@@ -412,6 +413,6 @@ class Nested(Actor[Any]):
             self._ready.set()
 
     def started(self, value: Supervisor | None = None) -> None:
-        """It is its own task status."""
+        """It serves as its own task status."""
         del value
         self._ready.set()

@@ -21,7 +21,7 @@ M = TypeVar("M")
 
 
 class System:
-    """What `system()` opens."""
+    """A running actor system, opened by `system()`."""
 
     __slots__ = ("scheduler", "supervisor")
 
@@ -68,7 +68,7 @@ async def system(
             finally:
                 running.cancel()
     except BaseExceptionGroup as group:
-        # Nurseries wrap even a lone exception; nobody needs to know here that there are nurseries.
+        # Nurseries wrap even a single exception; callers need not know that there are nurseries here.
         error = innermost(group)
         if error is group:
             raise
@@ -76,7 +76,7 @@ async def system(
 
 
 def innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The exception that a group of groups comes down to, or the innermost group that has several."""
+    """The single exception inside nested groups, or the innermost group with several exceptions."""
     error = group.exceptions[0]
     if len(group.exceptions) > 1:
         return group

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TaskActor(Actor[None]):
-    """An actor that is nothing but a task: it ends with it, and crashes if that raises."""
+    """An actor that consists of one task: it ends with the task, and crashes if the task raises."""
 
     def __init__(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
         self._async_fn = async_fn

@@ -28,7 +28,7 @@ def _nothing() -> None: ...
 
 
 class Timer:
-    """Something that happens at a time: once, unless it is armed again."""
+    """A callback at a point in time: once, unless it is armed again."""
 
     __slots__ = ("_args", "_deadlines", "_due", "_number", "callback", "deadline", "owner")
 
@@ -59,9 +59,9 @@ class Timer:
         self.restart_at(trio.current_time() + delay)
 
     def restart_at(self, deadline: float) -> None:
-        """Fire at `deadline`: with `scheduler.now` at hand the cheapest way to push it back."""
+        """Fire at `deadline`: the cheapest way to push the timer back when `scheduler.now` is at hand."""
         if self.deadline == inf and self._due < inf:
-            self._deadlines.stale -= 1  # its entry is of use again
+            self._deadlines.stale -= 1  # its entry is needed again
         self.deadline = deadline
         if deadline < self._due:
             self._deadlines.push(self, deadline)
@@ -74,12 +74,12 @@ class Timer:
                 self._deadlines.drop()
 
     def discard(self) -> None:
-        """Never to be armed again: lets go of what it was to call, which its entry in the heap would keep alive."""
+        """The timer will never be armed again: drop its callback, which its entry in the heap would keep alive."""
         self.cancel()
         self.callback, self._args = _nothing, ()
 
     def fire(self, now: float) -> None:
-        """Its time has come, unless what fired before it cancelled it or pushed it back."""
+        """Fire, unless a timer that fired before has cancelled it or pushed it back."""
         if self.deadline <= now and self._due == inf:
             self.deadline = inf
             if self.owner is None or self.owner.alive:
@@ -120,7 +120,7 @@ class Deadlines:
             self._sooner(due)
 
     def drop(self) -> None:
-        """An entry has become of no use."""
+        """An entry is no longer needed."""
         self.stale += 1
         if self.stale > MIN_STALE and self.stale * 2 > len(self._entries):
             kept: list[tuple[float, int, Timer]] = []
@@ -138,7 +138,7 @@ class Deadlines:
             self.stale = 0
 
     def pop_due(self, now: float) -> list[Timer]:
-        """The timers whose deadline has come, in its order. They are yet to fire."""
+        """The timers whose deadline has passed, in order. They have not fired yet."""
         entries = self._entries
         due: list[Timer] = []
         while entries and entries[0][0] <= now:
@@ -150,7 +150,7 @@ class Deadlines:
             timer._number = 0
             if timer.deadline <= when:
                 due.append(timer)
-            elif timer.deadline < inf:  # pushed back: in again, be it due or not, to keep the order of deadlines
+            elif timer.deadline < inf:  # pushed back: in again, due or not, to keep the order of deadlines
                 self.push(timer, timer.deadline)
             else:
                 self.stale -= 1

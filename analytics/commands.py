@@ -132,7 +132,7 @@ def run(
     from pyspark.errors import PySparkException
 
     from trunkline.analytics.inputs import Input, InputError
-    from trunkline.analytics.jobs.job import OptionError
+    from trunkline.analytics.options import OptionError
     from trunkline.analytics.outputs import OutputError, parse_output
     from trunkline.analytics.running import Run, RunError, summary
 
@@ -169,7 +169,7 @@ def _job(name: str) -> Job[Any]:
 
 
 def _options(job: Job[Any], settings: Mapping[str, str]) -> Options:
-    from trunkline.analytics.jobs.job import OptionError
+    from trunkline.analytics.options import OptionError
 
     try:
         options: Options = job.read_options(settings)

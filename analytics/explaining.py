@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from trunkline.config.units import accepted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from trunkline.analytics.jobs.job import Job, Options
 
 _WIDTH: Final = 100
-#: The words for limits, by pydantic's names for them.
-_LIMITS: Final = {"gt": "more than {}", "ge": "at least {}", "lt": "less than {}", "le": "at most {}"}
 
 
 def explained(job: Job[Any], options: Options) -> Iterator[str]:
@@ -76,15 +76,4 @@ def shown(value: object) -> str:
 
 def meaning(field: FieldInfo) -> str:
     """What an option does, and what it may be."""
-    words = [field.description or ""]
-    if get_origin(field.annotation) is Literal:
-        words.append(f"One of {', '.join(map(str, get_args(field.annotation)))}.")
-    limits = [
-        text.format(f"{value:g}" if isinstance(value, float) else value)
-        for name, text in _LIMITS.items()
-        for limit in field.metadata
-        if (value := getattr(limit, name, None)) is not None
-    ]
-    if limits:
-        words.append(f"{', '.join(limits)}.".capitalize())
-    return " ".join(words)
+    return f"{field.description} Takes {accepted(field)}."

@@ -1,115 +1,107 @@
-"""Options as Spark hands them over: text by name. A class of settings declares each of its options once.
-
-The option `startingOffsets` is the field `starting_offsets`. Names are taken in any case, as everywhere in Spark.
-"""
+"""Options as Spark and command lines hand them over: text by name. A model declares each of them once, with its default
+and what it takes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, field, fields
-from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from trunkline.config.fields import is_secret
+from trunkline.config.key_path import nearest
+from trunkline.config.units import Duration, OptionalDuration, OptionalSize, Text, accepted, from_text, own_words
+
+DAY: Final = 86_400
+
+#: Text that is not blank.
+Word = Annotated[Text, Field(pattern=r"\S")]
+#: Several words; as text with commas between them.
+Names = tuple[Text, ...]
+SomeNames = Annotated[Names, Field(min_length=1)]
+Seconds = Duration
+Positive = Annotated[Duration, Field(gt=0)]
+OptionalPositive = Annotated[OptionalDuration, Field(gt=0)]
+UpToADay = Annotated[Positive, Field(le=DAY)]
+Calm = Annotated[Seconds, Field(le=DAY)]
+Count = Annotated[int, Field(ge=1)]
+OptionalCount = Annotated[int | None, Field(ge=1)]
+OptionalBytes = Annotated[OptionalSize, Field(ge=1)]
+Factor = Annotated[float, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Amount = Annotated[float, Field(ge=0)]
+#: How many events may be remembered of each subject.
+Limited = Annotated[int, Field(ge=1, le=1000)]
 
 
 class OptionError(ValueError):
-    """An option that is unknown, missing, or has a value that it cannot have; the text names it."""
+    """Options that are unknown or missing, or that have values which they cannot have."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        #: A line each.
+        self.problems = list(problems)
 
 
-class Takes(NamedTuple):
-    """What an option can be."""
+class OptionModel(BaseModel):
+    """A field is an option, unless it is excluded."""
 
-    parse: Callable[[str], Any]
-    #: The same in words.
-    accepts: str
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def option(takes: Takes, default: Any = "", *, secret: bool = False) -> Any:
-    """A field of a dataclass of settings."""
-    return field(default=default, repr=not secret, metadata={"takes": takes})
+M = TypeVar("M", bound=OptionModel)
 
 
-def by_option(kind: type[Any]) -> "dict[str, Field[Any]]":
-    """Fields of the settings by the names of their options."""
-    return {_camel(each.name): each for each in fields(kind) if "takes" in each.metadata}
+def by_option(model: type[OptionModel], name: Callable[[str], str] = to_camel) -> dict[str, str]:
+    """The names of fields by those of their options: `startingOffsets` is the field `starting_offsets`."""
+    return {name(field): field for field, info in model.model_fields.items() if not info.exclude}
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
+def read(
+    model: type[M],
+    given: Mapping[str, object],
+    *,
+    name: Callable[[str], str] = to_camel,
+    owner: str = "",
+    also: str = "",
+    **more: object,
+) -> M:
+    """A model from texts or values by the names of options, which are taken in any case, as everywhere in Spark.
 
-
-def parse(kind: type[Any], options: Mapping[str, str], *, also: str = "") -> dict[str, Any]:
-    """The values of the settings that the options give; `also` names further options that are taken elsewhere.
+    `owner` stands before each problem, and `also` names options that are read elsewhere. `more` are fields that are
+    not options.
 
     Raises:
-        OptionError: there is no such option, or it has a value that it cannot have.
+        OptionError: with all that is wrong.
     """
-    known = by_option(kind)
-    names = {name.lower(): name for name in known}
-    found: dict[str, Any] = {}
-    for given, value in options.items():
-        if given.lower() not in names:
-            near = get_close_matches(given.lower(), names, 1)
-            hint = f"perhaps {names[near[0]]}?" if near else f"there are {', '.join(known)}{also}"
-            raise OptionError(f"unknown option {given}: {hint}")
-        name = names[given.lower()]
-        each = known[name]
-        takes: Takes = each.metadata["takes"]
-        shown = f"option {name}={value!r}" if each.repr else f"option {name}"
-        try:
-            found[each.name] = takes.parse(value)
-        except OptionError as error:
-            raise OptionError(f"{shown}: {error}") from None
-        except (ValueError, KeyError):
-            raise OptionError(f"{shown}: expected {takes.accepts}") from None
-    return found
+    known = by_option(model, name)
+    names = {option.lower(): option for option in known}
+    values: dict[str, object] = dict(more)
+    texts: dict[str, object] = {}
+    problems: list[str] = []
+    for option, value in given.items():
+        field = known.get(names.get(option.lower(), ""))
+        if field is None:
+            hint = nearest(option, known) or f"; there are {', '.join(known)}{also}"
+            problems.append(f"{owner}unknown option {option}{hint}")
+        else:
+            texts[field] = value
+            values[field] = from_text(model.model_fields[field], value) if isinstance(value, str) else value
+    try:
+        found = model.model_validate(values)
+    except ValidationError as error:
+        problems += [f"{owner}{_problem(model, detail, texts, name)}" for detail in error.errors()]
+    else:
+        if not problems:
+            return found
+    raise OptionError(*problems)
 
 
-def _text(given: str) -> str:
-    if not given.strip():
-        raise ValueError
-    return given
-
-
-def _names(given: str) -> tuple[str, ...]:
-    found = tuple(name.strip() for name in given.split(",") if name.strip())
-    if not found:
-        raise ValueError
-    return found
-
-
-def _size(given: str) -> int:
-    from trunkline.config.units import parse_size
-
-    if not (size := parse_size(given)):
-        raise ValueError
-    return size
-
-
-def _duration(given: str) -> float:
-    from trunkline.config.units import parse_duration
-
-    return parse_duration(given)
-
-
-def text(accepts: str) -> Takes:
-    return Takes(_text, accepts)
-
-
-def one_of(*words: str) -> Takes:
-    by_word = {word: word for word in words}
-    return Takes(lambda given: by_word[given.lower()], " or ".join(words))
-
-
-def whole(low: int, high: int | None, accepts: str) -> Takes:
-    def number(given: str) -> int:
-        if not given.strip().isascii() or not low <= int(given) <= (int(given) if high is None else high):
-            raise ValueError
-        return int(given)
-
-    return Takes(number, accepts)
-
-
-NAMES: Final = Takes(_names, "names with commas between")
-FLAG: Final = Takes(lambda given: {"true": True, "false": False}[given.lower()], "true or false")
-COUNT: Final = whole(1, None, "a whole number, 1 or more")
-SIZE: Final = Takes(_size, 'bytes, 1 or more, or text such as "64MiB"')
-DURATION: Final = Takes(_duration, 'seconds, or text such as "500ms", "10s"')
+def _problem(model: type[OptionModel], detail: Any, texts: Mapping[str, object], name: Callable[[str], str]) -> str:
+    if not detail["loc"]:
+        return own_words(detail) or str(detail["msg"])
+    field = str(detail["loc"][0])
+    info = model.model_fields[field]
+    if detail["type"] == "missing":
+        return f"option {name(field)} is missing"
+    value = "" if is_secret(info.annotation) else f"={texts.get(field)!r}"
+    return f"option {name(field)}{value}: {own_words(detail) or f'expected {accepted(info)}'}"

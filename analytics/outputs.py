@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
-from trunkline.analytics.printing import UNLIMITED_WIDTH, Row, as_json, print_table
+from trunkline.analytics.printing import UNLIMITED_WIDTH, Row, as_json, print_table, with_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,11 +58,12 @@ class Output:
         if self.form == "delta" and find_spec("deltalake") is None:
             raise OutputError("deltalake is not installed: pip install 'trunkline[lake]'")
         if self.form == "mqtt":
-            from trunkline.analytics.sinks.settings import SinkError, parse
+            from trunkline.analytics.options import OptionError
+            from trunkline.analytics.sinks.settings import parse
 
             try:
                 parse(self.options)
-            except SinkError as error:
+            except OptionError as error:
                 raise OutputError(f"--output: {error}") from None
         if stream:
             if self.overwrite:
@@ -144,7 +145,7 @@ def _write_json(rows: Iterable[Row], file: IO[str]) -> None:
 def _rows(frame: "DataFrame") -> Iterator[Row]:
     """One partition after the other, so that many results need little memory here."""
     for row in frame.toLocalIterator():
-        yield row.asDict(recursive=True)
+        yield with_zone(row.asDict(recursive=True))
 
 
 def parse_output(place: str | None, form: str | None, job: str) -> Output:

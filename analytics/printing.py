@@ -19,15 +19,14 @@ Row = Mapping[str, Any]
 UNLIMITED_WIDTH: Final = 100_000
 
 
+def with_zone(row: Row) -> dict[str, Any]:
+    """The row with times of UTC: Spark gives them without zone, in this machine's."""
+    return {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
 def as_json(row: Row) -> str:
     """One line, in which values are written as the MQTT sink writes them."""
-    plain = {name: utc(value) if isinstance(value, datetime) else value for name, value in row.items()}
-    return json.dumps(in_json(plain), ensure_ascii=False)
-
-
-def utc(time: datetime) -> datetime:
-    """Spark gives naive times in this machine's zone."""
-    return time.astimezone(UTC)
+    return json.dumps(in_json(row), ensure_ascii=False)
 
 
 def print_table(
@@ -65,8 +64,7 @@ def _cell(value: Any) -> str:
         case None:
             return ""
         case datetime():
-            time = utc(value)
-            return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{time:%f}".rstrip("0") if time.microsecond else "")
+            return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
         case bool():
             return "yes" if value else "no"
         case int():

@@ -221,8 +221,8 @@ def acknowledge(first: int, packet_ids: Sequence[int]) -> bytes:
 async def single(bench: Bench, text: str, qos: int) -> Case:
     """Each of a hundred clients sends one message to itself in the turn."""
     name = f"echo{qos}"
-    lines = [await bench.line(f"{name}-{number}", [f"{name}/{number}"], qos) for number in range(100)]
-    turn = [(line, publish(f"{name}/{number}", qos, 1)) for number, line in enumerate(lines)]
+    lines = [await bench.line(f"{name}-{number}", [f"{name}/{number:02}"], qos) for number in range(100)]
+    turn = [(line, publish(f"{name}/{number:02}", qos, 1)) for number, line in enumerate(lines)]
     return Case(text, [turn], 100)
 
 

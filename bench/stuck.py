@@ -8,6 +8,7 @@ it can to a subscriber that reads at a pace of its own. A broker with bounded me
 import select
 import socket
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import environ
@@ -29,6 +30,7 @@ READERS: Final = (2_000, 20_000, 100_000)  # messages a second that slow subscri
 BAR: Final = 0.9  # of their rate is what the other pairs keep
 FIGURES: Final = "$SYS/broker/publish/messages/#"
 TOPIC: Final = "bench/flood/t"
+SETTLE: Final = 5.0  # seconds between a broker's figures
 
 
 class Figures:
@@ -43,16 +45,24 @@ class Figures:
             return
         self.sock.setblocking(True)
 
-    def read(self, seconds: float = 0.0) -> None:
-        """All that comes, for so long or as long as something is there."""
-        end = clock() + int(seconds * 1e9)
-        while self.sock and select.select([self.sock], [], [], max(0, end - clock()) / 1e9)[0]:
+    def read(self, seconds: float = 0.0) -> str | None:
+        """All that is there; or, with a time, the next to come within it. Returns the name of the last figure."""
+        name = None
+        while self.sock and (name is None or not seconds) and select.select([self.sock], [], [], seconds)[0]:
             first, body = wire.read_packet(self.sock)
             if first & 0xF0 == 0x30:
                 length = int.from_bytes(body[:2], "big")
-                value = body[2 + length :]
+                name, value = body[2 : 2 + length].decode().removeprefix(FIGURES.rstrip("#")), body[2 + length :]
                 if value.isdigit():
-                    self.values[body[2 : 2 + length].decode().removeprefix(FIGURES.rstrip("#"))] = int(value)
+                    self.values[name] = int(value)
+        return name
+
+    def settle(self, seconds: float) -> None:
+        """Read until a figure comes for the third time, so that all were taken after the last message, or none has come
+        for so long: what a broker sends of these is itself such a figure."""
+        seen = Counter[str]()
+        while max(seen.values(), default=0) < 3 and (name := self.read(seconds)):
+            seen[name] += 1
 
     def close(self) -> None:
         if self.sock:
@@ -162,7 +172,7 @@ def stuck(
     settle: float = 0.0,
     cores: Sequence[int] = (),
 ) -> Stuck:
-    """`around` is the time before and after; `settle` how long to wait for the broker's last figures."""
+    """`around` is the time before and after; `settle` how long the broker may take for its next figures."""
 
     def others() -> Station:
         station = Station(broker.address)
@@ -179,7 +189,7 @@ def stuck(
 
     lengths = [0.5, around, seconds, around]
     edges, accounts = conduct([others, lambda: Trouble(broker.address, rate, qos)], lengths, cores, watch)
-    figures.read(settle)
+    figures.settle(settle)
     figures.close()
     pairs, flood, sleeper = accounts["pairs"], accounts["flood"], accounts["stuck"]
     phases = [
@@ -297,7 +307,7 @@ def outrun(
     usage, figures = Usage(broker), Figures(broker.address)
     before = broker.memory()
     _, accounts = conduct([lambda: Outrun(broker.address, rate)], [fill, seconds], cores, usage)
-    figures.read(settle)
+    figures.settle(settle)
     figures.close()
     account = accounts["outrun"]
     return Outran(
@@ -364,14 +374,14 @@ def main() -> int:
             with attempt(failures, peer.name):
                 for qos in given.qos or (0, 1):
                     with running(peer, core) as broker:
-                        run = stuck(broker, qos=qos, rate=given.rate, seconds=given.seconds, settle=1.2, cores=cores)
+                        run = stuck(broker, qos=qos, rate=given.rate, seconds=given.seconds, settle=SETTLE, cores=cores)
                     stuck_runs.append((peer.name, run))
                     print(describe(peer.name, run), end="\n\n", flush=True)
                 for rate in given.reader or READERS:
                     with running(peer, core) as broker:
                         seconds = min(5.0, given.seconds)
                         fill = min(2.0, given.seconds)
-                        result = outrun(broker, rate, seconds=seconds, fill=fill, settle=1.2, cores=cores)
+                        result = outrun(broker, rate, seconds=seconds, fill=fill, settle=SETTLE, cores=cores)
                     outran_runs.append((peer.name, result))
     print(
         "A publisher without a pace, and a subscriber that reads slowly: messages a second once the buffers are full.\n"

@@ -1,4 +1,4 @@
-"""Conditions that an operator should know of: which ones last, and the last ones that are over."""
+"""Conditions that an operator should know about: the active ones, and the most recent past ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.alarm")
 
-#: How many that are over are remembered.
+#: The number of past alarms that are kept.
 HISTORY: Final = 100
 
-#: The alarms that the broker itself raises, with what each means.
+#: The alarms that the broker itself raises, with their meanings.
 BLOCKED: Final = "blocked"
 OUT_OF_DESCRIPTORS: Final = "out_of_descriptors"
 RETAINED_FULL: Final = "retained_full"
@@ -45,14 +45,14 @@ class Alarms:
         return list(self._active.values())
 
     def activate(self, name: str, text: str) -> None:
-        """Nothing happens when it lasts already."""
+        """Does nothing if the alarm is active already."""
         if name not in self._active:
             alarm = self._active[name] = Alarm(name, text, self._wall())
             _logger.warning("%s: %s", name, text)
             self._hooks.notify(ALARM_ACTIVATED, alarm)
 
     def deactivate(self, name: str) -> None:
-        """Nothing happens when it does not last."""
+        """Does nothing if the alarm is not active."""
         alarm = self._active.pop(name, None)
         if alarm is not None:
             alarm = replace(alarm, until=self._wall())

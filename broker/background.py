@@ -1,4 +1,4 @@
-"""Tasks that the node can do without: the control socket, `$SYS` topics, the watchdog, accepting without a poller."""
+"""Tasks that the node can run without: the control socket, `$SYS` topics, the watchdog, accepting without a poller."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class BackgroundTask(Supervisor):
-    """Starts a task again when it crashes; after too many crashes an alarm says that the broker goes on without it."""
+    """Restarts a task that crashes; after too many crashes it raises an alarm, and the broker goes on without the
+    task."""
 
     def __init__(self, name: str, async_fn: Callable[[], Awaitable[object]], alarms: Alarms) -> None:
         super().__init__(Child(f"{name} task", lambda: TaskActor(async_fn)), intensity=5, period=60.0, name=name)
         self._alarms = alarms
 
     def gave_up(self, error: TooManyRestarts) -> None:
-        self._alarms.activate(f"{self.name}.down", f"it stays away until the broker is started again: {error}")
+        self._alarms.activate(f"{self.name}.down", f"it stays off until the broker is restarted: {error}")

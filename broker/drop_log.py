@@ -1,4 +1,4 @@
-"""What is dropped or refused, in the log: by reason, with how much an operator has to care."""
+"""Logs dropped messages and refused subscriptions, at a level that depends on the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline.dropped")
 _subscribing = logging.getLogger("trunkline.session")
 
-#: Somebody wanted it so, or nothing is lost. All others are faults of somebody, and warnings.
+#: Intended by configuration or client, or nothing is lost. All other reasons indicate a fault, and are warnings.
 _EXPECTED: Final = frozenset(
     {
         DropReason.NO_SUBSCRIBERS,

@@ -1,4 +1,4 @@
-"""A bounded queue for a few places, served round-robin by group: one that has many waiting delays no other."""
+"""A bounded queue for a few slots, served round-robin by group: a group with many waiters does not delay the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class QueueFull(Exception):
-    """The queue is full, and no group has more waiting than the newcomer's own."""
+    """The queue is full, and no group has more waiters than the new one's own."""
 
 
 class _Waiter:
@@ -22,7 +22,7 @@ class _Waiter:
     def __init__(self) -> None:
         #: Set when the wait is over.
         self.called = trio.Event()
-        #: Does it have a place? Otherwise it was dismissed.
+        #: Whether it got a slot; otherwise it was dismissed.
         self.free = False
 
 
@@ -38,7 +38,7 @@ class FairQueue:
     async def turn(self, group: str) -> AsyncGenerator[None]:
         """
         Raises:
-            QueueFull: there is no room to wait.
+            QueueFull: the queue has no room for another waiter.
         """
         if self._free:
             self._free -= 1
@@ -67,7 +67,7 @@ class FairQueue:
             raise QueueFull
 
     def _make_room_for(self, group: str) -> None:
-        """Dismiss the last waiter of the longest row; the newcomer, if that is the row of its own group."""
+        """Dismiss the last waiter of the group with the most; the new one, if that is its own group."""
         longest = max(self._rows, key=lambda name: len(self._rows[name]))
         if len(self._rows[longest]) <= len(self._rows.get(group, ())) + 1:
             raise QueueFull

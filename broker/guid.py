@@ -23,15 +23,14 @@ _SEQUENCE: Final = 0xFFFF
 class Guids:
     """A generator of ids. One for a whole process keeps every publisher's messages in order."""
 
-    __slots__ = ("_end", "_last", "_low", "_seen")
+    __slots__ = ("_end", "_low", "_next", "_seen")
 
     def __init__(self, node: int, origin: int) -> None:
         if not 0 <= node < 1 << 16 or not 0 <= origin < 1 << 32:
             raise ValueError(f"node {node} must fit 16 bits and origin {origin} 32 bits")
         self._low = node << 48 | origin << 16
-        self._last = self._low | _SEQUENCE
-        #: The last one of the microsecond that is being used.
-        self._end = self._last
+        #: The next one, and the first beyond the microsecond that is being used.
+        self._next = self._end = (self._low | _SEQUENCE) + 1
         self._seen = -1.0
 
     def next(self, wall: float, count: int = 1) -> int:
@@ -39,18 +38,21 @@ class Guids:
         seconds since the epoch."""
         if wall > self._seen:
             self._seen = wall
-            first = int(wall * 1_000_000) << 64 | self._low
-            if first > self._last:
-                self._last = first + count - 1
-                self._end = first | _SEQUENCE
-                return first
-        first = self._last + 1
-        self._last = last = first + count - 1
-        if last > self._end:  # no numbers left: on to the next microsecond, ahead of the clock
-            first = ((self._end >> 64) + 1) << 64 | self._low
-            self._last = first + count - 1
-            self._end = first | _SEQUENCE
+            self._begin(int(wall * 1_000_000))
+        first = self._next
+        self._next = after = first + count
+        if after > self._end:  # no sequence numbers left: on to the next microsecond, ahead of the clock
+            self._begin((self._end - 1 >> 64) + 1)
+            first = self._next
+            self._next = first + count
         return first
+
+    def _begin(self, microsecond: int) -> None:
+        """Use the numbers of this microsecond from now on, unless they are behind."""
+        first = microsecond << 64 | self._low
+        if first >= self._next:
+            self._next = first
+            self._end = (first | _SEQUENCE) + 1
 
 
 def node_number(name: str) -> int:
@@ -66,7 +68,7 @@ def to_text(guid: int) -> str:
 def from_text(text: str) -> int:
     """
     Raises:
-        ValueError: when the text isn't what `to_text` writes.
+        ValueError: the text is not in the form that `to_text` writes.
     """
     if _TEXT.fullmatch(text) is None:
         raise ValueError(f"not a message id: {text!r}")

@@ -1,4 +1,4 @@
-"""The node as its plugins see it: what `trunkline.plugins.context.Host` asks for."""
+"""The node's interface for its plugins: the implementation of `trunkline.plugins.context.Host`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from trunkline.broker.session import mail
 from trunkline.hooks.decisions import TAKEN, Deny, Withhold
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_filter, validate_name
 from trunkline.router import Options
 
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from typing import Any
 
+    from trunkline.broker.routes import Grant
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
-    from trunkline.broker.views import ClientRow
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.points import Action
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Publication
-    from trunkline.mqtt.reasons import Reason
+    from trunkline.plugins.context import Client
     from trunkline.plugins.store import PluginStore, PluginStores
 
 
-#: Sessions that are notified before others get their turn.
+#: Sessions that are notified before other work gets its turn.
 NOTIFIED_AT_ONCE: Final = 100
 
 
@@ -51,7 +52,7 @@ class NodeHost:
         self._plugin_stores = plugin_stores
         self._sessions = sessions
         self._figures = figures
-        #: Sessions that do not know yet that access is decided otherwise than before.
+        #: Sessions that have not been notified yet that access decisions have changed.
         self._to_notify: list[SessionActor] = []
 
     async def metrics(self) -> dict[str, int]:
@@ -79,7 +80,7 @@ class NodeHost:
     ) -> Message:
         """
         Raises:
-            ProtocolError: this is no topic name.
+            ProtocolError: this is not a topic name.
         """
         validate_name(topic)
         return self._services.stamp(Message(topic, payload, qos, retain, properties, publisher=publisher), self.now)
@@ -117,11 +118,19 @@ class NodeHost:
             services.dropped(client, changed, DropReason.NO_SUBSCRIBERS)
         return reached
 
-    def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]:
-        """Route messages to a callable. Returns what ends that.
+    def subscribe(
+        self,
+        name: str,
+        filter: str,
+        qos: int,
+        deliver: Callable[[Message], None],
+        answered: Callable[[Reason | None], None],
+    ) -> Callable[[], None]:
+        """Route messages to a callable. Returns a function that ends this. `answered` is called with None once the
+        route is made, or with the reason if it is refused.
 
         Raises:
-            ProtocolError: this is no topic filter.
+            ProtocolError: this is not a topic filter.
         """
         validate_filter(filter)
 
@@ -133,18 +142,22 @@ class NodeHost:
         subscriber = Subscriber(f"$plugin/{name}", take)
         subscriber.online = True
         pubsub = self._services.pubsub
-        pubsub.make_routes(subscriber, [(filter, Options(qos))], lambda _: None)
+
+        def done(results: list[Grant | Reason]) -> None:
+            answered(results[0] if isinstance(results[0], Reason) else None)
+
+        pubsub.make_routes(subscriber, [(filter, Options(qos))], done)
         return lambda: pubsub.remove_routes(subscriber, [filter], lambda _: None)
 
-    # Clients; how they are listed is imported when somebody asks
+    # Clients; the listing code is imported on first use
 
-    def client(self, client_id: str) -> ClientRow | None:
+    def client(self, client_id: str) -> Client | None:
         from trunkline.broker.views import client_row
 
         found = self._sessions.get(client_id)
         return None if found is None else client_row(found)
 
-    def clients(self, after: str, limit: int) -> list[ClientRow]:
+    def clients(self, after: str, limit: int) -> list[Client]:
         from trunkline.broker.views import client_rows
 
         return client_rows(self._sessions, after, limit)
@@ -180,7 +193,7 @@ class NodeHost:
         return sorted(self._services.logged_clients)
 
     def log_packets(self, client_id: str, on: bool) -> None:
-        """Have the packets of a client in the log, of this connection and of later ones, or no longer."""
+        """Start or stop logging a client's packets, on this connection and on later ones."""
         logged, found = self._services.logged_clients, self._sessions.get(client_id)
         if on:
             logged.add(client_id)
@@ -194,7 +207,7 @@ class NodeHost:
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool:
         if action == "publish" and topic.startswith("$SYS/"):
             return False  # it is the broker's own
-        return self._services.access.decide(client, action, topic, qos, retain)
+        return bool(self._services.access.decide(client, action, topic, qos, retain))
 
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None:
         if client_id is None:
@@ -208,7 +221,7 @@ class NodeHost:
             actor.ref.cast(mail.RulesChanged(subscriptions))
 
     async def _notify_the_rest(self) -> None:
-        await trio.lowlevel.checkpoint()  # the first ones look at all their subscriptions
+        await trio.lowlevel.checkpoint()  # the first ones check all their subscriptions
         async for actor in Paced(self._taken_to_notify(), NOTIFIED_AT_ONCE):
             actor.ref.cast(mail.RulesChanged())
 

@@ -6,7 +6,6 @@ import errno
 import logging
 import socket
 from functools import partial
-from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ import trio
 from trunkline.broker.alarms import OUT_OF_DESCRIPTORS
 from trunkline.broker.connection.poller import READ
 from trunkline.broker.log_throttle import LogThrottle
+from trunkline.hooks.client import read_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.config.settings import ListenerSettings
 
-#: Connections accepted in one turn, so that a storm of them leaves room for those that are there.
+#: Connections accepted in one turn, so that a burst of them leaves time for existing connections.
 ACCEPTED_AT_ONCE: Final = 64
 #: Seconds without a new connection after the system has run out of descriptors or memory.
 PAUSE: Final = 0.5
@@ -62,7 +62,7 @@ class Listener:
         """`start_background` runs a task by name, and again when it crashes.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be listened on.
         """
         host, port = self.settings.host, self.settings.port
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -91,7 +91,7 @@ class Listener:
         """Serve an accepted connection, or close it. An error costs this connection alone.
 
         Raises:
-            OSError: the system has no room for more.
+            OSError: the system is out of descriptors or memory.
         """
         try:
             if self._allows(peer):
@@ -106,10 +106,10 @@ class Listener:
             elif error.errno in _OUT_OF_RESOURCES:
                 raise
             else:
-                _logger.info("%s: a connection was lost as it came: %s", self.settings.label, error.strerror)
+                _logger.info("%s: a connection was lost while it was accepted: %s", self.settings.label, error.strerror)
 
     def out_of_resources(self, error: OSError) -> None:
-        text = f"{self.settings.label} takes no new connections: {error.strerror}"
+        text = f"{self.settings.label} cannot accept new connections: {error.strerror}"
         self._services.alarms.activate(OUT_OF_DESCRIPTORS, text)
 
     def has_resources(self) -> None:
@@ -137,9 +137,7 @@ class Listener:
         if len(self.acceptor.connections) >= settings.max_connections:
             refusal = f"max_connections is {settings.max_connections}"
         elif settings.allow or settings.deny:
-            address = ip_address(peer[0].partition("%")[0])
-            if address.version == 6 and address.ipv4_mapped is not None:
-                address = address.ipv4_mapped
+            address = read_address(peer[0])
             allowed = not settings.allow or any(address in network for network in settings.allow)
             if not allowed or any(address in network for network in settings.deny):
                 refusal = "the address is not allowed"
@@ -168,12 +166,13 @@ class _ListeningSocket:
         self._sock = sock
         self._listener = listener
         self._poller = poller
-        #: No actor owns it.
+        #: No actor owns this.
         self.owner = None
         self._reopening = scheduler.call_at(inf, self._open)
         poller.register(sock, READ, self)
 
-    def ready(self, mask: int) -> None:
+    def ready(self, events: int, limit: int) -> None:
+        del events, limit
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 sock, peer = self._sock.accept()

@@ -1,4 +1,5 @@
-"""Throttled log records: the first event of a kind is written at once, and then once a minute how many more there were.
+"""Throttled log records: the first event of a kind is written at once, and after that the number of further events once
+a minute.
 
 A full queue may lose a thousand messages a second, and must not fill the disk as well.
 """
@@ -20,21 +21,21 @@ K = TypeVar("K")
 
 #: Seconds between two records of one kind.
 INTERVAL: Final = 60.0
-#: Clients, or addresses, that are told apart in one record.
+#: Clients, or addresses, that are counted separately in one record.
 MAX_APART: Final = 1000
 
 
 class Occurrences:
-    """How often it happened since the last record, and to whom."""
+    """How often the event happened since the last record, and to which clients."""
 
     __slots__ = ("count", "first", "last", "whom")
 
     def __init__(self) -> None:
         self.count = 0
         self.whom = set[str]()
-        #: Whom and what it was about the last time.
+        #: The client and topic of the last event.
         self.last: tuple[str, str] = ("", "")
-        #: Is there no record of it yet?
+        #: Whether no record of it has been written yet.
         self.first = True
 
     def counted(self, noun: str, verb: str) -> str:
@@ -61,11 +62,11 @@ class LogThrottle(Generic[K]):
         """`say` writes the record."""
         self._timer = call_at(inf, self._tick)
         self._say = say
-        #: Those that a record was written of in the last interval.
+        #: The kinds that a record was written for in the last interval.
         self._kinds: dict[K, Occurrences] = {}
 
     def note(self, kind: K, whom: str, what: str, count: int = 1) -> None:
-        """It happened so many times more, to this client or address, and about this topic, say."""
+        """Count events of a kind, of this client or address, about this topic, for example."""
         times = self._kinds.get(kind)
         if times is None:
             if not self._kinds:
@@ -79,7 +80,7 @@ class LogThrottle(Generic[K]):
             self._write(kind, times)
 
     def flush(self) -> None:
-        """Write what was not written yet, and begin anew."""
+        """Write the events that were not written yet, and start counting anew."""
         self._timer.cancel()
         kinds, self._kinds = self._kinds, {}
         self._write_all(kinds)

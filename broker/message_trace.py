@@ -1,8 +1,8 @@
-"""Where each message went: what became of it for every subscriber, step by step.
+"""Traces messages: what happened to each message for every subscriber, step by step.
 
-All of it is learned from hooks. They are registered while a trace is on and gone when it is off, so that what nobody
-asks for costs nothing; while it is on, messages that came together are handled one by one. What is kept is bounded by
-number and by bytes: the oldest is forgotten.
+The trace gets its data from hooks. They are registered only while a trace is on, so that it costs nothing while it is
+off; while it is on, messages that came together are handled one by one. The number of messages and their bytes are
+limited: the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.points import Point
     from trunkline.mqtt.message import Message
 
-#: Reasons for which a message may go no further than its publisher. Some can befall a delivery too.
+#: Reasons for which a message is dropped before it is routed. Some apply to deliveries too.
 _BEFORE_ROUTING: Final = frozenset(
     {
         NO_SUBSCRIBERS,
@@ -59,7 +59,7 @@ _BEFORE_ROUTING: Final = frozenset(
         "payload_too_large",
     }
 )
-#: Topics of which is remembered whether they are traced.
+#: Number of topics for which it is remembered whether they are traced.
 _TOPICS: Final = 10_000
 
 
@@ -74,14 +74,14 @@ class MessageTrace:
         self._records: dict[int, TracedMessage] = {}
         self._weight = 0
         self._number = 0
-        #: Messages with this id or a lower one are from before the trace, or may have been forgotten.
+        #: Messages with this id or a lower one were published before the trace, or may have been forgotten.
         self._old = 0
         #: The number of the newest message that was published under the trace and forgotten; 0 if none was.
         self.forgotten = 0
         self._topics_known: dict[str, bool] = {}
         self._listeners: list[Callable[[TracedMessage], None]] = []
         self.on = False
-        #: What is traced; all messages, if both are empty.
+        #: The traced clients and topic filters; all messages, if both are empty.
         self.clients: frozenset[str] = frozenset()
         self.topics: tuple[str, ...] = ()
         #: When the trace began, in seconds since the epoch.
@@ -93,8 +93,9 @@ class MessageTrace:
     # On and off
 
     def start(self, *, clients: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
-        """Begin a trace, in place of the one that is on: of messages that these clients publish or are to get, and of
-        those whose topics match one of these filters; of all, if there are neither. What was kept is forgotten.
+        """Begin a trace, in place of a running one: of messages that these clients publish or are to get, and of
+        messages whose topics match one of these filters; of all messages, if both are empty. Messages kept so far are
+        forgotten.
 
         Raises:
             ValueError: a topic filter is invalid.
@@ -107,41 +108,42 @@ class MessageTrace:
         self._old = int(self.since * 1_000_000) << 64
         self._topics_known.clear()
         self.on = True
-        for point, callback in self._callbacks():
-            self._hooks.add(point, callback, priority=TRACE)
+        for point, callback, args in self._callbacks():
+            self._hooks.add(point, callback, priority=TRACE, args=args)
 
     def stop(self) -> None:
-        """End the trace. What it found stays until `start` or `clear`."""
+        """End the trace. Its messages stay until `start` or `clear`."""
         self.on = False
-        for point, callback in self._callbacks():
+        for point, callback, _ in self._callbacks():
             self._hooks.remove(point, callback)
 
     def clear(self) -> None:
-        """Forget what was found."""
+        """Forget all traced messages."""
         self._records.clear()
         self._weight = self.forgotten = 0
 
-    def _callbacks(self) -> Iterator[tuple[Point, Callable[..., None]]]:
-        yield MESSAGE_PUBLISH, self._on_publish
-        yield MESSAGE_ROUTED, self._on_routed
-        yield MESSAGE_QUEUED, self._on_queued
-        yield MESSAGE_DELIVERED, self._on_delivered
-        yield MESSAGE_ACKED, self._on_acked
-        yield DELIVERY_COMPLETED, self._on_completed
-        yield MESSAGE_DROPPED, self._on_dropped
+    def _callbacks(self) -> Iterator[tuple[Point, Callable[..., None], tuple[str, ...]]]:
+        """With the extra arguments that each gets."""
+        yield MESSAGE_PUBLISH, self._on_publish, ()
+        yield MESSAGE_ROUTED, self._on_routed, ()
+        yield MESSAGE_QUEUED, self._note, (QUEUED,)
+        yield MESSAGE_DELIVERED, self._note, (DELIVERED,)
+        yield MESSAGE_ACKED, self._note, (ACKED,)
+        yield DELIVERY_COMPLETED, self._note, (COMPLETED,)
+        yield MESSAGE_DROPPED, self._on_dropped, ()
 
     def listen(self, listener: Callable[[TracedMessage], None]) -> None:
-        """Have a callable called with each message that something has become of. It must be short, and not raise."""
+        """Call `callback` with each traced message after each of its steps. It must be short, and not raise."""
         self._listeners = [*self._listeners, listener]
 
     def unlisten(self, listener: Callable[[TracedMessage], None]) -> None:
-        """From any thread: a list that is being gone through stays as it is."""
+        """From any thread: a list that is being iterated over is not changed."""
         self._listeners = [other for other in self._listeners if other != listener]
 
-    # What was found
+    # Results
 
     def records(self) -> list[TracedMessage]:
-        """All that is kept, in the order in which it was first heard of."""
+        """All traced messages, in the order of their first step."""
         return list(self._records.values())
 
     def record(self, guid: int) -> TracedMessage | None:
@@ -150,7 +152,7 @@ class MessageTrace:
     def message(self, guid: str) -> MessageRow:
         """
         Raises:
-            ValueError: this is no message id.
+            ValueError: this is not a message id.
             LookupError: no such message is kept.
         """
         return self._found(guid).row()
@@ -159,9 +161,8 @@ class MessageTrace:
         self, *, topic: str = "#", client: str = "", before: str = "", limit: int = 100, scan: int = 10_000
     ) -> tuple[list[MessageRow], str | None]:
         """The next messages before the message id `before`, newest first, and the cursor of the next page; None at the
-        end. Only those whose topic matches, and that the client published or was to get.
-
-        It looks at no more than `scan` messages, so a page may be short, even empty, and yet not be the last.
+        end. Only messages whose topic matches, and that the client published or was to get. It examines at most `scan`
+        messages, so a page may be short or empty without being the last.
 
         Raises:
             ValueError: the topic filter or message id is invalid.
@@ -182,17 +183,17 @@ class MessageTrace:
     def outcome(self, guid: str, client_id: str) -> Outcome:
         """
         Raises:
-            ValueError: this is no message id.
+            ValueError: this is not a message id.
             LookupError: no such message is kept.
         """
         return self._found(guid).outcome(client_id)
 
     def outcomes(self, guid: str, *, after: str = "", limit: int = 100) -> tuple[list[Outcome], str | None]:
-        """What became of a message for the next subscribers behind the client id `after`, in order of client id, and
+        """The outcome of a message for the next subscribers behind the client id `after`, in order of client id, and
         the cursor of the next page; None at the end.
 
         Raises:
-            ValueError: this is no message id.
+            ValueError: this is not a message id.
             LookupError: no such message is kept.
         """
         record = self._found(guid)
@@ -201,10 +202,10 @@ class MessageTrace:
         return page, following[limit - 1] if len(following) > limit else None
 
     def steps(self, guid: str) -> tuple[Step, ...]:
-        """What became of a message as a whole.
+        """The outcome of a message as a whole.
 
         Raises:
-            ValueError: this is no message id.
+            ValueError: this is not a message id.
             LookupError: no such message is kept.
         """
         return self._found(guid).own_steps
@@ -212,15 +213,16 @@ class MessageTrace:
     def _found(self, guid: str) -> TracedMessage:
         record = self._records.get(from_text(guid))
         if record is None:
-            raise LookupError(f"no message {guid} is kept: it was not traced, or has been forgotten")
+            raise LookupError(f"message {guid} is not in the trace: it was not traced, or has been forgotten")
         return record
 
     def lose(self, guid: int, client_id: str) -> None:
-        """Note that a test's fault has lost a message on its way to a client; without a client, on its way to all."""
+        """Record that a test's fault has lost a message on its way to a client; without a client, on its way to all
+        clients."""
         if (record := self._records.get(guid)) is not None:
             self._add(record, client_id, DROPPED, FAULT)
 
-    # What the hooks tell
+    # Hook callbacks
 
     def _on_publish(self, client: ClientInfo, message: Message) -> None:
         if message.guid not in self._records and self._wanted(message):
@@ -246,18 +248,6 @@ class MessageTrace:
         else:
             self._add(record, "", DROPPED, NO_SUBSCRIBERS, at=at)
 
-    def _on_queued(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, QUEUED)
-
-    def _on_delivered(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, DELIVERED)
-
-    def _on_acked(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, ACKED)
-
-    def _on_completed(self, client: ClientInfo, message: Message) -> None:
-        self._note(client, message, COMPLETED)
-
     def _on_dropped(self, client: ClientInfo, message: Message, reason: str) -> None:
         if not self._is_publishers(client, message, reason):
             self._note(client, message, DROPPED, reason)
@@ -267,11 +257,11 @@ class MessageTrace:
             if not self._wanted(message):
                 return
             record = self._begin(message)
-        if record.reason not in (reason, FAULT):  # that nobody wants it was seen when it was routed
+        if record.reason not in (reason, FAULT):  # that it has no subscribers was recorded when it was routed
             self._add(record, "", DROPPED, reason)
 
     def _is_publishers(self, client: ClientInfo, message: Message, reason: str) -> bool:
-        """Is it the message itself that was dropped, and not a delivery to the client that published it?"""
+        """Whether the message itself was dropped, and not a delivery to its publisher."""
         if reason not in _BEFORE_ROUTING or client.client_id != message.publisher:
             return False
         record = self._records.get(message.guid)
@@ -291,7 +281,7 @@ class MessageTrace:
         self._add(record, client.client_id, word, reason)
 
     def _wanted(self, message: Message) -> bool:
-        """Is a message traced for its own sake?"""
+        """Whether a message is traced itself, and not only for some of its subscribers."""
         if message.publisher in self.clients or not (self.clients or self.topics):
             return True
         if not self.topics:
@@ -332,7 +322,7 @@ class MessageTrace:
             listener(record)
 
     def _forget(self) -> None:
-        """The oldest, until there is room; the newest always has."""
+        """Forget the oldest messages until there is room; there always is for the newest."""
         settings, records = self._settings, self._records
         while len(records) > 1 and (len(records) > settings.max_messages or self._weight > settings.max_bytes):
             gone = records.pop(next(iter(records)))
@@ -343,7 +333,7 @@ class MessageTrace:
 
 
 def _plain(topic_filter: str) -> str:
-    """A filter as topics are compared with it.
+    """A filter in the form that topics are compared with.
 
     Raises:
         ValueError: it is invalid.

@@ -57,21 +57,21 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.store import Engine
 
-    #: Opens the control socket of a node; the flag says whether the node cannot do without.
+    #: Opens the control socket of a node; the flag says whether the node requires it.
     OpenControl = Callable[["Node", bool], Awaitable["ControlSocket | None"]]
 
 _logger = logging.getLogger("trunkline.node")
 
-#: Seconds that clients have, when the node stops, to read their last packet and to close.
+#: Seconds that clients have to read their last packet and close when the node stops.
 GRACE: Final = 1.0
-#: Seconds after which a broker of its own says what blocks it.
+#: The default of `node.watchdog` for a standalone broker, in seconds.
 WATCHDOG: Final = 1.0
-#: Seconds for which actors may go on with what they do, when the node stops.
+#: Seconds for which actors may go on with their work when the node stops.
 MAX_BUSY: Final = 10.0
 
 
 class ControlSocket(Protocol):
-    """What the node knows of its control plane, which is a layer above it."""
+    """The node's interface to its control plane, which is a layer above it."""
 
     @property
     def path(self) -> Path: ...
@@ -98,11 +98,11 @@ class Node:
         open_store: Callable[[], Engine] | None = None,
     ) -> None:
         self.config = config
-        #: Reads the configuration anew; None where the broker is part of somebody else's process.
+        #: Reads the configuration anew; None if the broker runs inside another process.
         self.read = read
         self._layers = layers
         self._prepare = prepare
-        #: What `run` does last, while everything still works.
+        #: Steps that `run` takes last, while everything still works.
         self.last_act: Callable[[], Awaitable[None]] = self.say_goodbye
         self._grace = grace
         self.hooks = hooks if hooks is not None else Hooks()
@@ -118,7 +118,7 @@ class Node:
         self.listeners: list[Listener] = []
         self.alarms = Alarms(self.hooks, self._wall)
         self._security = Security(config, self.hooks, GuessReport(self.alarms, self.scheduler.call_at))
-        #: All actors are below it.
+        #: The supervisor above all actors.
         self.supervisor = Supervisor(
             Child("routes", lambda: self.services.pubsub.new_writer()),
             Child("tasks", lambda: self._tasks),
@@ -131,9 +131,11 @@ class Node:
         )
         self._connections = Supervisor(name="connections")
         self._sessions = Supervisor(name="sessions")
-        #: Tasks that outlive the session which began them, and must be over before the node ends.
+        #: Tasks that outlive the session that started them, and must end before the node does.
         self._tasks = Supervisor(name="tasks")
-        self._poller = polling.Poller(self.scheduler, busy_poll=self._busy_poll) if polling.available() else None
+        self._poller = (
+            polling.Poller(self.scheduler, self.metrics, busy_poll=self._busy_poll) if polling.available() else None
+        )
         self.services = Services(
             config=config,
             hooks=self.hooks,
@@ -181,7 +183,7 @@ class Node:
             self.services, self.sessions, self.scheduler, lambda: self.connections, self.plugins.figures
         )
         self.rates = self._statistics.rates
-        #: Is everything up, and not yet down?
+        #: Whether everything is up and not yet stopping.
         self._serving = False
 
     def _wall(self) -> float:
@@ -202,29 +204,30 @@ class Node:
 
     @property
     def connections(self) -> Iterator[ProtocolActor[Any]]:
-        """All that are open, in the handshake or behind it."""
+        """All open connections, during or after the handshake."""
         return chain.from_iterable(acceptor.connections for acceptor in self._acceptors)
 
-    # What it does for others in this process
+    # Operations for other code in this process
 
     def serve(self, stream: trio.abc.Stream) -> None:
-        """Take a connection without a socket: its client holds the other end of the stream."""
+        """Serve a connection without a socket: its client holds the other end of the stream."""
         self._inside.accept_stream(stream)
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> int:
-        """Publish in the broker's own name. Returns the number of sessions that it went to.
+        """Publish a message as the broker itself. Returns the number of sessions that it went to.
 
         Raises:
-            ProtocolError: this is no topic name.
+            ProtocolError: this is not a topic name.
         """
         return self.host.publish(self.host.message(topic, payload, qos, retain, NO_PROPERTIES, ""))
 
     def kick(self, client_id: str) -> bool:
-        """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
+        """End the connection of a client; its session stays until it expires. Returns False if the client is not
+        connected."""
         return self.host.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator")
 
     def reload(self) -> None:
-        """Read password and access rule files again. What was decided under the old rules is forgotten.
+        """Read password and access rule files again. Decisions made under the old rules are forgotten.
 
         Raises:
             SecurityError: a file cannot be used; the old ones stay in force.
@@ -235,12 +238,12 @@ class Node:
     # Its life
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled, then say goodbye and end.
+        """Serve until cancelled, then disconnect all clients and end.
 
         Raises:
             ListenError: an address cannot be listened on.
             SecurityError: a password or access rule file cannot be used.
-            NodeFailed: what everything else rests on has failed.
+            NodeFailed: a part that everything else depends on has failed.
         """
         self._security.load()
         serving = trio.CancelScope()
@@ -255,12 +258,12 @@ class Node:
                         with trio.CancelScope(shield=True):
                             await self.last_act()
                     serving.cancel()
-        finally:  # the hooks may be another node's, later
+        finally:  # the hooks may belong to another node later
             self._security.unload()
             self.plugins.release_hooks()
 
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-        """Everything that runs. Shielded once it does: the last packets need it all, so `run` says when it is over."""
+        """Everything that runs. It is shielded once it runs, because the last packets need all of it; `run` ends it."""
         if self.config.trace.on:
             self.trace.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with scope:
@@ -302,7 +305,7 @@ class Node:
                     if self.storing is not None:
                         await self.storing.close()
                     stepping.cancel()
-                    scope.shield = self._serving = False  # if it failed, there is nothing left to say goodbye with
+                    scope.shield = self._serving = False  # if it failed, no packet can be sent any more
 
     def _start_task(self, async_fn: Callable[..., Awaitable[object]], *args: object) -> None:
         self._tasks.start(TaskActor(async_fn, *args), name=async_fn.__qualname__)
@@ -314,8 +317,8 @@ class Node:
         *args: object,
         task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Run a part that everything else rests on. No error of a single client gets here; one that does ends the
-        node."""
+        """Run a part that everything else depends on. Errors of single clients do not get here; an error that does ends
+        the node."""
         try:
             await run(*args, task_status=task_status)
         except Exception as error:
@@ -324,12 +327,12 @@ class Node:
             raise NodeFailed(f"{what} has failed: {error}") from error
 
     async def _step(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-        """The run queue outlives everything else: actors that stop still have mail for each other."""
+        """The run queue outlives everything else: actors that stop still send messages to each other."""
         with scope:
             await self.scheduler.run(task_status=task_status)
 
     async def start_background(self, name: str, async_fn: Callable[[], Awaitable[object]]) -> None:
-        """Run a task that the node can do without, under a supervisor of its own."""
+        """Run a task that the node can run without, under a supervisor of its own."""
         await self.supervisor.start_child(
             Child(name, lambda: BackgroundTask(name, async_fn, self.alarms), Restart.TEMPORARY)
         )
@@ -371,12 +374,12 @@ class Node:
                 raise ListenError(f"cannot listen on {settings.url}: {error.strerror or error}") from error
             self.listeners.append(listener)
             host, port = listener.address
-            who = "anybody may connect" if anonymous else "clients need credentials"
+            who = "any client may connect" if anonymous else "clients need credentials"
             reach = ", from this machine only" if settings.loopback else ""
             _logger.info("listening on %s port %d: %s%s", host, port, who, reach)
 
     async def stop_accepting(self) -> None:
-        """No new clients; wills are published while there is somebody to get them."""
+        """Accept no new clients; publish wills while there are subscribers connected."""
         for listener in self.listeners:
             listener.close()
         for session in self.sessions:
@@ -385,7 +388,7 @@ class Node:
             acceptor.close_handshakes()
         await self.quiet()
         with trio.move_on_after(self._grace):
-            while self._tasks.count:  # wills that somebody is asked about
+            while self._tasks.count:  # wills that wait for an access decision
                 await next(iter(self._tasks)).join()
         await self.quiet()
 
@@ -404,9 +407,9 @@ class Node:
         self.services.refusals.flush()
 
     async def quiet(self) -> None:
-        """Wait until the actors have handled what they were sent. A plugin may keep them busy for ever, and no
-        longer."""
-        over = time.perf_counter() + MAX_BUSY  # of the processor: a test's clock stands still meanwhile
+        """Wait until the actors have handled their messages; with a time limit, because a plugin may keep them busy for
+        ever."""
+        over = time.perf_counter() + MAX_BUSY  # real time: a test's clock stands still meanwhile
         while self.scheduler.step() and time.perf_counter() < over:
             await trio.lowlevel.checkpoint()
 
@@ -418,8 +421,8 @@ class Node:
 
 
 class NodeFailed(Exception):
-    """A part that everything else needs has failed: the run queue, the poller, or an actor of which there is one, and
-    which crashed too often."""
+    """A part that everything else needs has failed: the run queue, the poller, or a central actor that crashed too
+    often."""
 
 
 class ListenError(Exception):
@@ -438,16 +441,14 @@ async def open_node(
     plugin_stores: PluginStores | None = None,
     open_store: Callable[[], Engine] | None = None,
 ) -> AsyncGenerator[Node, None]:
-    """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are
-    put on the transport of each connection, the first one at the bottom. `prepare` is called when everything works, and
-    nobody can connect yet. `read` reads the configuration anew, for a broker that has a process of its own.
-    `open_control` opens the control socket, where the configuration asks for one. `plugin_stores` is what plugins kept
-    in another node of this process.
-    `open_control` opens the control socket, where the configuration asks for one, and `open_store` the store, where
-    anything is to outlive the node.
+    """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
+    transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
+    client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
+    opens the control socket, where the configuration asks for one, and `open_store` the store, where anything is to
+    outlive the node. `plugin_stores` is what plugins kept in another node of this process.
 
     Raises:
-        ControlSocketError: there can be no control socket, and one is asked for.
+        ControlSocketError: the control socket is required and cannot be opened.
         ListenError: an address cannot be listened on.
         SecurityError: a password or access rule file cannot be used.
         StoreError: the store cannot be opened or read.

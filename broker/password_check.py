@@ -1,4 +1,5 @@
-"""Passwords are verified by few threads, in turns of the clients' addresses, and only until too many were wrong."""
+"""Verifies passwords in a few threads, with addresses taking turns, and refuses logins after too many wrong
+passwords."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.authentication")
 
-_BUSY: Final = Deny(Reason.SERVER_BUSY, "too many logins wait")
-#: Seconds between two lines of the log about passwords that are guessed.
+_BUSY: Final = Deny(Reason.SERVER_BUSY, "too many logins are waiting")
+#: Seconds between two log records about guessed passwords.
 REPORTED_EVERY: Final = 60.0
 
 
 class GuessReport:
-    """Tells operators that somebody guesses: an alarm for as long as it lasts, and a line with the number each
+    """Reports that passwords are being guessed: an alarm while it goes on, and a log record with the number each
     minute."""
 
     def __init__(self, alarms: Alarms, call_at: Callable[[float, Callable[[], None]], object]) -> None:
@@ -60,7 +61,7 @@ class GuessReport:
 
 
 class PasswordCheck:
-    """A callback for `client.authenticate`: the files of the listener that a client came in by decide."""
+    """A callback for `client.authenticate`: the files of the client's listener decide."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class PasswordCheck:
         queue: PasswordQueue,
         report: GuessReport | None,
     ) -> None:
-        """`by_listener` has the listeners that have files of their own."""
+        """`by_listener` has an entry for each listener with files of its own."""
         self._by_listener = by_listener
         self._default = default
         self._queue = queue
@@ -96,11 +97,13 @@ class PasswordCheck:
         if refusal is None:
             try:
                 async with self._queue.turns.turn(address):
-                    # somebody else may have tried meanwhile
+                    # another client may have tried meanwhile
                     refusal = self._tries.refusal(address, whose, given, trio.current_time())
                     if refusal is None:
                         answer = await self._queue.run(lambda: authenticator(client, password))
-                        if answer is not None:  # else it is nobody's password, and neither right nor wrong
+                        if (
+                            answer is not None
+                        ):  # otherwise no file has the name, and the password is neither right nor wrong
                             right = answer is ALLOW
                             self._tries.note(address, whose, given, trio.current_time(), right=right)
                         return answer
@@ -112,14 +115,14 @@ class PasswordCheck:
 
 
 class PasswordQueue:
-    """The threads of a node that verify passwords, and who waits for them. It outlives the files."""
+    """The threads of a node that verify passwords, and the logins that wait for them. It outlives the files."""
 
     def __init__(self, settings: PasswordSettings) -> None:
         self.turns = FairQueue(settings.threads, settings.max_waiting)
         self._threads = trio.CapacityLimiter(settings.threads)
 
     async def run(self, verify: Callable[[], Allow | Deny | None]) -> Allow | Deny | None:
-        """Not cancelled when the client is gone: an abandoned thread would run on, one more than `threads`."""
+        """Not cancelled when the client disconnects: an abandoned thread would go on, in addition to `threads`."""
         return await trio.to_thread.run_sync(verify, limiter=self._threads)
 
 

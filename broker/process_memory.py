@@ -1,4 +1,4 @@
-"""How much memory this process takes, as the system tells."""
+"""The memory that this process takes, as reported by the system."""
 
 import sys
 from contextlib import suppress
@@ -14,10 +14,10 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 def memory() -> tuple[int, int]:
-    """Bytes that are resident now, and the most that ever were; 0 where the system does not say."""
+    """Resident bytes now, and their maximum so far; 0 if the system does not report them."""
     now = most = 0
     if resource is not None:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        with suppress(OSError):  # Linux alone has it
+        with suppress(OSError):  # only Linux has it
             now = int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
     return now, max(now, most)

@@ -1,8 +1,8 @@
 """The one writer of the routes.
 
-Subscribing and unsubscribing are requests to it. A request for many filters is worked off in slices, and between them
-come the requests of others, each in its turn; those of one subscriber keep their order. An error about one filter costs
-that filter alone. What a writer that crashes has left undone is asked of the next one, see `PubSub`.
+Subscribing and unsubscribing are requests to it. A request for many filters is handled in slices, and the requests of
+other subscribers get their turns in between; those of one subscriber keep their order. An error about one filter
+affects that filter alone. Requests that a crashed writer did not finish go to the next one, see `PubSub`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 W = TypeVar("W")
 R = TypeVar("R")
 
-#: Filters that are dealt with before others have their turn.
+#: Filters that are handled before other subscribers get their turn.
 FILTERS_AT_ONCE: Final = 100
 
 _logger = logging.getLogger("trunkline.routes")
 
 
 class Subscriber:
-    """A session as routes and publishers see it. It may live elsewhere: nothing is asked of it but `cast`."""
+    """A session's interface for routes and publishers. It may be on another node: only `cast` is needed."""
 
     __slots__ = ("cast", "client_id", "durable", "online")
 
     def __init__(self, client_id: str, cast: Callable[[Any], None], *, durable: bool = False) -> None:
         self.client_id = client_id
-        #: Is what it gets stored?
+        #: Whether what it gets is stored.
         self.durable = durable
-        #: Mail for the session: `(publication, target)` or an answer.
+        #: Sends the session a message: `(publication, target)` or an answer.
         self.cast = cast
-        #: Is a client there to be sent something? Shared groups prefer those.
+        #: Whether a client is connected. Shared groups prefer such members.
         self.online = False
 
 
@@ -51,24 +51,24 @@ class Grant:
 
     filter: str
     options: Options
-    #: It was not there before.
+    #: Whether the subscription is new.
     fresh: bool
-    #: What the retained store has numbered above was published after it was made, and comes live.
+    #: Retained messages with a higher number were published after the subscription was made, and are delivered live.
     since: int
 
 
 @dataclass(slots=True, eq=False)
 class Request(Generic[W, R]):
-    """To the writer. `done` is called once, whatever happens, with a result or a refusal for each that is wanted."""
+    """A request to the writer. `done` is called once, whatever happens, with a result or a refusal for each entry."""
 
     subscriber: Subscriber
     wanted: list[W]
     done: Callable[[list[R | Reason]], None]
-    #: In the order of asking.
+    #: In the order of the entries.
     number: int
     #: So far.
     results: list[R | Reason] = field(default_factory=list["R | Reason"], init=False)
-    #: A writer crashed that had it.
+    #: Whether a writer crashed while it handled the request.
     lost: bool = field(default=False, init=False)
 
     def write(self, writer: RouteWriter, wanted: W) -> R | Reason:
@@ -87,7 +87,7 @@ class MakeRoutes(Request[tuple[str, "Options"], Grant]):
 
 
 class RemoveRoutes(Request[str, bool]):
-    """A result is True if there was such a subscription."""
+    """A result is True if the subscription existed."""
 
     __slots__ = ()
 
@@ -106,14 +106,14 @@ class RouteWriter(Actor[Due]):
         on_start: Callable[[RouteWriter], None],
         sweep: Callable[[float], None],
     ) -> None:
-        """`limit` is how many subscriptions there may be, 0 any number. `sweep` deletes retained messages that have
-        expired, a bounded number at a time."""
+        """`limit` is the maximum number of subscriptions, 0 for no limit. `sweep` deletes expired retained messages, a
+        limited number at a time."""
         self._router = router
         self._retained = retained
         self._limit = limit
         self._on_start = on_start
         self._sweep = sweep
-        #: Requests that are under way, and those behind them, by subscriber.
+        #: Current requests, and those waiting behind them, by subscriber.
         self._open: dict[Subscriber, deque[tuple[Request[Any, Any], Reply]]] = {}
 
     def init(self) -> None:
@@ -138,7 +138,7 @@ class RouteWriter(Actor[Due]):
         return LATER
 
     def _work_off(self, subscriber: Subscriber, requests: deque[tuple[Request[Any, Any], Reply]]) -> Iterator[None]:
-        """Those of one subscriber, in order. Between two slices come those of others."""
+        """Handle the requests of one subscriber in order. Other subscribers get their turns between two slices."""
         while requests:
             request, reply = requests[0]
             while not self._work(request):
@@ -153,13 +153,13 @@ class RouteWriter(Actor[Due]):
         message.action()
 
     def _work(self, request: Request[Any, Any]) -> bool:
-        """One slice of it. Returns whether it was the last."""
+        """Handle one slice of a request. Returns whether it was the last."""
         first = len(request.results)
         for wanted in request.wanted[first : first + FILTERS_AT_ONCE]:
             try:
                 result = request.write(self, wanted)
             except Exception:
-                _logger.exception("no route for %r of client %s", wanted, request.subscriber.client_id)
+                _logger.exception("cannot route %r for client %s", wanted, request.subscriber.client_id)
                 result = Reason.UNSPECIFIED_ERROR
             request.results.append(result)
         return len(request.results) == len(request.wanted)
@@ -173,10 +173,10 @@ class RouteWriter(Actor[Due]):
     def remove(self, subscriber: Subscriber, filter: str) -> bool:
         return self._router.unsubscribe(subscriber, filter)
 
-    # Retained messages that expire
+    # Expiry of retained messages
 
     def sweep_in_time(self) -> None:
-        """The store has got something that expires."""
+        """The store holds a message that expires."""
         if self._retained.next_deadline < self._sweep_timer.deadline:
             self._sweep_timer.restart_at(self._retained.next_deadline)
 

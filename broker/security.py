@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.password_check import PasswordCheck, PasswordQueue
 from trunkline.config.errors import Unusable
@@ -23,7 +23,7 @@ from trunkline.hooks.points import (
 from trunkline.hooks.priorities import CONFIGURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
     from trunkline.broker.password_check import GuessReport
@@ -40,6 +40,9 @@ class SecurityError(Unusable[str]):
     """The files of passwords or access rules cannot be used."""
 
 
+_DENIED: Final = Deny(text="denied by the access rules")
+
+
 class Security:
     def __init__(self, config: Config, hooks: Hooks, report: GuessReport | None = None) -> None:
         self._config = config
@@ -49,7 +52,7 @@ class Security:
         self._registered: list[tuple[Point, Callable[..., Any]]] = []
 
     def load(self) -> None:
-        """Read all files, and let what they say hold from now on. If anything is wrong with them, nothing changes.
+        """Read all files and apply them. If anything is wrong with them, nothing changes.
 
         Raises:
             SecurityError: with all problems at once.
@@ -67,18 +70,13 @@ class Security:
             check = PasswordCheck(passwords, default_passwords, config.passwords, self._queue, self._report)
             self._register(CLIENT_AUTHENTICATE, check, check.concerns)
         if default_scram is not None or any(scrams.values()):
-
-            def challenge(client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
-                scram = scrams.get(client.listener, default_scram)
-                return None if scram is None else scram(client, exchange)
-
-            self._register(CLIENT_ENHANCED_AUTHENTICATE, challenge)
+            self._register(CLIENT_ENHANCED_AUTHENTICATE, ScramLogin(scrams, default_scram))
         if rules is None:
             rules = parse_rules(DEFAULT_RULES)
-        self._register(CLIENT_CHECK_ACL, _acl_callback(Acl(rules, no_match=config.acl.no_match)))
+        self._register(CLIENT_CHECK_ACL, AccessRules(Acl(rules, no_match=config.acl.no_match)))
 
     def unload(self) -> None:
-        """Nothing that the files say holds any more."""
+        """The files no longer apply."""
         for point, callback in self._registered:
             self._hooks.remove(point, callback)
         self._registered.clear()
@@ -91,7 +89,7 @@ class Security:
 
 
 class _Files:
-    """Each is read once, and so are those that listeners share."""
+    """Each file is read once, even if listeners share it."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -113,7 +111,9 @@ class _Files:
     def rules(self, path: Path | None, listeners: Container[str]) -> list[Rule] | None:
         rules: list[Rule] | None = self.read(path, parse_rules)
         named = sorted({name for rule in rules or () for name in rule.listeners or ()})
-        self.problems += [f"{path}: listener: none is called {name!r}" for name in named if name not in listeners]
+        self.problems += [
+            f"{path}: listener: no listener is called {name!r}" for name in named if name not in listeners
+        ]
         return rules
 
     def read(self, path: Path | None, parse: Callable[[str, str], Any]) -> Any:
@@ -136,15 +136,28 @@ class _Files:
 
 
 def _parse_scram(text: str, source: str) -> ScramAuthenticator:
-    from trunkline.hooks.scram import ScramAuthenticator, parse_scram  # few use it, and it takes long to load
+    from trunkline.hooks.scram import ScramAuthenticator, parse_scram  # rarely used, and slow to import
 
     return ScramAuthenticator(parse_scram(text, source))
 
 
-def _acl_callback(acl: Acl) -> Callable[..., Any]:
-    denied = Deny(text="the access rules deny it")
+class ScramLogin:
+    """A callback for `client.enhanced_authenticate`: each listener may have keys of its own."""
 
-    def check_rules(client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny:
-        return ALLOW if acl.compile_for(client).check(action, topic, qos, retain) else denied
+    def __init__(self, scrams: Mapping[str, ScramAuthenticator | None], default: ScramAuthenticator | None) -> None:
+        self._scrams = scrams
+        self._default = default
 
-    return check_rules
+    def __call__(self, client: ClientInfo, exchange: Exchange) -> Continue | Success | Deny | None:
+        scram = self._scrams.get(client.listener, self._default)
+        return None if scram is None else scram(client, exchange)
+
+
+class AccessRules:
+    """A callback for `client.check_acl`."""
+
+    def __init__(self, acl: Acl) -> None:
+        self._acl = acl
+
+    def __call__(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny:
+        return ALLOW if self._acl.compile_for(client).check(action, topic, qos, retain) else _DENIED

@@ -1,4 +1,4 @@
-"""The node's figures: added up when somebody asks, and published as `$SYS` topics."""
+"""The node's metrics: computed on request, and published as `$SYS` topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
 
-#: Sessions that are looked at without giving others their turn.
+#: Sessions that are read before other work gets its turn.
 COUNTED_AT_ONCE: Final = 500
 
 
@@ -33,7 +33,7 @@ class Statistics:
         connections: Callable[[], Iterable[ProtocolActor[Any]]],
         plugins: Callable[[], Iterable[tuple[str, int]]],
     ) -> None:
-        """`plugins` has the figures of plugins."""
+        """`plugins` has the plugins' metrics."""
         self._services = services
         self._sessions = sessions
         self._scheduler = scheduler
@@ -46,7 +46,7 @@ class Statistics:
         self._counting = trio.Lock()
 
     async def take(self) -> dict[str, int]:
-        """All counters and gauges. Sessions are looked at in slices, so that the message flow goes on."""
+        """All counters and gauges. Sessions are read in slices, so that the message flow goes on."""
         async with self._counting:
             return await self._count()
 
@@ -75,7 +75,7 @@ class Statistics:
         return metrics.snapshot() | gauges.snapshot() | dict(self._plugins())
 
     async def publish(self, publish: Callable[[str, bytes], object]) -> None:
-        """Publish the figures again and again, each as a retained message."""
+        """Publish the metrics periodically, each as a retained message."""
         published = dict[str, bytes]()
         while True:
             figures = await self.take()

@@ -1,6 +1,5 @@
-"""The broker's figures as `$SYS/broker/…` topics, with Mosquitto's names: dashboards and exporters read those.
-
-Pure: what to publish, from figures that were read elsewhere. The node publishes it, retained and QoS 0.
+"""The broker's metrics as `$SYS/broker/…` topics, with Mosquitto's names, which dashboards and exporters read. Pure: it
+turns metrics that were read elsewhere into payloads. The node publishes them, retained and with QoS 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ PREFIX: Final = "$SYS/broker/"
 
 Figures = Mapping[str, int]
 
-#: Topics below the prefix, each with the names of the figures whose sum it holds and with what it means.
+#: Topics below the prefix, each with the names of the metrics that it sums up, and its description.
 TOTALS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "clients/connected": (("connections.count",), "Clients connected."),
     "clients/active": (("connections.count",), "Clients connected; an old name."),
@@ -44,11 +43,11 @@ TOTALS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 
 
 def _disconnected(figures: Figures) -> int:
-    # the two are read one after the other, perhaps
+    # the two may be read one after the other
     return max(0, figures["sessions.count"] - figures["connections.count"])
 
 
-#: The topics that hold something else than a sum.
+#: The topics whose value is not a sum.
 DERIVED: Final[dict[str, tuple[Callable[[Figures], int], str]]] = {
     "clients/disconnected": (_disconnected, "Clients away whose session is kept."),
     "clients/inactive": (_disconnected, "Clients away whose session is kept; an old name."),
@@ -67,7 +66,7 @@ LOADS: Final[dict[str, tuple[str, str]]] = {
     "connections": ("packets.connect.received", "CONNECT packets received."),
 }
 
-#: What `Rates` must follow.
+#: The counters that `Rates` must follow.
 RATED: Final = tuple(name for name, _ in LOADS.values())
 
 
@@ -85,7 +84,7 @@ def sys_topics(version: str, uptime: float, figures: Figures, rates: Rates) -> I
 
 
 def changed(topics: Iterable[tuple[str, bytes]], published: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Only what differs from what was published before, which is kept in `published`."""
+    """Only payloads that differ from those published before, which are kept in `published`."""
     for topic, payload in topics:
         if published.get(topic) != payload:
             published[topic] = payload

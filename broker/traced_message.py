@@ -1,5 +1,4 @@
-"""What is known of one traced message: what became of it for every subscriber, step by step, and the rows to list it
-by."""
+"""One traced message: what happened to it for every subscriber, step by step, and the rows that list it."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ DELIVERED: Final = "delivered"
 ACKED: Final = "acked"
 COMPLETED: Final = "completed"
 DROPPED: Final = "dropped"
-#: The broker has the message and has not routed it yet.
+#: The broker has the message but has not routed it yet.
 HELD: Final = "held"
 
 NO_SUBSCRIBERS: Final = "no_subscribers"
-#: Not by the broker: a fault that a test has made.
+#: Lost by a fault that a test injected, not by the broker.
 FAULT: Final = "fault"
 
 #: Bytes, roughly, of a message without its payload, of a subscriber and of a step.
@@ -42,10 +41,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a message for one subscriber."""
+    """The outcome of a message for one subscriber."""
 
     client_id: str
-    #: The word of the last step; empty if there was none.
+    #: The name of the last step; empty if there was none.
     state: str
     #: Why, if it was dropped.
     reason: str
@@ -61,11 +60,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message, and how many subscribers it came how far with. One subscriber counts in several of them."""
+    """A message, and the number of subscribers at each stage. One subscriber may count in several stages."""
 
     guid: str
     topic: str
-    #: The topic that its publisher named: another one, if a hook has changed it.
+    #: The topic that its publisher used; it differs from `topic` if a hook has changed that.
     published_to: str
     publisher: str
     qos: int
@@ -81,7 +80,7 @@ class MessageRow:
     #: Why, if it was dropped before it was routed to anybody.
     reason: str
     receivers: int
-    #: Where it waits now.
+    #: Subscribers for which it waits now.
     waiting: int
     delivered: int
     acked: int
@@ -92,7 +91,7 @@ class MessageRow:
 
 
 class TracedMessage:
-    """One message. What is read from it is how things stand now; it may be read in any thread."""
+    """One message with its current state. It may be read in any thread."""
 
     __slots__ = (
         "_content",
@@ -119,18 +118,18 @@ class TracedMessage:
     )
 
     def __init__(self, message: Message, number: int, payload_bytes: int, whole: bool) -> None:
-        """`whole`: it is traced for its own sake, and not only for some of its subscribers."""
+        """`whole`: it is traced itself, and not only for some of its subscribers."""
         self.guid = message.guid
-        #: In the order in which messages were first heard of.
+        #: Numbers messages in the order of their first step.
         self.number = number
         self.published_to = message.topic
         self.publisher = message.publisher
         self.published_at = message.timestamp
         self.whole = whole
-        #: Has it been traced from its publication on?
+        #: Whether it has been traced since its publication.
         self.begun = False
         self.routed = False
-        #: Has it not been forgotten?
+        #: Whether it is still kept.
         self.kept = True
         self.steps = 0
         #: Steps that were not kept, because there were too many.
@@ -142,7 +141,7 @@ class TracedMessage:
         self.take(message, payload_bytes)
 
     def take(self, message: Message, payload_bytes: int) -> int:
-        """The message as it is now: a hook may have changed it. Returns how much heavier it has become."""
+        """Update the message, which a hook may have changed. Returns by how many bytes it has grown."""
         self.topic = message.topic
         self.qos = message.qos
         self.retain = message.retain
@@ -158,8 +157,8 @@ class TracedMessage:
         return change
 
     def add(self, client_id: str, at: float, word: str, reason: str) -> int:
-        """A step for one subscriber, or without a client id for the message as a whole. Returns how much heavier it has
-        become."""
+        """Add a step for one subscriber, or without a client id for the message as a whole. Returns by how many bytes
+        it has grown."""
         self.steps += 1
         steps = self._outcomes.get(client_id) if client_id else self._own
         weight = _STEP_BYTES
@@ -172,32 +171,32 @@ class TracedMessage:
 
     @property
     def state(self) -> str:
-        """Of the message as a whole: "routed", "dropped", "held" or unknown, which is empty."""
+        """The outcome of the message as a whole: "routed", "dropped", "held", or empty if it is unknown."""
         if self._own:
             return self._own[-1][1]
         return HELD if self.begun else ""
 
     @property
     def reason(self) -> str:
-        """Why it was dropped as a whole."""
+        """Why the message as a whole was dropped."""
         return self._own[-1][2] if self._own else ""
 
     @property
     def own_steps(self) -> tuple[Step, ...]:
-        """Those of the message as a whole."""
+        """The steps of the message as a whole."""
         return tuple([Step(*step) for step in self._own])
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Client ids of those that have an outcome, in the order in which it was heard of."""
+        """Client ids of the subscribers with an outcome, in the order of their first step."""
         return tuple(self._outcomes)
 
     def concerns(self, client_id: str) -> bool:
-        """Did the client publish it, or was it to go to it?"""
+        """Whether the client published it or was to get it."""
         return client_id == self.publisher or client_id in self._outcomes
 
     def outcome(self, client_id: str) -> Outcome:
-        """With no steps, if it was not to go there."""
+        """Without steps, if the message was not for this subscriber."""
         steps = tuple([Step(*step) for step in self._outcomes.get(client_id, ())])
         last = steps[-1] if steps else Step(0.0, "", "")
         deliveries = sum(step.word == DELIVERED for step in steps) - sum(step.reason == FAULT for step in steps)

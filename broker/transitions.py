@@ -1,4 +1,4 @@
-"""A life as a value: states, events, and a table of what follows from what."""
+"""A state machine: states, events, and a table of transitions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ E = TypeVar("E", bound="StrEnum")
 
 
 class ImpossibleTransition(RuntimeError):
-    """The table has no such event in this state: an error in the broker."""
+    """The table has no transition for this event in this state: an error in the broker."""
 
 
 def follow(transitions: Mapping[tuple[S, E], S], state: S, event: E) -> S:
     """
     Raises:
-        ImpossibleTransition: the table has no entry for it.
+        ImpossibleTransition: the table has no entry for the event.
     """
     try:
         return transitions[state, event]
     except KeyError:
-        raise ImpossibleTransition(f"no {event.value!r} is possible in the state {state.value!r}") from None
+        raise ImpossibleTransition(f"event {event.value!r} is not possible in the state {state.value!r}") from None

@@ -1,14 +1,16 @@
-"""What there is, as rows: for the control socket, for plugins and for tests. Everything comes in pages, in order, and
-the cursor of the next page is the key of the last row."""
+"""Clients, subscriptions, routes and messages as rows: for the control socket, for plugins and for tests. Everything
+comes in pages, in order, and the cursor of the next page is the key of the last row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from heapq import nsmallest
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.mqtt.topics import SHARE_PREFIX
+from trunkline.plugins.context import Client
 
 if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
@@ -20,36 +22,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a retained payload that a listing shows.
 HEAD: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class ClientRow:
-    """A client that has a session, connected or not."""
-
-    client_id: str
-    connected: bool
-    username: str | None
-    #: Address and port; None for an in-process connection.
-    peer: str | None
-    listener: str
-    #: "3.1", "3.1.1" or "5.0".
-    version: str
-    #: Seconds; 0 is none.
-    keep_alive: int
-    clean_start: bool
-    #: Seconds since the epoch: of the last connection, and of the session.
-    connected_at: float
-    created_at: float
-    #: Seconds that the session outlives the connection; None is for ever.
-    expiry_interval: float | None
-    subscriptions: int
-    #: Messages that wait, and their bytes.
-    queued: int
-    queued_bytes: int
-    #: Messages sent and not acknowledged, and QoS 2 messages received whose PUBREL is missing.
-    inflight: int
-    awaiting_rel: int
-    superuser: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +37,7 @@ class SubscriptionRow:
 
 @dataclass(frozen=True, slots=True)
 class RouteRow:
-    """A topic filter that somebody has subscribed to."""
+    """A topic filter with at least one subscription."""
 
     filter: str
     subscribers: int
@@ -74,21 +46,7 @@ class RouteRow:
 @dataclass(frozen=True, slots=True)
 class RetainedRow:
     topic: str
-    payload: bytes
-    qos: int
-    publisher: str
-    #: Seconds since the epoch.
-    timestamp: float
-    #: Seconds that are left; None is for ever.
-    expires_in: float | None
-    properties: Properties
-
-
-@dataclass(frozen=True, slots=True)
-class RetainedHead:
-    """A retained message as it is listed: of a payload only the beginning, so that a page is never large."""
-
-    topic: str
+    #: In a page for an operator only its beginning.
     payload: bytes
     #: Bytes of the whole payload.
     size: int
@@ -96,21 +54,22 @@ class RetainedHead:
     publisher: str
     #: Seconds since the epoch.
     timestamp: float
-    #: Seconds that are left; None is for ever.
+    #: Seconds that are left; None means for ever.
     expires_in: float | None
+    properties: Properties
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRow:
-    """Who would get a message of a topic: a client, or one member of a shared group."""
+    """A receiver of a topic's messages: a client, or one member of a shared group."""
 
     client_id: str
     #: The shared filter, `$share/group/filter`; empty for a client of its own.
     group: str
     qos: int
-    #: Is anybody there to get it at once?
+    #: Whether a client is connected and gets it at once.
     connected: bool
-    #: Of a group, how many share; otherwise 1.
+    #: The number of members of a shared group; otherwise 1.
     members: int
 
 
@@ -130,13 +89,13 @@ class HookRow:
 class MetricRow:
     name: str
     value: int
-    #: What it counts; a plugin's may say nothing.
+    #: Its description; a plugin's may be empty.
     meaning: str
 
 
-def client_row(actor: SessionActor) -> ClientRow:
+def client_row(actor: SessionActor) -> Client:
     session, client = actor.session, actor.client
-    return ClientRow(
+    return Client(
         session.client_id,
         actor.channel is not None,
         client.username,
@@ -157,42 +116,33 @@ def client_row(actor: SessionActor) -> ClientRow:
     )
 
 
-def client_rows(sessions: Directory, after: str = "", limit: int = 100) -> list[ClientRow]:
+def client_rows(sessions: Directory, after: str = "", limit: int = 100) -> list[Client]:
     """The next clients behind the client id `after`."""
     return [client_row(actor) for actor in sessions.page(after, limit)]
 
 
-def subscription_rows(
-    router: Router[Any], after: tuple[str, str] = ("", ""), limit: int = 100
-) -> list[SubscriptionRow]:
-    """The next subscriptions behind the filter and client id `after`."""
-    return [
-        _subscription_row(row.filter, row.client_id, row.options) for row in router.listing.subscriptions(after, limit)
-    ]
+def subscription_rows(router: Router[Any]) -> list[SubscriptionRow]:
+    """All subscriptions, by filter and client id."""
+    rows = [_subscription_row(filter, each.subscriber.client_id, each.options) for filter, each in router.all()]
+    return sorted(rows, key=attrgetter("filter", "client_id"))
 
 
 def _subscription_row(filter: str, client_id: str, options: Options) -> SubscriptionRow:
-    return SubscriptionRow(
-        filter,
-        client_id,
-        options.qos,
-        options.no_local,
-        options.retain_as_published,
-        options.retain_handling,
-        options.identifier,
-    )
+    return SubscriptionRow(filter, client_id, *astuple(options))
 
 
 def route_rows(router: Router[Any], after: str = "", limit: int = 100) -> list[RouteRow]:
     """The next topic filters behind `after`."""
-    return [RouteRow(filter, router.count(filter)) for filter in router.listing.filters(after, limit)]
+    return [RouteRow(filter, router.count(filter)) for filter in router.page(after, limit)]
 
 
-def retained_row(message: Message, retained: RetainedStore, now: float) -> RetainedRow:
+def retained_row(message: Message, retained: RetainedStore, now: float, head: int | None = None) -> RetainedRow:
+    """With the first `head` bytes of its payload, or all."""
     deadline = retained.deadline(message.topic)
     return RetainedRow(
         message.topic,
-        message.payload,
+        message.payload[:head],
+        len(message.payload),
         message.qos,
         message.publisher,
         message.timestamp,
@@ -202,25 +152,12 @@ def retained_row(message: Message, retained: RetainedStore, now: float) -> Retai
 
 
 def retained_rows(
-    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "#"
+    retained: RetainedStore, now: float, after: str = "", limit: int = 100, filter: str = "#", *, scan: int = 10_000
 ) -> tuple[list[RetainedRow], str | None]:
-    """The next retained messages behind the topic `after`, and the cursor of the next page; None at the end."""
-    page, cursor = retained.page(now, after=after, limit=limit, filter=filter)
-    return [retained_row(message, retained, now) for message in page], cursor
-
-
-def retained_heads(
-    retained: RetainedStore, now: float, after: str, limit: int, filter: str, scan: int
-) -> tuple[list[RetainedHead], str | None]:
-    """As `retained_rows`, with the beginnings of payloads; no more than `scan` topics are looked at."""
+    """The next retained messages behind the topic `after`, with the beginnings of their payloads, and the cursor of the
+    next page; None at the end. No more than `scan` topics are looked at."""
     page, cursor = retained.page(now, after=after, limit=limit, filter=filter, scan=scan)
-    rows = [retained_row(message, retained, now) for message in page]
-    return [
-        RetainedHead(
-            row.topic, row.payload[:HEAD], len(row.payload), row.qos, row.publisher, row.timestamp, row.expires_in
-        )
-        for row in rows
-    ], cursor
+    return [retained_row(message, retained, now, HEAD) for message in page], cursor
 
 
 def receiver_rows(route: Route[Any], after: int, limit: int) -> list[ReceiverRow]:

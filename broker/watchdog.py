@@ -1,8 +1,8 @@
-"""Names what blocks the broker.
+"""Reports the code that blocks the broker.
 
 Everything runs in one thread, so that a handler, a hook's callback or a task that does not return holds up everybody.
-Another thread notices: it asks the loop to answer, again and again, and when no answer comes it looks where the loop
-stands. Nothing is counted or written on a message's way for that.
+Another thread detects this: it asks the event loop for an answer periodically, and if none comes, it inspects the
+loop's stack. Messages on their way pay nothing for this.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.watchdog")
 
-#: How often the thread looks within the time after which the loop counts as blocked. It counts looks rather than
+#: The number of checks within the time after which the loop counts as blocked. The thread counts checks rather than
 #: seconds: a process that was suspended as a whole was not blocked.
 LOOKS: Final = 4
 #: Seconds between two records of the same culprit, and without a block until the alarm is over.
 QUIET: Final = 60.0
 
-#: Modules that call others' code: what comes next on the stack is what was called.
+#: Modules that call foreign code: the next frame on the stack is the called code.
 _CALLERS: Final = (
     "trunkline.actors.",
     "trunkline.hooks.chain.",
@@ -65,7 +65,7 @@ class Watchdog:
         self._answered = True
         #: When each culprit was last named.
         self._named: dict[str, float] = {}
-        #: What blocks, and since when; empty while nothing does.
+        #: The blocking code, and since when; empty while nothing blocks.
         self._culprit = ""
         self._since = 0.0
         self._quiet = scheduler.call_at(inf, alarms.deactivate, BLOCKED)
@@ -103,8 +103,8 @@ class Watchdog:
     def _described(self, frame: FrameType) -> tuple[str, str]:
         try:
             return describe(frame, self._plugin_of)
-        except Exception as error:  # noqa: BLE001 - it asks others' objects, and the loop may go on meanwhile
-            return "something", f"which cannot be told: {type(error).__name__}"
+        except Exception as error:  # noqa: BLE001 - it inspects foreign objects, and the loop may go on meanwhile
+            return "something", f"which cannot be determined: {type(error).__name__}"
 
     def _name(self, culprit: str, line: str) -> None:
         now = monotonic()
@@ -127,7 +127,7 @@ class Watchdog:
 
 
 def describe(frame: FrameType, plugin_of: Callable[[object], str]) -> tuple[str, str]:
-    """What stands there: the actor, what was called and by which plugin; and the line."""
+    """The blocking code: the actor, the called function and its plugin; and the line."""
     actor = plugin = ""
     called: FrameType | None = None
     for inner, outer in pairwise(_outwards(frame)):
@@ -136,7 +136,7 @@ def describe(frame: FrameType, plugin_of: Callable[[object], str]) -> tuple[str,
                 called = called or inner
                 plugin = plugin or plugin_of(outer.f_locals.get("callback"))
             actor = actor or _actor(outer.f_locals)
-        elif outer.f_code.co_name == "unrolled_run":  # trio's loop: behind it is whoever started that
+        elif outer.f_code.co_name == "unrolled_run":  # trio's loop: the frames behind it are its caller's
             called = called or inner
             break
     called = called or frame
@@ -161,7 +161,7 @@ def _calls(frame: FrameType) -> bool:
 
 
 def _actor(names: dict[str, Any]) -> str:
-    """Whose turn it is, by the variables of the runtime's frame."""
+    """The actor whose turn it is, from the local variables of the runtime's frame."""
     for value in names.values():
         for ref in (value, getattr(value, "owner", None)):
             if isinstance(ref, Ref):

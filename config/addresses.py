@@ -9,19 +9,20 @@ T = TypeVar("T")
 
 
 def split_listener_url(url: str) -> tuple[str, int]:
-    """Host and port of a listener's URL. The port is 1883 when it says none; 0 lets the system choose."""
+    """Host and port of a listener's URL. Without a port it is 1883; port 0 lets the system choose."""
     parts = urlsplit(url)
     if parts.scheme != "tcp" or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("not a listener URL")
-    port = parts.port  # raises for what is no port
+    port = parts.port  # raises ValueError for an invalid port
     if not parts.hostname or parts.netloc.endswith(":"):
         raise ValueError("not a listener URL")
-    parts.hostname.encode("idna")  # raises for what is no name that can be asked for
+    parts.hostname.encode("idna")  # raises UnicodeError for a name that cannot be resolved
     return parts.hostname, 1883 if port is None else port
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on `host`. A name other than localhost may mean anything."""
+    """Whether only this machine can reach a listener on `host`. A name other than localhost may resolve to any
+    address."""
     if host == "localhost":
         return True
     try:
@@ -31,14 +32,15 @@ def is_loopback(host: str) -> bool:
 
 
 class TakenAddresses(Generic[T]):
-    """Which addresses are taken, by whom. No two sockets can listen on one, nor on `0.0.0.0` beside another one."""
+    """The addresses that listeners use. Two sockets cannot listen on the same one, nor on `0.0.0.0` and another address
+    with the same port."""
 
     def __init__(self) -> None:
-        #: By port and host; the version of IP stands for any address of it.
+        #: By port and host; the IP version stands for any address of that version.
         self._owners: dict[tuple[int, object], T] = {}
 
     def take(self, hosts: Iterable[str], port: int, owner: T) -> T | None:
-        """The one that has such an address already, and keeps it. Port 0 is always free."""
+        """The listener that has the address already, and keeps it. Port 0 is always free."""
         found: T | None = None
         for host in hosts if port else ():
             for own, others in _meant(host):
@@ -50,7 +52,7 @@ class TakenAddresses(Generic[T]):
 
 
 def _meant(host: str) -> Iterator[tuple[list[object], list[object]]]:
-    """The keys of an address, and those that it collides with. A name is another thing than the address it means."""
+    """The keys of an address, and those that it collides with. A host name counts as different from its address."""
     for each in ("127.0.0.1", "::1") if host == "localhost" else (host,):
         try:
             address = ip_address(each)

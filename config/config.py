@@ -1,4 +1,4 @@
-"""The configuration of a node: all sections together, and what they must not contradict."""
+"""The configuration of a node: all sections together, and the checks between them."""
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
@@ -20,7 +20,7 @@ PREFIX: Final = "TRUNKLINE_"
 class Config(Section):
     """All settings. `Config()` holds the defaults.
 
-    A `Config` made by hand is checked as one that is read, but then raises pydantic's own error.
+    A `Config` made by hand is checked like one that is read, but raises pydantic's own error.
     """
 
     node: settings.NodeSettings = settings.NodeSettings()
@@ -45,7 +45,7 @@ class Config(Section):
     plugins: Mapping[str, SerializeAsAny[InstanceOf[PluginSettings]]] = {}
 
     def allows_anonymous(self, listener: ListenerSettings | None = None) -> bool:
-        """Whether clients may come without credentials; None stands for in-process connections."""
+        """Whether clients may connect without credentials; None stands for in-process connections."""
         if listener is not None and listener.allow_anonymous is not None:
             return listener.allow_anonymous
         if self.auth.allow_anonymous is not None:
@@ -53,14 +53,14 @@ class Config(Section):
         return not self.authenticates(listener) and (listener is None or listener.loopback)
 
     def credentials_at(self, listener: ListenerSettings | None) -> settings.CredentialFiles:
-        """The files that say who may connect there; None stands for in-process connections."""
+        """The files with the credentials of a listener's clients; None stands for in-process connections."""
         if listener is None:
             return self.auth.files
         pairs = zip(listener.files, self.auth.files, strict=True)
         return settings.CredentialFiles(*[general if own is None else own for own, general in pairs])
 
     def authenticates(self, listener: ListenerSettings | None = None) -> bool:
-        """Whether clients can prove there who they are."""
+        """Whether clients can authenticate there."""
         return any(self.credentials_at(listener)) or any(plugin.authenticates for plugin in self.plugins.values())
 
     def durability(self, *, standalone: bool) -> Durability:
@@ -68,21 +68,21 @@ class Config(Section):
 
     @property
     def queue_bytes(self) -> int:
-        """What may wait for a client; 0 is no bound."""
+        """The limit in bytes for messages that wait for a client; 0 means no limit."""
         asked = self.session.max_queue_bytes
         return max(2 * self.mqtt.max_packet_size, 16_777_216) if asked is None else asked
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if found := list(_conflicts(self)):
-            # the places go along as data, so that a reader can say which source each came from
+            # the locations go along as data, so that a reader can name each one's source
             text = "; ".join(text for _, text in found)
             raise PydanticCustomError("conflicts", "{text}", {"text": text, "found": found})
         return self
 
 
 def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """What the keys allow one by one and the whole does not."""
+    """Checks that concern several keys."""
     labels: dict[str, int] = {}
     taken = TakenAddresses[int]()
     for index, listener in enumerate(config.listeners):
@@ -92,9 +92,10 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
             yield path, f'listeners[{first}] is called "{listener.label}" too: give one a name of its own'
         if not (listener.loopback or config.authenticates(listener) or config.allows_anonymous(listener)):
             text = (
-                f"other machines reach {listener.url}, and nobody has to log in there: set auth.password_file, "
-                "auth.client_id_file or auth.scram_file, or the same of this listener alone, or a plugin that "
-                "authenticates, or let everybody in with allow_anonymous = true in [auth] or for this listener"
+                f"other machines can reach {listener.url} without logging in: set auth.password_file, "
+                "auth.client_id_file or auth.scram_file, or the same keys of this listener, or enable a plugin that "
+                "authenticates, or set allow_anonymous = true in [auth] or for this listener to let every client "
+                "connect"
             )
             yield path, text
         owner = taken.take([listener.host], listener.port, index)
@@ -124,7 +125,7 @@ def variable(path: Keys) -> str:
 
 
 def changes(old: Config, new: Config) -> list[str]:
-    """The keys that differ; of plugins, their sections."""
+    """The keys that differ; for plugins, their sections."""
     names = sorted(old.plugins.keys() | new.plugins.keys())
     return [
         dotted(path) for path in key_paths() if attrgetter(".".join(path))(old) != attrgetter(".".join(path))(new)

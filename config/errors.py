@@ -1,4 +1,4 @@
-"""What is wrong with a configuration."""
+"""Errors in a configuration."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple
@@ -15,7 +15,7 @@ else:
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the source it was found in, the key, and what is accepted there."""
+    """One problem: its source, the key, and what is accepted there."""
 
     source: str
     key: str
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
 
 
 class Unusable(Exception, Generic[P]):
-    """Something cannot be used as it is. `problems` has every reason, a line each."""
+    """A configuration, plugin or file cannot be used. `problems` has every reason, one line each."""
 
     def __init__(self, problems: Sequence[P]) -> None:
         super().__init__("\n".join(map(str, problems)))

@@ -13,7 +13,7 @@ Model = type[BaseModel]
 
 
 def field_at(model: Model, path: KeyPath) -> tuple[Model, FieldInfo | None]:
-    """The field at a place within a model, and the model that has it: keys lead into models in lists and tables."""
+    """The field at a location in a model, and the model that has it: keys lead into models in lists and tables."""
     holder, field = model, None
     for part in path:
         if isinstance(part, str):
@@ -35,7 +35,7 @@ def is_secret(annotation: Any) -> bool:
 
 
 def based(annotation: Any, value: object, base: Path) -> object:
-    """A value as a file holds it, with relative paths starting at `base`, however deep they stand in it."""
+    """A value as a file holds it, with relative paths resolved against `base` at any depth."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if annotation in (Path, Path | None):

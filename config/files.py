@@ -1,4 +1,4 @@
-"""Files that settings name, and how they are read: whole, and never one that does not end."""
+"""Files that settings name, and how they are read: as a whole, and never an endless one."""
 
 import os
 import stat
@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from trunkline.config.key_path import KeyPath
 
-NO_FILE: Final = "is no regular file, and cannot be read again at a reload"
+NO_FILE: Final = "is not a regular file, so it cannot be read again at a reload"
 
 
 def files_in(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
-    """The keys that name files, and the files; not folders, which are made when they are not there."""
+    """The keys that name files, and the files; not folders, which are created when they are missing."""
     if isinstance(value, Path):
         yield path, value
     elif isinstance(value, BaseModel):
@@ -36,7 +36,7 @@ def file_problem(file: Path) -> str:
 
 
 def _ends(status: os.stat_result) -> bool:
-    """A pipe would be waited for, and a device may have no end. The null device is an empty file."""
+    """Reading a pipe would block, and a device may be endless. The null device is an empty file."""
     return stat.S_ISREG(status.st_mode) or os.path.samestat(status, os.stat(os.devnull))
 
 
@@ -44,7 +44,7 @@ def read_text(file: Path, max_size: float = inf) -> str:
     """The text of a file. Editors of Windows write a byte order mark, which is skipped.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or has more bytes than `max_size`.
+        OSError: it cannot be read, is not a regular file, or has more bytes than `max_size`.
         UnicodeDecodeError: it is not UTF-8 text.
     """
     status = file.stat()

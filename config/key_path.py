@@ -1,11 +1,11 @@
-"""Keys of a configuration, as messages name them."""
+"""Keys of a configuration, as they are named in messages."""
 
 import json
 from collections.abc import Iterable
 
-#: Of tables: ("mqtt", "max_qos").
+#: A key in tables: ("mqtt", "max_qos").
 Keys = tuple[str, ...]
-#: And of what stands in them: ("listeners", 0, "url").
+#: A key within an array: ("listeners", 0, "url").
 KeyPath = tuple[str | int, ...]
 
 
@@ -21,7 +21,8 @@ def dotted(path: KeyPath) -> str:
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.65) -> str:
-    """A hint at the name that may have been meant. ("persistence" is no slip for "listeners", at 0.6.)"""
+    """Suggests the name that may have been meant. (With a cutoff of 0.6, "persistence" does not suggest
+    "listeners".)"""
     from difflib import get_close_matches  # only needed to explain a mistake
 
     found = get_close_matches(name, list(names), n=1, cutoff=cutoff)

@@ -1,6 +1,6 @@
 """Reads a configuration: it takes the values of all sources, a file, environment variables and flags of the command
-line, then checks them as a whole, and reports all that is wrong at once, each problem with the source that it came
-from. What comes later wins.
+line, then checks them as a whole, and reports all problems at once, each with the source that it came from. What comes
+later wins.
 """
 
 import os
@@ -20,34 +20,34 @@ from trunkline.config.fields import based, field_at, is_secret
 from trunkline.config.files import file_problem, files_in, read_text
 from trunkline.config.key_path import KeyPath, Keys, dotted, nearest
 from trunkline.config.settings import PluginSettings, Section
-from trunkline.config.units import accepted, from_text, shown
+from trunkline.config.units import accepted, from_text, own_words, shown
 
-#: The one variable that is no key: the configuration file's path (`trunkline.management.command_line`).
+#: The one variable that does not set a key: the configuration file's path (`trunkline.management.command_line`).
 FILE_VARIABLE: Final = "TRUNKLINE_CONFIG"
 #: TRUNKLINE_PLUGINS__TOPIC_REWRITE__RULES sets `rules` of the plugin topic-rewrite.
 PLUGIN_PREFIX: Final = "TRUNKLINE_PLUGINS__"
-#: Missing plugins, after which no further one is looked for: each search goes through all that is installed.
+#: After this many missing plugins no further one is looked for: each search goes through everything installed.
 MAX_MISSING: Final = 20
 #: Bytes of a configuration file.
 MAX_FILE: Final = 16_777_216
-#: Files that the broker makes: only their folders must be there.
+#: Files that the broker creates: only their folders must exist.
 MADE: Final = (("log", "file"), ("control", "path"), ("store", "path"))
 
 
 class Loaded(NamedTuple):
     config: Config
-    #: Where each key that is not at its default came from: "mqtt.max_qos" -> "trunkline.toml".
+    #: The source of each key that is not at its default: "mqtt.max_qos" -> "trunkline.toml".
     sources: Mapping[str, str]
 
 
 class Override(NamedTuple):
-    """What a flag of the command line sets; its name is for messages."""
+    """The value of a command-line flag, and the flag's name for messages."""
 
     flag: str
     value: object
 
 
-#: The settings of the plugin of a name; raises `Unusable` when there are none.
+#: Returns the settings model of the plugin with this name; raises `Unusable` if there is none.
 FindPlugin = Callable[[str], type[PluginSettings]]
 
 
@@ -57,20 +57,20 @@ def no_plugins(name: str) -> type[PluginSettings]:
 
 
 class ConfigReader:
-    """Takes the values of the sources; a later one wins. Those of a plugin are read by the model that the plugin
-    brings."""
+    """Collects the values of the sources; a later one wins. A plugin's values are read by the plugin's own model."""
 
     def __init__(self, find_plugin: FindPlugin = no_plugins, sections: Collection[str] | None = None) -> None:
-        """`sections`, when they are given, are all that is read."""
+        """If `sections` is given, nothing else is read."""
         self._find_plugin = find_plugin
         self._sections = Config.model_fields if sections is None else sections
         self._partial = sections is not None
         self.problems: list[Problem] = []
-        #: By key, and where each came from. A plugin's section has a source of its own: an empty one is enough.
+        #: Values by key, and the source of each. A plugin's section has a source of its own: an empty section is
+        #: enough.
         self._values: dict[Keys, object] = {}
         self._sources: dict[Keys, str] = {}
         self._models: dict[str, type[PluginSettings] | None] = {}
-        #: Plugins that cannot be had: why, and the source that names them. They may be disabled.
+        #: Plugins that cannot be loaded: why, and the source that names them. They may be disabled.
         self._missing: dict[str, tuple[str, list[str]]] = {}
         self._disabled: dict[str, bool] = {}
 
@@ -104,7 +104,9 @@ class ConfigReader:
             elif section != "plugins":
                 self._take_section((section,), model_of(section), content, source, base)
             elif not isinstance(content, Mapping):
-                self._complain(source, (section,), f"{shown(content)}: accepted is a table a plugin, [plugins.NAME]")
+                self._complain(
+                    source, (section,), f"{shown(content)}: accepted is a table for each plugin, [plugins.NAME]"
+                )
             else:
                 for name, part in cast("Mapping[str, object]", content).items():
                     self._take_section((section, name), self._plugin(name, source), part, source, base)
@@ -141,7 +143,7 @@ class ConfigReader:
             elif name in single:
                 self._complain(source, (), f"sets nothing; did you mean {single[name]}?")
             elif "__" in name or nearest(name, ["TRUNKLINE_LISTENERS"], cutoff=0.9):
-                # the rest is let be: Kubernetes sets TRUNKLINE_PORT and the like beside a service of that name
+                # other variables are ignored: Kubernetes sets TRUNKLINE_PORT and the like for a service of that name
                 self._complain(source, (), f"unknown key{nearest(name, known)}")
 
     def _take_plugin_variable(self, variable: str, text: str, source: str) -> None:
@@ -167,7 +169,7 @@ class ConfigReader:
                 return None
             try:
                 self._models[name] = self._find_plugin(name)
-            except Unusable as error:  # pyright: ignore[reportUnknownVariableType] - of which kind does not matter
+            except Unusable as error:  # pyright: ignore[reportUnknownVariableType] - its element type does not matter
                 self._missing[name] = source, str(error).splitlines()
         return self._models[name]
 
@@ -189,10 +191,10 @@ class ConfigReader:
         self._values[path] = value if base is None else based(field.annotation, value, base)
         self._sources[path] = source
 
-    # What is made of them
+    # Evaluation
 
     def plugins(self) -> dict[str, PluginSettings]:
-        """The settings of all plugins that are right."""
+        """The settings of all plugins whose values are valid."""
         for name, (source, problems) in self._missing.items():
             for problem in problems if not self._disabled.get(name) else ():
                 self._complain(source, ("plugins", name), problem)
@@ -231,7 +233,7 @@ class ConfigReader:
         return Loaded(config, {dotted(path): source for path, source in self._sources.items()})
 
     def _validated(self, plugins: Mapping[str, PluginSettings]) -> Config | None:
-        """Checks twice when a value is wrong: what the keys contradict shows only once each of them is right."""
+        """Checks twice when a value is wrong: contradictions between keys show only once each key is valid."""
         for _ in range(2):
             table: dict[str, Any] = {"plugins": plugins}
             for path, value in self._values.items():
@@ -252,7 +254,7 @@ class ConfigReader:
         return None
 
     def _stand_in(self, path: KeyPath) -> None:
-        """Something right takes the place of what is wrong, so that the rest can still be checked."""
+        """Replaces a wrong value by a valid one, so that the rest can still be checked."""
         listeners = self._values.get(("listeners",))
         if path[0] != "listeners":
             self._values.pop(cast("Keys", path[:2]), None)
@@ -267,14 +269,14 @@ class ConfigReader:
 
     def _take_error(self, section: Keys, model: type[Section], detail: ErrorDetails) -> KeyPath:
         """Reports what pydantic found, and returns the key."""
-        within = tuple(part for part in detail["loc"] if part != "[key]")  # pydantic's mark of a table's key
+        within = tuple(part for part in detail["loc"] if part != "[key]")  # pydantic's marker for a table's key
         path = (*section, *within)
         holder, field = field_at(model, within)
         if detail["type"] == "extra_forbidden":
             text = _unknown_key(str(within[-1]), holder, str(path[0]))
         elif detail["type"] == "missing":
             text = "is missing"
-        elif (own := _own_words(detail)) or field is None:
+        elif (own := own_words(detail)) or field is None:
             text = own or detail["msg"]
         else:
             value = "what it holds" if is_secret(field.annotation) else shown(detail["input"])
@@ -293,7 +295,7 @@ class ConfigReader:
                 self._complain(self._source(path), path, problem)
 
     def _source(self, path: KeyPath) -> str:
-        """Of the key, or of the section that it stands in."""
+        """The source of the key, or of its section."""
         keys = cast("Keys", path)
         return next((self._sources[keys[:end]] for end in (3, 2, 1) if keys[:end] in self._sources), "default")
 
@@ -319,7 +321,7 @@ def load(
     for key, override in overrides.items():
         reader.take_override(key, override.value, f"flag {override.flag}")
     loaded = reader.finish()
-    if not loaded.config.listeners:  # a broker inside another process has its own ways in
+    if not loaded.config.listeners:  # a broker inside another process has in-process connections
         raise ConfigError([Problem(loaded.sources["listeners"], "listeners", "is empty: nobody could connect")])
     return loaded
 
@@ -336,7 +338,7 @@ def from_mapping(table: Mapping[str, object], find_plugin: FindPlugin = no_plugi
 
 
 def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str, object]) -> PluginSettings:
-    """A plugin's settings as the configuration would have them, of values by key.
+    """A plugin's settings from values by key, as the configuration would have them.
 
     Raises:
         ConfigError: with all that is wrong.
@@ -349,24 +351,16 @@ def plugin_settings(name: str, model: type[PluginSettings], values: Mapping[str,
     return found[name]
 
 
-def _own_words(detail: ErrorDetails) -> str:
-    """What a validator says. (Most of those in `trunkline.config.units` only say that it is "not a …".)"""
-    if detail["type"] not in ("value_error", "assertion_error"):
-        return ""
-    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
-    return "" if words.startswith("not a") else words
-
-
 def _unknown_key(key: str, model: type[BaseModel], section: str) -> str:
-    """Says so, and which key may have been meant: one of a similar name here, or of the same name elsewhere. In TOML,
-    what stands below a section's head belongs to that section."""
+    """An unknown key, and the key that may have been meant: one with a similar name here, or with the same name
+    elsewhere. In TOML, every key below a section's header belongs to that section."""
     if section != "plugins" and key in Config.model_fields:
         return f"unknown key; {key} is none of [{section}]: write it above the first [section]"
     if hint := nearest(key, model.model_fields):
         return f"unknown key{hint}"
     others = [path for path in key_paths() if path[1:] == (key,)] if section != "plugins" else []
     return (
-        f"unknown key; {dotted(others[0])} is one"
+        f"unknown key; did you mean {dotted(others[0])}?"
         if others
         else f"unknown key; known are {', '.join(model.model_fields)}"
     )

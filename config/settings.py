@@ -1,6 +1,5 @@
-"""The sections of the configuration: every key's name, default, limits, unit and meaning.
-
-The models are immutable, so that a part of the broker may keep what it read. Changing a setting means a new `Config`.
+"""The sections of the configuration: every key's name, default, limits, unit and meaning. The models are immutable, so
+that a part of the broker may keep the section that it read. Changing a setting means a new `Config`.
 docs/configuration.md is written from them (`python -m trunkline.management.config_docs`).
 """
 
@@ -33,7 +32,7 @@ from trunkline.config.units import (
 
 
 def key(default: Any, text: str, unit: str = "", **limits: Any) -> Any:
-    """A setting: what it means, and what it counts in."""
+    """A setting: its meaning and its unit."""
     return Field(default, description=text, json_schema_extra={"unit": unit}, **limits)
 
 
@@ -41,7 +40,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-#: What connections without a socket come in by, in place of a listener.
+#: Stands in for a listener's name where connections have no socket.
 IN_PROCESS: Final = "in-process"
 
 
@@ -529,8 +528,7 @@ class ControlSettings(Section):
 class PluginSettings(Section):
     """Every plugin has these keys besides its own. A section with its name, even an empty one, enables a plugin."""
 
-    #: Hook points that deny everything while the plugin should run and does not: what it was to decide, nobody else
-    #: does.
+    #: Hook points that deny everything while the plugin should run and does not: nothing else decides in its place.
     guards: ClassVar[tuple[str, ...]] = ()
 
     enabled: Flag = key(True, "Whether the plugin runs when the broker starts.")

@@ -1,4 +1,4 @@
-"""The kinds of value that a configuration holds: what each accepts, and what it becomes."""
+"""The types of values in a configuration: what each accepts, and how it is converted."""
 
 import json
 import re
@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, SecretStr, Strict
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from trunkline.config.addresses import split_listener_url
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.strings import decode_string, encode_string
 from trunkline.mqtt.topics import validate_filter
 
-#: What MQTT sends for "never" in a session expiry interval.
+#: The session expiry interval that means "never" in MQTT.
 NEVER = 0xFFFF_FFFF
 
 _DURATIONS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -27,7 +29,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
 class Accepts(NamedTuple):
-    """The words for what a key takes. Its values may be written as plain text in every source."""
+    """Describes the values that a key accepts. The values may be written as plain text in every source."""
 
     text: str
 
@@ -74,7 +76,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_path(value: object) -> Path | None:
-    """A file's path; empty text is no file."""
+    """A file's path; empty text means no file."""
     if value is None or value == "":
         return None
     if isinstance(value, str | Path) and "\0" not in str(value):
@@ -153,7 +155,7 @@ Expiry = Annotated[int, *_parsed(parse_expiry, 'whole seconds, text such as "2h"
 Size = Annotated[int, *_parsed(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalSize = Annotated[int | None, *_parsed_if_set(parse_size, 'bytes, or text such as "64KiB", "1MiB"')]
 OptionalPath = Annotated[Path | None, *_parsed(parse_path, "a file's path")]
-#: A folder, which is made when it is not there.
+#: A folder, which is created when it is missing.
 Folder = Annotated[Path, *_parsed(parse_folder, "a folder's path")]
 TopicFilter = Annotated[str, *_parsed(check_topic_filter, "topic filters")]
 Network = Annotated[
@@ -165,31 +167,39 @@ ListenerUrl = Annotated[
 
 
 def accepted(field: FieldInfo) -> str:
-    """What a key takes, in words."""
-    if get_origin(field.annotation) is tuple:
-        return f"a list{_limits(field.metadata, 'entries')}, each {_each(field.annotation)}"
-    return _kind(field.annotation, field.metadata) + _limits(field.metadata)
+    """The values that a key takes, in words."""
+    annotation = without_none(field.annotation)
+    if get_origin(annotation) is tuple:
+        return f"a list{_limits(field.metadata, 'entries')}, each {_each(annotation)}"
+    return _kind(annotation, field.metadata) + _limits(field.metadata)
 
 
-def _kind(annotation: object, metadata: list[Any]) -> str:
+def without_none(annotation: Any) -> Any:
+    """The type of an optional value."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if get_origin(annotation) in (UnionType, Union) and len(kinds) == 1 else annotation
+
+
+def _kind(annotation: Any, metadata: list[Any]) -> str:
     for entry in metadata:
         if isinstance(entry, Accepts):
             return entry.text
     arguments = get_args(annotation)
     origin = get_origin(annotation)
     if origin is Literal:
-        return " or ".join(f'"{word}"' for word in arguments)
-    if origin is tuple:
+        return " or ".join(map(json.dumps, arguments))
+    if origin in (tuple, list):
         return f"a list, each {_each(annotation)}"
-    if origin is Mapping:
-        annotation, inner = _unwrapped(arguments[1])
-        limits = [limit for entry in inner for limit in getattr(entry, "metadata", [entry])]
-        return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(annotation, limits)}{_limits(limits)}"
-    if bool in (annotation, *arguments):
-        return "true or false"
+    if origin in (Mapping, dict):
+        inner, limits = _unwrapped(arguments[1])
+        limits = [limit for entry in limits for limit in getattr(entry, "metadata", [entry])]
+        return f"a table of {_kind(*_unwrapped(arguments[0]))}, each value {_kind(inner, limits)}{_limits(limits)}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"a table with {', '.join(annotation.model_fields)}"
-    return "a whole number" if annotation is int else "a number"
+    return _WORDS.get(cast("object", annotation), "a number")
+
+
+_WORDS: Final[dict[object, str]] = {str: "text", bytes: "bytes", bool: "true or false", int: "a whole number"}
 
 
 def _each(annotation: object) -> str:
@@ -206,12 +216,13 @@ def _limits(metadata: list[Any], things: str = "characters") -> str:
     least = next((entry.ge for entry in metadata if hasattr(entry, "ge")), None)
     most = next((entry.le for entry in metadata if hasattr(entry, "le")), None)
     over = next((entry.gt for entry in metadata if hasattr(entry, "gt")), None)
-    if over is not None:
-        return f", more than {over}"
     if least is not None and most is not None:
         return f", {least} to {most}"
-    if least is not None:
-        return f", {least} or more"
+    words = [] if over is None else [f"more than {over}"]
+    words += [] if least is None else [f"{least} or more"]
+    words += [] if most is None else [f"{most} at most"]
+    if words:
+        return "".join(f", {each}" for each in words)
     shortest = next((entry.min_length for entry in metadata if hasattr(entry, "min_length")), None)
     longest = next((entry.max_length for entry in metadata if hasattr(entry, "max_length")), None)
     if longest is None:
@@ -219,10 +230,17 @@ def _limits(metadata: list[Any], things: str = "characters") -> str:
     return f" of {shortest or 0} to {longest} {things}"
 
 
-def from_text(field: FieldInfo, text: str) -> object:
-    """The value that a variable's text means for a key. What it cannot mean stays text, to be refused with the rest.
+def own_words(detail: ErrorDetails) -> str:
+    """The words of a validator about a wrong value; empty for those that only say that it is "not a …"."""
+    if detail["type"] not in ("value_error", "assertion_error"):
+        return ""
+    words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    return "" if words.startswith("not a") else words
 
-    Lists are a TOML array, or words with commas between; tables are an inline TOML table.
+
+def from_text(field: FieldInfo, text: str) -> object:
+    """Parses a variable's text as a value for a key. Text that cannot be parsed is returned as it is and fails
+    validation later. A list is a TOML array or words separated by commas; a table is an inline TOML table.
     """
     annotation, origin = field.annotation, get_origin(field.annotation)
     if origin is tuple or origin is Mapping:

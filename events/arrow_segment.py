@@ -7,8 +7,9 @@ from typing import Final
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from trunkline.events.index import Batch, Index
-from trunkline.events.layout import DATA, INDEX, LogError, NodeKey
+from trunkline.events.index import Index
+from trunkline.events.layout import LogError, NodeKey, Record
+from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Fit, Projection
 from trunkline.events.segment import Damage, Part, Rows
 
@@ -19,13 +20,12 @@ _CHUNK: Final = 4 << 20
 class ArrowSegment:
     """Its files may grow while it is read, and vanish: reading raises FileNotFoundError then."""
 
-    def __init__(self, filesystem: FileSystem, directory: str, first: int) -> None:
-        stem = f"{directory}/{first:020d}"
-        self.path: Final = stem + DATA
-        self.first: Final = first
+    def __init__(self, filesystem: FileSystem, files: SegmentFiles) -> None:
+        self.files: Final = files
+        self.first: Final = files.first
         self._filesystem = filesystem
-        self._index_path = stem + INDEX
-        self._index = Index(first)
+        self._index_path, self.path = files.paths
+        self._index = Index(files.first)
         #: The index may have grown since it was read.
         self._stale = True
 
@@ -84,7 +84,7 @@ class ArrowSegment:
         self,
         file: pa.NativeFile,
         head: bytes | None,
-        batches: Sequence[Batch],
+        batches: Sequence[Record],
         key: NodeKey,
         projection: Projection,
         verify: bool,
@@ -127,15 +127,15 @@ def _head(file: pa.NativeFile, index: Index, verify: bool) -> bytes | None:
     return head
 
 
-def _runs(batches: Sequence[Batch]) -> Iterator[list[Batch] | Damage]:
+def _runs(batches: Sequence[Record]) -> Iterator[list[Record] | Damage]:
     """Batches that are read at once."""
-    run: list[Batch] = []
+    run: list[Record] = []
     size = 0
     for batch in batches:
-        if run and (batch.offset is None or size + batch.size > _CHUNK):
+        if run and (not batch.size or size + batch.size > _CHUNK):
             yield run
             run, size = [], 0
-        if batch.offset is None:
+        if not batch.size:
             yield _damage(batch, "its index record is damaged")
         else:
             run.append(batch)
@@ -145,18 +145,18 @@ def _runs(batches: Sequence[Batch]) -> Iterator[list[Batch] | Damage]:
 
 
 def _decode(
-    file: pa.NativeFile, head: bytes, run: Sequence[Batch], fit: Fit, verify: bool
-) -> Iterator[tuple[Batch, pa.RecordBatch | str]]:
+    file: pa.NativeFile, head: bytes, run: Sequence[Record], fit: Fit, verify: bool
+) -> Iterator[tuple[Record, pa.RecordBatch | str]]:
     """Each batch, or what is wrong with it."""
-    begin = run[0].offset or 0
+    begin = run[0].offset
     # the schema goes before the batches once more, so that they are a stream
-    data = memoryview(bytearray(len(head) + (run[-1].offset or 0) + run[-1].size - begin))
+    data = memoryview(bytearray(len(head) + run[-1].offset + run[-1].size - begin))
     data[: len(head)] = head
     file.seek(begin)
     read = file.readinto(data[len(head) :])
     stream: pa.RecordBatchStreamReader | None = None
     for batch in run:
-        start = (batch.offset or 0) - begin
+        start = batch.offset - begin
         end = start + batch.size
         body = data[len(head) + start : len(head) + end]
         if end > read:
@@ -185,5 +185,5 @@ def _open(head: bytes, data: memoryview, start: int, fit: Fit) -> pa.RecordBatch
     return pa.ipc.open_stream(pa.py_buffer(data), options=pa.ipc.IpcReadOptions(included_fields=fit.places))
 
 
-def _damage(batch: Batch, reason: str) -> Damage:
+def _damage(batch: Record, reason: str) -> Damage:
     return Damage(batch.first, batch.end, reason, batch.min_time)

@@ -8,22 +8,20 @@ spare.
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 
-from trunkline.events.arrow_segment import ArrowSegment
 from trunkline.events.delta import DeltaTarget
-from trunkline.events.layout import CONSUMERS, DATA, INDEX, LogError, NodeKey, SegmentName
+from trunkline.events.layout import CONSUMERS, LogError, NodeKey
+from trunkline.events.listing import list_segments
 from trunkline.events.parquet_target import ParquetTarget
 from trunkline.events.positions import Positions
-from trunkline.events.reader import EventLog, Segment
+from trunkline.events.reader import EventLog, Extent
 from trunkline.events.target import Missing, Piece
 
 #: Each keeps by itself how far each node has come: what was written, and up to where, is there in the same moment.
@@ -61,16 +59,6 @@ class Compacted(NamedTuple):
     waiting: int
     #: Rows in segments that are still written to.
     unfinished: int
-
-
-class Sealed(NamedTuple):
-    """Rows [first, end) of a node that will not change any more."""
-
-    key: NodeKey
-    first: int
-    end: int
-    #: No more will come.
-    ended: bool
 
 
 def compact(
@@ -119,31 +107,11 @@ def compact(
         positions = Positions(home, consumer) if home is not None else None
         log.refresh()
         run = _Run(log, into, positions, rows_per_file, damaged, progress or (lambda _: None))
-        for part in run.nodes:
-            run.node(part, int((now - settle) * 1_000_000))
-            if remove and home is not None and isinstance(into, ParquetTarget):
-                _remove(home, part, into)
+        for key, extent in run.nodes.items():
+            run.node(key, extent, int((now - settle) * 1_000_000))
+            if remove and isinstance(into, ParquetTarget):
+                _remove(log, key, extent.sealed, into)
         return run.done
-
-
-def sealed(log: EventLog) -> list[Sealed]:
-    """The rows of each node in segments that are not written to any more."""
-    extents = log.nodes()
-    found: list[Sealed] = []
-    for key, segments in log.segments():
-        extent = extents.get(str(key))
-        if extent is None:
-            continue
-        end = extent.end if extent.ended else _sealed_end(segments, extent.end)
-        if end > extent.first:
-            found.append(Sealed(key, extent.first, end, extent.ended))
-    return found
-
-
-def _sealed_end(segments: list[Segment], end: int) -> int:
-    """Where the segment begins that is being written."""
-    raw = [segment for segment in segments if isinstance(segment, ArrowSegment)]
-    return end if not raw or raw[-1].index.sealed else raw[-1].first
 
 
 class _Run:
@@ -165,24 +133,24 @@ class _Run:
         self._damaged: Literal["fail", "skip"] = damaged
         self._progress = progress
         extents = log.nodes()
-        self.nodes: Final = sealed(log)
-        self._starts = {part.key: target.next_seq(part.key) or part.first for part in self.nodes}
-        self._total = sum(max(0, part.end - self._starts[part.key]) for part in self.nodes)
+        #: Those with rows that will not change any more.
+        self.nodes: Final = {NodeKey.parse(node): each for node, each in extents.items() if each.sealed > each.first}
+        self._starts = {key: target.next_seq(key) or extent.first for key, extent in self.nodes.items()}
+        self._total = sum(max(0, extent.sealed - self._starts[key]) for key, extent in self.nodes.items())
         self._at = {} if positions is None else {key: at for key, at in positions.read().items() if key in extents}
-        ends = {str(part.key): part.end for part in self.nodes}
-        unfinished = sum(extent.end - ends.get(key, extent.first) for key, extent in extents.items())
+        unfinished = sum(extent.end - max(extent.sealed, extent.first) for extent in extents.values())
         self.done = Compacted(0, 0, 0, 0, 0, unfinished)
 
-    def node(self, part: Sealed, settled: int) -> None:
+    def node(self, key: NodeKey, extent: Extent, settled: int) -> None:
         """Write what there is of a node. What is older than `settled`, in microseconds, waits for nothing."""
-        at = self._starts[part.key]
-        if at < part.end:
-            self._note(part.key, at)
-        while at < part.end:
-            end = min(at + self._rows_per_file, part.end)
-            if end == part.end and not part.ended and self._waits(str(part.key), at, end, settled):
+        at, last = self._starts[key], extent.sealed
+        if at < last:
+            self._note(key, at)
+        while at < last:
+            end = min(at + self._rows_per_file, last)
+            if end == last and not extent.ended and self._waits(str(key), at, end, settled):
                 break
-            written = self._target.write(part.key, at, end, self._pieces(part.key, at, end))
+            written = self._target.write(key, at, end, self._pieces(key, at, end))
             self.done = self.done._replace(
                 rows=self.done.rows + written.rows,
                 files=self.done.files + written.files,
@@ -190,9 +158,9 @@ class _Run:
                 missing=self.done.missing + written.missing,
             )
             at = written.end
-            self._note(part.key, at)
-            self._report(part.key, 0)
-        self.done = self.done._replace(waiting=self.done.waiting + max(0, part.end - at))
+            self._note(key, at)
+            self._report(key, 0)
+        self.done = self.done._replace(waiting=self.done.waiting + max(0, last - at))
 
     def _waits(self, node: str, first: int, end: int, settled: int) -> bool:
         """Whether rows that do not fill a file could share it with others that come: they are new, and of one day."""
@@ -281,17 +249,14 @@ def _alone(home: Path | None, consumer: str) -> Generator[None]:
         yield
 
 
-def _remove(home: Path, part: Sealed, target: ParquetTarget) -> None:
-    """Delete a node's segments whose rows are all in files."""
-    folder = home / part.key.directory
-    names = [name for name in map(SegmentName.parse, os.listdir(folder)) if name is not None and name.end is None]
-    firsts = sorted({name.first for name in names})
-    files = target.files(part.key)
-    for first, end in pairwise([*firsts, part.end]):
-        if first < end <= part.end and covers(files, first, end):
-            # without its index, a segment is none
-            for suffix in (INDEX, DATA):
-                (folder / str(SegmentName(first, None, suffix))).unlink(missing_ok=True)
+def _remove(log: EventLog, key: NodeKey, end: int, target: ParquetTarget) -> None:
+    """Delete a node's segments before `end` whose rows are all in files."""
+    raw = [files for files in list_segments(log.filesystem, log.root, key).get(key, ()) if files.end is None]
+    compacted = target.files(key)
+    for files, behind in zip(raw, [*(other.first for other in raw[1:]), end], strict=False):
+        if files.first < behind <= end and covers(compacted, files.first, behind):
+            for path in files.paths:
+                Path(path).unlink(missing_ok=True)
 
 
 def covers(files: list[tuple[int, int]], first: int, end: int) -> bool:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from trunkline.events.gathering import together
 from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.schema import SCHEMA
 from trunkline.events.target import Missing, Piece, Written
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 
 #: Columns of these types can be partitioned by, as Spark names them.
 PARTITIONED: Final = frozenset(("string", "boolean", "byte", "short", "integer", "long", "date"))
-#: What is written together: rows of a partition, bytes of all of them.
+#: Rows of a row group, at most.
 _GROUP_ROWS: Final = 131_072
-_GROUP_BYTES: Final = 64 * 2**20
+#: Rows that are gathered before any is written, or bytes of them in memory.
+_GATHERED_ROWS: Final = 1 << 20
+_GATHERED_BYTES: Final = 64 * 2**20
 #: Files that one writer has open at most.
 _MAX_OPEN: Final = 64
 #: Longer texts are no bounds of a file.
@@ -173,23 +176,32 @@ class FileWriter:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[Added]:
         """All rows; they are gathered until writing them is worth it."""
-        files = _Files(self)
-        for batch in batches:
-            for values, rows in _by_values(batch, self.partition_by):
-                files.take(values, rows.select(self.schema.names).cast(self.schema))
-        return files.finish()
+        system = self.place.files()
+        files: dict[Values, _File] = {}
+        added: list[Added] = []
+        for table in together(batches, min(_GATHERED_ROWS, self.rows_per_file), _GATHERED_BYTES):
+            for values, rows in _by_values(table, self.partition_by):
+                if values not in files:
+                    if len(files) >= _MAX_OPEN:
+                        added.append(files.pop(next(iter(files))).close())
+                    files[values] = _File(self, system, values)
+                file = files[values]
+                file.write(rows.select(self.schema.names).cast(self.schema))
+                if file.rows >= self.rows_per_file:
+                    added.append(files.pop(values).close())
+        return added + [file.close() for file in files.values()]
 
 
-def _by_values(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
+def _by_values(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Values, pa.Table]]:
     """The rows of each partition."""
     if not columns:
-        yield (), batch
+        yield (), table
         return
     found: dict[Values, list[int]] = {}
-    for number, row in enumerate(zip(*(batch.column(name).to_pylist() for name in columns), strict=True)):
+    for number, row in enumerate(zip(*(table.column(name).to_pylist() for name in columns), strict=True)):
         found.setdefault(tuple(map(as_text, row)), []).append(number)
     for values, numbers in found.items():
-        yield values, batch.take(numbers)
+        yield values, table.take(numbers) if len(found) > 1 else table
 
 
 def as_text(value: Any) -> str | None:
@@ -207,51 +219,6 @@ def folder(columns: Sequence[str], values: Values) -> str:
         f"{quote(name, safe='')}={'__HIVE_DEFAULT_PARTITION__' if value is None else quote(value, safe='')}/"
         for name, value in zip(columns, values, strict=True)
     )
-
-
-class _Files:
-    def __init__(self, writer: FileWriter) -> None:
-        self._writer = writer
-        self._system = writer.place.files()
-        self._open: dict[Values, _File] = {}
-        self._gathered: dict[Values, list[pa.RecordBatch]] = {}
-        self._bytes = 0
-        self._added: list[Added] = []
-
-    def take(self, values: Values, rows: pa.RecordBatch) -> None:
-        if not rows.num_rows:
-            return
-        self._gathered.setdefault(values, []).append(rows)
-        self._bytes += rows.nbytes
-        if self._rows(values) >= _GROUP_ROWS:
-            self._write(values)
-        while self._bytes >= _GROUP_BYTES:
-            self._write(max(self._gathered, key=self._rows))
-
-    def _rows(self, values: Values) -> int:
-        return sum(batch.num_rows for batch in self._gathered[values])
-
-    def _write(self, values: Values) -> None:
-        batches = self._gathered.pop(values)
-        self._bytes -= sum(batch.nbytes for batch in batches)
-        if values not in self._open:
-            if len(self._open) >= _MAX_OPEN:
-                self._close(next(iter(self._open)))
-            self._open[values] = _File(self._writer, self._system, values)
-        file = self._open[values]
-        file.write(pa.Table.from_batches(batches))
-        if file.rows >= self._writer.rows_per_file:
-            self._close(values)
-
-    def _close(self, values: Values) -> None:
-        self._added.append(self._open.pop(values).close())
-
-    def finish(self) -> list[Added]:
-        for values in list(self._gathered):
-            self._write(values)
-        for values in list(self._open):
-            self._close(values)
-        return self._added
 
 
 class _File:

@@ -1,23 +1,9 @@
 """What an index file says, read bit by bit while it grows."""
 
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
 from trunkline.events.layout import INDEX_VERSION, LAST, RECORD_SIZE, SEALED, Header, LogError, Record
-
-
-class Batch(NamedTuple):
-    """A batch of a segment, or rows that must have been there while their records are damaged."""
-
-    first: int
-    end: int
-    #: Where it is in the data file; None if its record is damaged.
-    offset: int | None
-    size: int
-    crc: int
-    #: Microseconds since the epoch; of rows without record, the newest time before them.
-    min_time: int
-    max_time: int
 
 
 class Index:
@@ -29,7 +15,9 @@ class Index:
 
     def __init__(self, first: int) -> None:
         self.first: Final = first
-        self.batches: list[Batch] = []
+        #: One without bytes stands for rows that must have been there while their records are damaged. Its times are
+        #: the newest before it.
+        self.batches: list[Record] = []
         #: How many bytes of the file were understood. Reading goes on from there.
         self.position = 0
         #: None as long as it is not known, or if it is damaged.
@@ -61,7 +49,7 @@ class Index:
             if record is not None and self._take(record):
                 self.position = begin + offset
 
-    def within(self, first: int, end: int) -> list[Batch]:
+    def within(self, first: int, end: int) -> list[Record]:
         """Those that have rows in [first, end)."""
         low = bisect_right(self.batches, first, key=lambda batch: batch.end)
         high = bisect_right(self.batches, end - 1, key=lambda batch: batch.first)
@@ -85,15 +73,13 @@ class Index:
             return False
         if record.first > self.end:
             time = record.min_time if self.newest is None else self.newest
-            self.batches.append(Batch(self.end, record.first, None, 0, 0, time, time))
+            self.batches.append(Record(0, 0, self.end, record.first - self.end, 0, time, time))
         self._behind = record.offset + record.size
         if ends:
             self.sealed = True
             self.schema_crc = record.crc
             self.last = bool(record.flags & LAST)
             return True
-        self.batches.append(
-            Batch(record.first, record.end, record.offset, record.size, record.crc, record.min_time, record.max_time)
-        )
+        self.batches.append(record)
         self.newest = record.max_time if self.newest is None else max(self.newest, record.max_time)
         return True

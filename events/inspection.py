@@ -13,6 +13,7 @@ from trunkline.events.positions import Positions, consumers
 from trunkline.mqtt.topics import matches
 
 if TYPE_CHECKING:
+    from trunkline.events.listing import SegmentFiles
     from trunkline.events.reader import EventLog
 
 Row = Mapping[str, Any]
@@ -145,7 +146,7 @@ def figures(log: EventLog, root: str) -> Figures:
     """
     log.refresh()
     extents = log.nodes()
-    sizes = {str(key): (len(files), sum(_size(log, file.path) for file in files)) for key, files in log.segments()}
+    sizes = {str(key): (len(found), sum(_size(log, one.files) for one in found)) for key, found in log.segments()}
     rows: list[NodeFigures] = []
     for node, extent in extents.items():
         first = next(log.spans(node, extent.first, extent.first + 1), None)
@@ -174,7 +175,6 @@ def figures(log: EventLog, root: str) -> Figures:
     return Figures(rows, readers, problems)
 
 
-def _size(log: EventLog, path: str) -> int:
-    """Of a file, and of its index; nothing when it is gone meanwhile."""
-    paths = [path, path.removesuffix(".arrows") + ".idx"] if path.endswith(".arrows") else [path]
-    return sum(info.size or 0 for info in log.filesystem.get_file_info(paths))
+def _size(log: EventLog, files: SegmentFiles) -> int:
+    """Of the files; nothing when they are gone meanwhile."""
+    return sum(info.size or 0 for info in log.filesystem.get_file_info(list(files.paths)))

@@ -2,27 +2,51 @@
 
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
-from trunkline.events.layout import NodeKey, SegmentName
+from trunkline.events.layout import INDEX, NodeKey, SegmentName
 
 
-def list_segments(filesystem: FileSystem, root: str) -> dict[NodeKey, dict[str, set[SegmentName]]]:
-    """The files of each node, by their directory. What is not there has none. Raises OSError."""
-    found: dict[NodeKey, dict[str, set[SegmentName]]] = {}
-    for key, directory, names in _list_local(root) if filesystem.type_name == "local" else _list(filesystem, root):
-        files = found.setdefault(key, {})
-        if segments := {segment for name in names if (segment := SegmentName.parse(name))}:
-            files.setdefault(directory, set()).update(segments)
-    return found
+class SegmentFiles(NamedTuple):
+    """The files of a segment. One of them is missing while a segment is made, or deleted."""
+
+    first: int
+    #: The number behind the last row, of compacted segments only.
+    end: int | None
+    #: In the order in which they are to be deleted: without its index, a segment is none.
+    paths: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return self.end is not None or len(self.paths) == 2
 
 
-def _list(filesystem: FileSystem, root: str) -> Iterator[tuple[NodeKey, str, list[str]]]:
+def list_segments(filesystem: FileSystem, root: str, only: NodeKey | None = None) -> dict[NodeKey, list[SegmentFiles]]:
+    """The segments of each node, or of one, by their first rows. What is not there has none. Raises OSError."""
+    found: dict[NodeKey, dict[tuple[int, int, str], list[str]]] = {}
+    listed = _list_local(root, only) if filesystem.type_name == "local" else _list(filesystem, root, only)
+    for key, directory, names in listed:
+        segments = found.setdefault(key, {})
+        for name in names:
+            if (segment := SegmentName.parse(name)) is not None:
+                segments.setdefault((segment.first, segment.end or 0, directory), []).append(f"{directory}/{name}")
+    return {
+        key: [
+            SegmentFiles(first, end or None, tuple(sorted(paths, key=lambda path: not path.endswith(INDEX))))
+            for (first, end, _), paths in sorted(segments.items())
+        ]
+        for key, segments in found.items()
+    }
+
+
+def _list(filesystem: FileSystem, root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:
     """Directories, and the names of files in them. Object stores answer best when they are asked for everything at
     once."""
     keys: dict[str, NodeKey | None] = {}
-    for entry in filesystem.get_file_info(FileSelector(root, allow_not_found=True, recursive=True)):
+    base = root if only is None else f"{root}/{only.directory}"
+    for entry in filesystem.get_file_info(FileSelector(base, allow_not_found=True, recursive=True)):
         place, *rest = entry.path.removeprefix(root).lstrip("/").split("/")
         if place not in keys:
             keys[place] = NodeKey.of_directory(place)
@@ -30,10 +54,10 @@ def _list(filesystem: FileSystem, root: str) -> Iterator[tuple[NodeKey, str, lis
             yield key, entry.path.removesuffix(f"/{rest[-1]}"), rest[-1:]
 
 
-def _list_local(root: str) -> Iterator[tuple[NodeKey, str, list[str]]]:
+def _list_local(root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:
     """The same without a look at each file, which is what takes long, and with directories that are empty."""
     try:
-        places = os.listdir(root)
+        places = os.listdir(root) if only is None else [only.directory]
     except (FileNotFoundError, NotADirectoryError):
         return
     for place in places:

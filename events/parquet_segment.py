@@ -1,7 +1,7 @@
 """A compacted segment: one Parquet file, whole from the moment in which it is there."""
 
-import datetime
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -10,23 +10,29 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from trunkline.events.layout import NodeKey
+from trunkline.events.listing import SegmentFiles
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage, Part, Rows
+from trunkline.events.times import to_microseconds
 
 _BATCH_ROWS: Final = 16384
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class ParquetSegment:
     """What it is called says which rows it has, and its footer where they are. Reading raises FileNotFoundError if it
     has vanished."""
 
-    def __init__(self, filesystem: FileSystem, path: str, first: int, end: int) -> None:
-        self.path: Final = path
-        self.first: Final = first
-        self.end: Final = end
+    def __init__(self, filesystem: FileSystem, files: SegmentFiles) -> None:
+        assert files.end is not None
+        self.files: Final = files
+        self.path: Final = files.paths[0]
+        self.first: Final = files.first
+        self.end: Final = files.end
         self._filesystem = filesystem
         self._footer: pq.FileMetaData | None = None
+
+    def mark_stale(self) -> None:
+        """Such a file does not change."""
 
     def forget(self) -> None:
         self._footer = None
@@ -117,13 +123,9 @@ def _times(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None:
             if statistics is None or not statistics.has_min_max:
                 return None
             oldest, newest = statistics.min, statistics.max
-            if isinstance(oldest, datetime.datetime) and isinstance(newest, datetime.datetime):
-                return _microseconds(oldest), _microseconds(newest)
+            if isinstance(oldest, datetime) and isinstance(newest, datetime):
+                return to_microseconds(oldest), to_microseconds(newest)
     return None
-
-
-def _microseconds(time: datetime.datetime) -> int:
-    return (time.replace(tzinfo=time.tzinfo or datetime.UTC) - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
 def _read_raw(file: pa.NativeFile, footer: pq.FileMetaData, group: int, names: Sequence[str]) -> None:

@@ -13,9 +13,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyarrow.fs import FileSystem
 
 from trunkline.events.layout import PARQUET, VERSION_KEY, NodeKey, SegmentName
+from trunkline.events.listing import list_segments
 from trunkline.events.schema import SCHEMA, VERSION
 from trunkline.events.target import Missing, Piece, Written
 
@@ -43,13 +44,8 @@ class ParquetTarget:
 
     def files(self, key: NodeKey) -> list[tuple[int, int]]:
         """First row and the one behind the last, of each file of a node."""
-        selector = FileSelector(f"{self.root}/{key.directory}", allow_not_found=True, recursive=True)
-        found: list[tuple[int, int]] = []
-        for entry in self.filesystem.get_file_info(selector):
-            name = SegmentName.parse(entry.base_name) if entry.type == FileType.File else None
-            if name is not None and name.end is not None:
-                found.append((name.first, name.end))
-        return sorted(found)
+        listed = list_segments(self.filesystem, self.root, key).get(key, ())
+        return [(files.first, files.end) for files in listed if files.end is not None]
 
     def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
         """One file, of rows of one day and without a hole. Holes before it are passed over: no file has their rows, so

@@ -19,6 +19,17 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def checked(value: Any) -> dict[str, int]:
+    """Positions in the order of their node keys. Raises LogError for what cannot be positions."""
+    if not isinstance(value, Mapping):
+        raise LogError(f'expected an object such as {{"n1@1763739192123": 5000}}, not {json.dumps(value)}')
+    for key, seq in value.items():
+        NodeKey.parse(str(key))
+        if type(seq) is not int or seq < 0:
+            raise LogError(f"{key}: expected the number of a row, 0 or more, not {json.dumps(seq)}")
+    return {str(key): value[key] for key in sorted(value)}
+
+
 class _Content(NamedTuple):
     positions: dict[str, int]
     updated: datetime
@@ -52,11 +63,7 @@ class Positions:
     def write(self, positions: Mapping[str, int]) -> None:
         """Replaces the stored positions, atomically. Raises LogError for what is not a position, OSError
         if it cannot be written."""
-        for key, seq in positions.items():
-            NodeKey.parse(key)
-            if seq < 0:
-                raise LogError(f"{seq} is no position in {key}")
-        content = {"positions": dict(sorted(positions.items())), "updated": datetime.now(UTC).isoformat()}
+        content = {"positions": checked(positions), "updated": datetime.now(UTC).isoformat()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         half = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
@@ -76,16 +83,11 @@ class Positions:
             return None
         try:
             content: Any = json.loads(data)
-            positions: dict[str, int] = {}
-            for key, seq in content["positions"].items():
-                if type(seq) is not int or seq < 0:
-                    raise LogError(f"{seq!r} is no position in {key}")
-                positions[str(NodeKey.parse(key))] = seq
-            updated = datetime.fromisoformat(content["updated"])
+            found = _Content(checked(content["positions"]), datetime.fromisoformat(content["updated"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             what = error if isinstance(error, LogError) else "it is no file of positions"
             raise LogError(f"{self.path} is damaged: {what}; delete it to let the consumer go") from None
-        return _Content(positions, updated)
+        return found
 
 
 def consumers(root: str | Path) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 from trunkline.events.arrow_segment import ArrowSegment
-from trunkline.events.layout import DATA, INDEX, LogError, NodeKey, local_root
+from trunkline.events.layout import LogError, NodeKey, local_root
 from trunkline.events.listing import list_segments
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
@@ -61,6 +61,8 @@ class Extent(NamedTuple):
     ended: bool
     #: Time of its newest row, microseconds since the epoch.
     newest: int
+    #: Rows before this number are in segments that will not change any more.
+    sealed: int
 
 
 class Span(NamedTuple):
@@ -79,10 +81,12 @@ class Span(NamedTuple):
 class _Node:
     """The segments of one node, as of the last listing."""
 
-    def __init__(self, key: NodeKey, arrows: Sequence[ArrowSegment], parquets: Sequence[ParquetSegment]) -> None:
+    def __init__(self, key: NodeKey, segments: Sequence[Segment]) -> None:
         self.key: Final = key
-        self.arrows: Final = sorted(arrows, key=lambda segment: segment.first)
-        self.parquets: Final = sorted(parquets, key=lambda segment: (segment.first, segment.end))
+        #: All of them, by their first rows; those whose rows are in others too.
+        self.segments: Final = segments
+        self.arrows: Final = [segment for segment in segments if isinstance(segment, ArrowSegment)]
+        self.parquets: Final = [segment for segment in segments if isinstance(segment, ParquetSegment)]
         #: How far the segments up to each one go, for they may overlap.
         self._reach: Final = list(accumulate((segment.end for segment in self.parquets), max))
 
@@ -127,6 +131,10 @@ class _Node:
     def is_closed(self) -> bool:
         return bool(self.arrows) and self.arrows[-1].index.last
 
+    def sealed(self, end: int) -> int:
+        """Where the segment begins that is being written."""
+        return end if not self.arrows or self.arrows[-1].index.sealed else self.arrows[-1].first
+
 
 class EventLog:
     """The log below a directory, or below a URI that pyarrow knows (`s3://…`, `gs://…`, `file://…`).
@@ -152,33 +160,25 @@ class EventLog:
         self.root: Final = base.rstrip("/") or base
         self.filesystem: Final = filesystem
         self._nodes: dict[str, _Node] | None = None
-        self._arrows: dict[str, ArrowSegment] = {}
-        self._parquets: dict[str, ParquetSegment] = {}
+        self._segments: dict[str, Segment] = {}
         self._warm: OrderedDict[str, Segment] = OrderedDict()
 
     def refresh(self) -> None:
         """Looks for new nodes, segments and rows. Of an index that was read before only what is new is read."""
-        arrows: dict[str, ArrowSegment] = {}
-        parquets: dict[str, ParquetSegment] = {}
+        segments: dict[str, Segment] = {}
         nodes: list[_Node] = []
-        for key, files in list_segments(self.filesystem, self.root).items():
-            mine: list[ArrowSegment] = []
-            compacted: list[ParquetSegment] = []
-            for directory, names in files.items():
-                for name in names:
-                    path = f"{directory}/{name}"
-                    if name.end is not None:
-                        known = self._parquets.get(path)
-                        parquets[path] = known or ParquetSegment(self.filesystem, path, name.first, name.end)
-                        compacted.append(parquets[path])
-                    elif name.suffix == DATA and name._replace(suffix=INDEX) in names:
-                        segment = self._arrows.get(path) or ArrowSegment(self.filesystem, directory, name.first)
-                        segment.mark_stale()
-                        arrows[path] = segment
-                        mine.append(segment)
-            nodes.append(_Node(key, mine, compacted))
-        self._arrows, self._parquets = arrows, parquets
-        for path in [path for path in self._warm if path not in arrows and path not in parquets]:
+        for key, listed in list_segments(self.filesystem, self.root).items():
+            mine: list[Segment] = []
+            for files in listed:
+                if files.is_whole:
+                    made = ArrowSegment if files.end is None else ParquetSegment
+                    segment = self._segments.get(files.paths[-1]) or made(self.filesystem, files)
+                    segment.mark_stale()
+                    segments[segment.path] = segment
+                    mine.append(segment)
+            nodes.append(_Node(key, mine))
+        self._segments = segments
+        for path in [path for path in self._warm if path not in segments]:
             del self._warm[path]
         self._nodes = {str(node.key): node for node in sorted(nodes, key=lambda node: node.key)}
 
@@ -191,7 +191,13 @@ class EventLog:
             if first is not None and segment is not None:
                 ended = node.is_closed() or latest[node.key.name] != node.key
                 newest = self._newest(segment)
-                extents[text] = Extent(first, segment.end, ended, _start_of(node.key) if newest is None else newest)
+                extents[text] = Extent(
+                    first,
+                    segment.end,
+                    ended,
+                    _start_of(node.key) if newest is None else newest,
+                    segment.end if ended else node.sealed(segment.end),
+                )
         return extents
 
     def spans(self, node: str, first: int, end: int | None = None) -> Iterator[Span]:
@@ -225,11 +231,10 @@ class EventLog:
             raise LogError(f"rows {first} to {end} cannot be asked for")
         return self._read(key, first, end, Projection(columns), on_corrupt == "skip", on_lost == "skip", verify)
 
-    def segments(self) -> Iterator[tuple[NodeKey, list[Segment]]]:
+    def segments(self) -> Iterator[tuple[NodeKey, Sequence[Segment]]]:
         """All files of each node as of the last `refresh`, by their first rows; those whose rows are in others too."""
         for node in list(self._known().values()):
-            segments: list[Segment] = [*node.arrows, *node.parquets]
-            yield node.key, sorted(segments, key=lambda segment: segment.first)
+            yield node.key, node.segments
 
     def _read(
         self,

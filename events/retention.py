@@ -6,7 +6,7 @@ Only from the front, so that what is left has no holes, and never the segment th
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from pyarrow.fs import LocalFileSystem
 
 from trunkline.events.index import Index
-from trunkline.events.layout import DATA, DEAD_LETTERS, INDEX, LogError, NodeKey, SegmentName
-from trunkline.events.listing import list_segments
+from trunkline.events.layout import DEAD_LETTERS, INDEX, LogError, NodeKey
+from trunkline.events.listing import SegmentFiles, list_segments
 from trunkline.events.positions import Positions, consumers
 
 #: Rows that are kept behind the slowest consumer. A position follows some batches late, and readers go back when they
@@ -40,10 +40,9 @@ class Deleted(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Segment:
     key: NodeKey
+    files: SegmentFiles
     first: int
     end: int
-    #: In the order in which they are to go.
-    paths: list[Path] = field(default_factory=list)
     size: int = 0
     #: Seconds since the epoch.
     written: float = 0
@@ -97,28 +96,23 @@ def enforce(
     return Deleted(len(gone), rows, sum(segment.size for segment in gone), unread, tuple(problems))
 
 
-def _segments(key: NodeKey, files: dict[str, set[SegmentName]], problems: list[str]) -> list[_Segment]:
+def _segments(key: NodeKey, listed: Sequence[SegmentFiles], problems: list[str]) -> list[_Segment]:
     """Oldest first; what is left of a half deleted one counts as one without rows."""
-    found: dict[tuple[int, int], _Segment] = {}
-    for directory, names in files.items():
-        for name in names:
-            segment = found.setdefault((name.first, name.end or 0), _Segment(key, name.first, name.end or name.first))
-            path = Path(directory) / str(name)
-            # without its index, a segment is none for readers: it goes first
-            segment.paths.insert(0 if name.suffix == INDEX else len(segment.paths), path)
+    segments = [_Segment(key, files, files.first, files.end or files.first) for files in listed]
+    for segment in segments:
+        for path in segment.files.paths:
             with contextlib.suppress(FileNotFoundError):  # compaction deletes too
-                status = path.stat()
+                status = os.stat(path)
                 segment.size += status.st_size
                 segment.written = max(segment.written, status.st_mtime)
-    segments = [found[name] for name in sorted(found)]
-    raw = [segment for segment in segments if segment.paths[-1].suffix in (DATA, INDEX)]
+    raw = [segment for segment in segments if segment.files.end is None]
     for segment, after in pairwise(raw):
         segment.end = after.first
     if raw:
         index = Index(raw[-1].first)
-        path = raw[-1].paths[0]
+        path = raw[-1].files.paths[0]
         try:
-            index.feed(path.read_bytes() if path.suffix == INDEX else b"")
+            index.feed(Path(path).read_bytes() if path.endswith(INDEX) else b"")
         except (LogError, OSError) as error:
             problems.append(f"{path}: {error}")
         raw[-1].end = index.end
@@ -144,9 +138,9 @@ def _positions(root: str | Path, problems: list[str]) -> list[dict[str, int]]:
 
 
 def _delete(segment: _Segment, problems: list[str]) -> bool:
-    for path in segment.paths:
+    for path in segment.files.paths:
         try:
-            path.unlink(missing_ok=True)
+            Path(path).unlink(missing_ok=True)
         except OSError as error:  # on Windows, while it is being read
             problems.append(f"{path}: {error}")
             return False

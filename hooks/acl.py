@@ -1,6 +1,6 @@
-"""Access rules: who may publish what, subscribe to what, and receive what.
+"""Access rules: which clients may publish to, subscribe to and receive from which topics.
 
-Rules are asked in order and the first that matches decides. A rule matches when all that it names matches: the client,
+Rules are tried in order, and the first that matches decides. A rule matches when all of its parts match: the client,
 the action, the topic, and the QoS and the retain flag if it has conditions on them.
 
 How a rule's topic filter is compared:
@@ -18,25 +18,25 @@ into it. Such an entry of an *allow* rule then covers nothing, and of a *deny* r
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, Literal, TypeAlias
 
-from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.client import ClientInfo, read_address
 
 Permit: TypeAlias = Literal["allow", "deny"]
-#: `all` is publish and subscribe. `receive` is asked when a message is delivered, with the message's topic; only rules
-#: that say so are asked, and what none of them denies is delivered.
+#: `all` is publish and subscribe. `receive` is checked when a message is delivered, against the message's topic; only
+#: rules with this action apply, and a message that none of them denies is delivered.
 RuleAction: TypeAlias = Literal["publish", "subscribe", "receive", "all"]
 Network: TypeAlias = IPv4Network | IPv6Network
 
-#: In place of a network: this machine, and connections that are no sockets (the in-process broker's).
+#: In place of a network: this machine, and connections without a socket (the in-process broker's).
 LOOPBACK: Final = "loopback"
 _WILDCARDS: Final = frozenset("+#")
 _PLACEHOLDER: Final = re.compile("%[cu]")
 _SPECIAL: Final = re.compile("[/+#]")
 #: How many different sets of rules are kept compiled for clients to share.
 SHARED_SETS: Final = 1024
-#: Clients whose rules are remembered. When there are more it starts again with none.
+#: Clients whose rules are remembered. When there are more, the memory is cleared.
 REMEMBERED_CLIENTS: Final = 4096
 
 
@@ -50,7 +50,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition that is None always holds."""
+    """A condition that is None always matches."""
 
     permit: Permit
     action: RuleAction = "all"
@@ -89,14 +89,14 @@ class Rule:
         return any(_PLACEHOLDER.search(topic.text) for topic in self.topics or ())
 
 
-#: A rule made ready for one client: allowed, literals, filters (None: every topic), QoS, retain.
+#: A rule prepared for one client: allowed, literals, filters (None: every topic), QoS, retain.
 _Compiled: TypeAlias = tuple[
     bool, frozenset[str], tuple[tuple[str, ...], ...] | None, tuple[int, ...] | None, bool | None
 ]
 
 
 class ClientAcl:
-    """The rules that concern one client. It does not change, so what it answered may be kept."""
+    """The rules that apply to one client. They do not change, so their decisions may be cached."""
 
     __slots__ = ("_no_match", "_publish", "_receive", "_subscribe")
 
@@ -109,7 +109,7 @@ class ClientAcl:
     def check(
         self, action: Literal["publish", "subscribe", "receive"], topic: str, qos: int = 0, retain: bool = False
     ) -> bool:
-        """Whether the client may do it. `topic` is a topic filter when it subscribes."""
+        """Whether the client may perform the action. `topic` is a topic filter when it subscribes."""
         if action == "publish":
             rules, default = self._publish, self._no_match
         elif action == "subscribe":
@@ -155,18 +155,18 @@ class Acl:
                     self._by_client.setdefault(client_id, []).append(index)
             else:
                 self._general.append(index)
-        # what does not depend on the client is made ready once; None: it does
+        # rules that do not depend on the client are prepared once; None: the rule depends on it
         nobody = ClientInfo("")
         self._compiled = [None if rule.has_placeholders else _compile(rule, nobody) for rule in self.rules]
         self._has_networks = any(rule.addresses is not None for rule in self.rules)
-        # most clients are concerned by the same few rules
+        # the same few rules apply to most clients
         self._shared: dict[tuple[int, ...], ClientAcl] = {}
         self._everything = ClientAcl([], no_match=True)
         # a client asks again and again: by user name, client id, address and listener, on which its rules depend
         self._remembered: dict[tuple[str | None, str, str | None, str], ClientAcl] = {}
 
     def compile_for(self, client: ClientInfo) -> ClientAcl:
-        """The rules that concern this client, with its names put into their topics."""
+        """The rules that apply to this client, with its names substituted in their topics."""
         if client.superuser:
             return self._everything
         who = (client.username, client.client_id, client.peer and client.peer[0], client.listener)
@@ -180,7 +180,7 @@ class Acl:
     def _concerning(self, client: ClientInfo) -> ClientAcl:
         found = [*self._by_user.get(client.username or "", ()), *self._by_client.get(client.client_id, ())]
         candidates = sorted([*self._general, *found]) if found else self._general
-        address = _address(client) if self._has_networks else None
+        address = read_address(client.peer[0]) if self._has_networks and client.peer is not None else None
         chosen = tuple(index for index in candidates if self.rules[index].concerns(client, address))
         if any(self._compiled[index] is None for index in chosen):
             return self._compile(chosen, client)
@@ -218,18 +218,6 @@ def covers(rule: Sequence[str], levels: Sequence[str]) -> bool:
     return len(rule) == count
 
 
-def _address(client: ClientInfo) -> IPv4Address | IPv6Address | None:
-    if client.peer is None:
-        return None
-    try:
-        address = ip_address(client.peer[0])
-    except ValueError:
-        return None
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
-
-
 def _compile(rule: Rule, client: ClientInfo) -> _Compiled:
     allowed = rule.permit == "allow"
     if rule.topics is None:
@@ -250,13 +238,14 @@ def _compile(rule: Rule, client: ClientInfo) -> _Compiled:
         if literal or not ("+" in levels or "#" in levels):
             literals.add("/".join(levels))
         else:
-            # the same topics, but that it covers "#" is seen only in the short form
+            # the same topics, but only the short form shows that it covers "#"
             filters.append(("#",) if levels == ["+", "#"] else tuple(levels))
     return allowed, frozenset(literals), tuple(filters), rule.qos, rule.retain
 
 
 def _fill(levels: list[str], client: ClientInfo) -> int | None:
-    """Put the client's names into the levels. The position of the first level into which they must not go."""
+    """Substitute the client's names in the levels. Also returns the position of the first level where they must not be
+    substituted."""
     values = {"%c": client.client_id, "%u": client.username or ""}
     for position, level in enumerate(levels):
         for placeholder in _PLACEHOLDER.findall(level):

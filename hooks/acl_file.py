@@ -1,4 +1,4 @@
-"""Access rules as they stand in a TOML file.
+"""Access rules in a TOML file.
 
 [[rule]]
 permit = "allow"                 # or "deny"
@@ -25,7 +25,7 @@ from trunkline.mqtt.topics import validate_filter
 
 T = TypeVar("T")
 
-#: Where a rule begins in the file.
+#: The line that begins a rule in the file.
 _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 
 #: The rules when no file is given: only this machine may subscribe to `$SYS` and to everything at once; everything else
@@ -53,7 +53,7 @@ permit = "allow"
 
 
 class AclError(Exception):
-    """The rules cannot be used. `problems` has everything that is wrong with them, one line each."""
+    """The rules cannot be used. `problems` has all problems, one line each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -91,7 +91,7 @@ def _topic(found: object) -> Topic:
 def checked_topic(text: str, literal: bool) -> Topic:
     """
     Raises:
-        ValueError: this is no topic filter.
+        ValueError: this is not a topic filter.
     """
     try:
         validate_filter(text)
@@ -100,7 +100,7 @@ def checked_topic(text: str, literal: bool) -> Topic:
     return Topic(text, literal)
 
 
-#: One or a list of them.
+#: One value or a list of values.
 Many = Annotated[tuple[T, ...], BeforeValidator(_listed)]
 Level = Annotated[int, Strict(), Field(ge=0, le=2)]
 Flag = Annotated[bool, Strict()]
@@ -148,7 +148,7 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
         entries = cast("list[object]", tables)
         lines = list(_header_lines(text))
         for number, table in enumerate(entries, 1):
-            # rules may be written in other ways, which have no headers to be found by
+            # rules may be written in other TOML forms, without headers to search for
             place = f"{source}:{lines[number - 1]}" if len(lines) == len(entries) else f"{source}: rule {number}"
             if isinstance(table, dict):
                 rules += _read(place, cast("dict[str, object]", table), problems)
@@ -160,12 +160,12 @@ def parse_rules(text: str, source: str = "rules file") -> list[Rule]:
 
 
 def _read(place: str, table: dict[str, object], problems: list[str]) -> Iterator[Rule]:
-    """The rule of a table; nothing, and every mistake in `problems`, if there are any."""
+    """The rule of a table; None if there are mistakes, which are added to `problems`."""
     count = len(problems)
     if "retain" in table and table.get("action") != "publish":
-        problems.append(f'{place}: retain: only a rule with action = "publish" can ask for it')
+        problems.append(f'{place}: retain: only a rule with action = "publish" can have it')
     if "user" in table and "anonymous" in table:
-        problems.append(f"{place}: anonymous: a rule names users or has this, not both")
+        problems.append(f"{place}: anonymous: a rule has either user or anonymous, not both")
     try:
         rule = _RuleTable.model_validate(table)
     except ValidationError as error:
@@ -187,7 +187,7 @@ def _read(place: str, table: dict[str, object], problems: list[str]) -> Iterator
 
 
 def problems_in(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
-    """What is wrong with a rule: the key, its value, and what the model says is accepted."""
+    """A problem with a rule: the key, its value, and the accepted values according to the model."""
     for detail in error.errors():
         keys = ", ".join(model.model_fields)
         if not detail["loc"]:

@@ -1,4 +1,4 @@
-"""A condition that an operator should know of, from when it is found until it is over."""
+"""A condition that an operator should know about, from its detection until it is over."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,9 +6,9 @@ registered costs one truth test:
     if hooks.message_publish:
         result = hooks.transform(MESSAGE_PUBLISH, client, message)
 
-Messages that came together go through as one publication (`trunkline.mqtt.publication`). A callback sees single
+Messages that came together go through as one publication (`trunkline.mqtt.publication`). A callback gets single
 messages, unless it is registered as one that takes publications: then it is called once for all of them. As long as all
-callbacks of a point take publications nothing is unfolded; else all of them see the messages one by one.
+callbacks of a point take publications nothing is unfolded; otherwise all of them get the messages one by one.
 
 Registering builds a new tuple; a chain that is running goes on with the one it began with.
 
@@ -20,29 +20,28 @@ import logging
 from bisect import insort
 from collections.abc import Callable, Iterable
 from inspect import isawaitable, iscoroutine
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
 from trunkline.hooks.decisions import STOP, Deny, Stop, Withhold
 from trunkline.hooks.points import POINTS, Decide, Notify, Point, Transform, find
-from trunkline.hooks.registration import Callback, Registration
+from trunkline.hooks.registration import Callback, Registering, Registration, RegistrationOptions
 from trunkline.mqtt.explanations import worth_logging
 from trunkline.mqtt.reasons import Reason
 
 T = TypeVar("T")
 D = TypeVar("D")
-C = TypeVar("C", bound=Callback)
 Ts = TypeVarTuple("Ts")
 
 Chain = tuple[Callable[..., Any], ...]
 
 _logger = logging.getLogger("trunkline.hooks")
-#: What counts as a crash, but for what `is_crash` sorts out again.
+#: Exceptions that count as a crash, except for those that `is_crash` excludes.
 CRASHES = (BaseException,)
-#: What a decider's crash answers. It says nothing about the error, which does not concern the client.
+#: The answer when a decider crashes. It does not describe the error, which does not concern the client.
 CRASHED = Deny(Reason.NOT_AUTHORIZED)
 
 
-class Hooks:
+class Hooks(Registering):
     """The callbacks of one node."""
 
     client_connect: Chain
@@ -79,9 +78,9 @@ class Hooks:
         self._chains: dict[Point, Chain] = {}
         self._registered: dict[Point, list[Registration]] = {point: [] for point in POINTS}
         self._async: set[Point] = set()
-        #: Points that may have publications, with a callback that is to see single messages.
+        #: Points that may get publications, and have a callback that takes single messages.
         self.single: set[Point] = set()
-        #: Grows with each registration and removal. A decision that was cached before holds no longer.
+        #: Grows with each registration and removal. A decision cached before is no longer valid.
         self.generation = 0
         #: Called with each exception that a callback raises. It must not raise.
         self.on_crash: Callable[[BaseException], object] | None = None
@@ -90,22 +89,8 @@ class Hooks:
 
     # Registering
 
-    def add(
-        self,
-        point: Point | str,
-        callback: Callback,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-        publications: bool = False,
-    ) -> bool:
+    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
         """Register a callback; False when it is registered at this point already.
-
-        Higher priorities run first, equal ones in the order of registration. `filter` is called with the point's
-        arguments, and the callback is skipped when it says no. `args` are appended to the point's own. `publications`
-        is for callbacks that only look: it is called once when messages came together, with the publication that they
-        are in place of the message.
 
         Raises:
             LookupError: no such point.
@@ -114,31 +99,15 @@ class Hooks:
         if isinstance(point, str):
             point = find(point)
         registered = self._registered[point]
-        registration = Registration(point, callback, priority, filter, tuple(args), publications)
+        registration = Registration(point, callback, **options)
         if any(other.callback == callback for other in registered):
             return False
         insort(registered, registration, key=lambda entry: -entry.priority)
         self._rebuild(point)
         return True
 
-    def on(
-        self,
-        point: Point | str,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-    ) -> Callable[[C], C]:
-        """The decorator form of `add`."""
-
-        def register(callback: C) -> C:
-            self.add(point, callback, priority=priority, filter=filter, args=args)
-            return callback
-
-        return register
-
     def remove(self, point: Point | str, callback: Callback) -> bool:
-        """Take a callback out; False when it is not there."""
+        """Remove a callback; False if it is not registered."""
         if isinstance(point, str):
             point = find(point)
         registered = self._registered[point]
@@ -150,7 +119,7 @@ class Hooks:
         return False
 
     def listing(self, point: Point | str | None = None) -> list[Registration]:
-        """What is registered, in the order in which it runs."""
+        """The registered callbacks, in the order in which they run."""
         if point is None:
             return [registration for registered in self._registered.values() for registration in registered]
         return list(self._registered[find(point) if isinstance(point, str) else point])
@@ -175,7 +144,7 @@ class Hooks:
     # Running
 
     def notify(self, point: Notify[*Ts], *args: *Ts) -> None:
-        """Let the callbacks look."""
+        """Notify the callbacks."""
         if point in self.single:
             assert point.publication is not None
             publication: Any = args[point.publication]
@@ -197,7 +166,7 @@ class Hooks:
                 self._crashed(point, callback, error)
 
     def transform(self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts) -> T | Deny | Withhold:
-        """The value as the callbacks leave it, or the answer of the one that took it out of the chain."""
+        """The value as the callbacks leave it, or the answer of the callback that ended the chain."""
         for callback in self._chains[point]:
             try:
                 result = callback(client, value, *rest)
@@ -221,8 +190,8 @@ class Hooks:
         return value
 
     def decide(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
-        """The first decision, or None when every callback passes. Nothing waits here, so reaching an async callback is
-        a no."""
+        """The first decision, or None when every callback passes. Nothing can wait here, so reaching an async callback
+        denies."""
         if point in self._async:
             registered = self._registered[point]
             return self._decide([_deny if entry.is_async else entry.call for entry in registered], point, *args)
@@ -245,14 +214,14 @@ class Hooks:
         return None
 
     def decide_without_async(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
-        """`decide` by the plain callbacks alone, for a question that an async one need not be asked."""
+        """`decide` by the plain callbacks alone, for a question that async callbacks need not answer."""
         registered = self._registered[point]
         return self._decide([entry.call for entry in registered if not entry.is_async], point, *args)
 
     async def transform_async(
         self, point: Transform[T, *Ts], client: object, value: T, *rest: *Ts
     ) -> T | Deny | Withhold:
-        """`transform`, waiting for what can be awaited. It needs no event loop of its own: it only awaits callbacks."""
+        """`transform` that awaits async callbacks. It needs no particular event loop."""
         for callback in self._chains[point]:
             try:
                 result = callback(client, value, *rest)
@@ -278,7 +247,7 @@ class Hooks:
         return value
 
     async def decide_async(self, point: Decide[D, *Ts], *args: *Ts) -> D | Deny | None:
-        """`decide`, waiting for what can be awaited."""
+        """`decide` that awaits async callbacks."""
         for callback in self._chains[point]:
             try:
                 result = callback(*args)
@@ -310,8 +279,9 @@ class Hooks:
 
 
 def is_crash(error: BaseException) -> bool:
-    """Whether a callback raised it, or a group of nothing else. `sys.exit()` must not end the broker; Ctrl-C may, and
-    what the event loop ends a task with is not the callback's (hooks know no event loop: it is known by its name)."""
+    """Whether the exception is a callback's own, or a group of only such. `sys.exit()` must not end the broker, but
+    Ctrl-C may; and the event loop's cancellation is not the callback's. (This package does not import an event loop:
+    the exception is recognised by its name.)"""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_crash, error.exceptions))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     return not isinstance(error, KeyboardInterrupt | GeneratorExit) and type(error).__name__ != "Cancelled"

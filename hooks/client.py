@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
 from trunkline.mqtt.describing import shown_username
@@ -14,17 +15,16 @@ _PLAIN: Final = (str, bytes, bool, int, float, type(None))
 
 @dataclass(slots=True, eq=False)
 class ClientInfo:
-    """What the broker knows of one connection's client.
-
-    An authenticator may fill in `username`, `superuser` and `attributes`; nobody else changes it. It never holds the
-    password. The node's own messages are published by a client whose id is empty.
+    """The broker's knowledge of one connection's client. An authenticator may fill in `username`, `superuser` and
+    `attributes`; nothing else changes it. It never holds the password. The node's own messages are published by a
+    client whose id is empty.
     """
 
     client_id: str
     username: str | None = None
     #: Address and port of the other side; None for an in-process connection.
     peer: tuple[str, int] | None = None
-    #: Name of the listener it came in by.
+    #: Name of the listener that accepted it.
     listener: str = ""
     version: Version = Version.V5
     keep_alive: int = 0
@@ -32,16 +32,16 @@ class ClientInfo:
     #: Seconds since the epoch.
     connected_at: float = 0.0
     node: str = ""
-    #: It connects another broker, and its CONNECT says so, which only 3.x allows.
+    #: It is a bridge of another broker, and its CONNECT says so, which only 3.x allows.
     bridge: bool = False
-    #: Access rules are not asked for it.
+    #: Access rules do not apply to it.
     superuser: bool = False
-    #: For authenticators and plugins: what was learned of the client, for callbacks that run later.
-    attributes: dict[str, object] = field(default_factory=dict[str, object])
+    #: For authenticators and plugins: data about the client, for callbacks that run later.
+    attributes: dict[str, object] = field(default_factory=lambda: {})
 
     @property
     def address(self) -> str:
-        """Where it is, for people to read."""
+        """The client's address in readable form."""
         if self.peer is None:
             return "this process"
         host, port = self.peer
@@ -49,7 +49,7 @@ class ClientInfo:
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """What log records about it have as `extra`."""
+        """The `extra` of log records about this client."""
         return {
             "client": shortened(self.client_id),
             "username": shown_username(self.username),
@@ -69,3 +69,13 @@ def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:
     if values["peer"] is not None:
         values["peer"] = tuple(values["peer"])
     return ClientInfo(**values)
+
+
+def read_address(host: str) -> IPv4Address | IPv6Address | None:
+    """A host as a socket gives it, without its zone, and as IPv4 if it stands for that; None if it is not an
+    address."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

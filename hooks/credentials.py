@@ -1,7 +1,6 @@
-"""Credential files: one `name:…` a line. Empty lines and lines that begin with `#` are kept and not read.
-
-A name may hold a colon, what follows it never does. The functions take the file's text and return it; the caller
-reads and writes the file.
+"""Credential files: one `name:…` a line. Empty lines and lines that begin with `#` are kept and not read. A name may
+contain a colon, the fields after it never do. The functions take the file's text and return it; the caller reads and
+writes the file.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ V = TypeVar("V")
 
 
 class CredentialsError(Exception):
-    """A credential file cannot be used. `problems` has all that is wrong with it, one line each."""
+    """A credential file cannot be used. `problems` has all problems, one line each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -34,7 +33,7 @@ def parse_entries(text: str, source: str, fields: int, read: Callable[[str], V])
         if not name:
             problem = f"no name; accepted: name:{'…:' * (fields - 1)}…"
         elif name in entries:
-            problem = f"{name!r} stands here twice"
+            problem = f"{name!r} occurs twice"
         else:
             try:
                 entries[name] = read(value)
@@ -48,14 +47,14 @@ def parse_entries(text: str, source: str, fields: int, read: Callable[[str], V])
 
 
 def replace_entry(text: str, name: str, value: str | None, fields: int) -> str:
-    """The text with another value for the name, in its old place or at the end; with None, without the name.
+    """The text with a new value for the name, in its old place or at the end; for None, without the name.
 
     Raises:
-        ValueError: the name cannot stand in such a file.
-        LookupError: there is no such name to delete.
+        ValueError: the name is not allowed in such a file.
+        LookupError: the name to delete does not exist.
     """
     if not name or name.startswith("#") or not name.isprintable() or name != name.strip():
-        raise ValueError(f"{name!r}: a name is printable, with no space around it, and does not begin with #")
+        raise ValueError(f"{name!r}: a name must be printable, without surrounding spaces, and must not begin with #")
     lines = text.removesuffix("\n").split("\n") if text else []
     kept = list[str]()
     found = False
@@ -69,7 +68,7 @@ def replace_entry(text: str, name: str, value: str | None, fields: int) -> str:
                 kept.append(f"{name}:{value}")
     if not found:
         if value is None:
-            raise LookupError(f"{name!r} is not there")
+            raise LookupError(f"{name!r} is not in the file")
         kept.append(f"{name}:{value}")
     return "".join(line + "\n" for line in kept)
 

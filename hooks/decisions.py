@@ -1,4 +1,4 @@
-"""What a callback can answer, besides None (go on) and a new value."""
+"""The answers that a callback can return, besides None (go on) and a new value."""
 
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, final
@@ -25,7 +25,7 @@ ALLOW: Final = Allow()
 @final
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """A decider's no, and how a transforming callback refuses a value. It ends the chain.
+    """Denies, at a deciding point; refuses the value, at a transforming one. It ends the chain.
 
     A 5.0 client is told `reason`, and `text` as its reason string.
     """
@@ -37,28 +37,28 @@ class Deny:
     disconnect: bool = False
 
     def __post_init__(self) -> None:
-        # Deny("go away") is easily written, and would be found only when the client is told
+        # Deny("go away") is an easy mistake, and would be noticed only when the client is answered
         if not isinstance(self.reason, Reason) or not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"Deny takes a Reason, then a text (or text=...), not {self.reason!r:.80}, {self.text!r:.80}"
             )
         if self.reason < Reason.UNSPECIFIED_ERROR:
-            raise ValueError(f"{self.reason.name} is no reason to deny: it tells the client that all is well")
+            raise ValueError(f"{self.reason.name} cannot be a reason to deny: it reports success to the client")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Withhold:
-    """The client is told that all is well, and nothing happens. It ends the chain."""
+    """The client gets success, and nothing happens. It ends the chain."""
 
-    #: What it is told.
+    #: The reason code that the client gets.
     reason: Reason = Reason.SUCCESS
-    #: Is a message lost by it?
+    #: Does a message get lost?
     dropped: bool = False
 
 
-#: The callback keeps a message, to publish it later or not at all: its publisher is told that all is well, and nothing
-#: counts as dropped.
+#: The callback keeps a message, to publish it later or not at all: its publisher gets success, and the message does not
+#: count as dropped.
 TAKEN: Final = Withhold()
 
 #: Drops a message without telling its publisher: 0x10 counts as success.
@@ -68,7 +68,7 @@ DROP: Final = Withhold(Reason.NO_MATCHING_SUBSCRIBERS, dropped=True)
 @final
 @dataclass(frozen=True, slots=True)
 class Stop(Generic[T]):
-    """Replaces the value and ends the chain: callbacks of lower priority are not asked."""
+    """Replaces the value and ends the chain: callbacks of lower priority are not called."""
 
     value: T
 
@@ -81,5 +81,5 @@ class _StopHere:
         return "STOP"
 
 
-#: Ends the chain and keeps the value as it is. From a decider it means that nobody decides.
+#: Ends the chain and keeps the value as it is. From a decider it means that no callback decides.
 STOP: Final = _StopHere()

@@ -1,4 +1,4 @@
-"""Enhanced authentication (MQTT 5.0, section 4.12): a conversation in AUTH packets, seen from an authenticator.
+"""Enhanced authentication (MQTT 5.0, section 4.12): a conversation in AUTH packets, as an authenticator gets it.
 
 The broker keeps one `Exchange` from the CONNECT (or the AUTH that asks for re-authentication) until the outcome, fills
 in `data` for each packet of the client and runs `client.enhanced_authenticate`. An authenticator answers for its
@@ -22,16 +22,16 @@ class Exchange:
     data: bytes
     #: True for the first packet of the exchange: CONNECT, or AUTH with reason 0x19.
     first: bool = True
-    #: The client is connected already and proves itself again.
+    #: The client is connected already and re-authenticates.
     again: bool = False
-    #: The authenticator's own; kept from one packet to the next.
+    #: The authenticator's own state; kept from one packet to the next.
     state: object = None
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """The client shall go on: it gets an AUTH with reason 0x18 and this data."""
+    """The exchange continues: the client gets an AUTH with reason 0x18 and this data."""
 
     data: bytes = b""
 
@@ -42,10 +42,10 @@ class Continue:
 @final
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The client is who it says. `data` goes out in the CONNACK, or in the AUTH that ends a re-authentication."""
+    """The client is authenticated. `data` goes out in the CONNACK, or in the AUTH that ends a re-authentication."""
 
     data: bytes = b""
-    #: Who it is; None leaves the user name of the CONNECT as it stands.
+    #: The client's user name; None keeps the user name of the CONNECT.
     username: str | None = None
     superuser: bool = False
 
@@ -54,7 +54,7 @@ class Success:
 
 
 def _check(data: object) -> None:
-    """What does not fit into a packet is the authenticator's error, not the connection's."""
+    """Data that does not fit into a packet is the authenticator's error, not the connection's."""
     if not isinstance(data, bytes):
-        raise TypeError(f"authentication data is bytes, not {type(data).__name__}")
+        raise TypeError(f"authentication data must be bytes, not {type(data).__name__}")
     encode_binary(data)

@@ -1,7 +1,8 @@
-"""Password files and the authenticator that asks them. Hashes are argon2id in its usual text form.
+"""Password files and the authenticator that uses them. Hashes are argon2id in its usual text form.
 
-A file is `name:hash` a line; one has user names, another of the same form client ids. Verifying costs a few hundredths
-of a second on purpose: the broker calls the authenticator in a worker thread. Nothing here changes after it is made.
+A file has `name:hash` on each line; one file has user names, another of the same form client ids. Verifying costs a few
+hundredths of a second on purpose: the broker calls the authenticator in a worker thread. Nothing here changes after it
+is made.
 """
 
 import re
@@ -24,7 +25,7 @@ PARALLELISM: Final = 1
 
 _HASH: Final = re.compile(r"(\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+)\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}")
 _PARAMETERS: Final = f"$argon2id$v=19$m={MEMORY_COST_KIB},t={TIME_COST},p={PARALLELISM}"
-#: 16 and 32 bytes that no password leads to.
+#: A salt of 16 and a hash of 32 bytes that no password produces.
 _NO_HASH: Final = f"${'A' * 22}${'A' * 43}"
 
 REFUSED: Final = Deny(Reason.BAD_USER_NAME_OR_PASSWORD)
@@ -43,13 +44,13 @@ def set_password(text: str, name: str, password: str | bytes) -> str:
     """The file's text with a new password for the name; everything else stays as it is.
 
     Raises:
-        ValueError: the name cannot stand in a file.
+        ValueError: the name is not allowed in a file.
     """
     return replace_entry(text, name, hash_password(password), 1)
 
 
 def delete_password(text: str, name: str) -> str:
-    """The file's text without the name; LookupError when it is not there."""
+    """The file's text without the name; LookupError if it does not have the name."""
     return replace_entry(text, name, None, 1)
 
 
@@ -70,10 +71,11 @@ class PasswordAuthenticator:
     """A callback for `client.authenticate`. Passes on clients without a user name whose id has no password, even
     if they send one.
 
-    A client whose id has a password must give that one; a client with a user name must give the user's. A name or an
-    id that is not in its file costs the same time as one that is, so that the time does not tell which exist.
+    A client whose id has a password must send that one; a client with a user name must send the user's. A name or an id
+    that is not in its file costs the same time as one that is, so that the time does not tell which exist.
 
-    A client that is known by its client id alone loses its user name: it was not proved, and access rules go by it.
+    A client that authenticates by its client id alone loses its user name: it was not verified, and access rules depend
+    on it.
     """
 
     def __init__(self, users: Mapping[str, str] | None = None, client_ids: Mapping[str, str] | None = None) -> None:
@@ -82,7 +84,8 @@ class PasswordAuthenticator:
         self._nobody = _never(next(iter([*(users or {}).values(), *self._client_ids.values()]), ""))
 
     def concerns(self, client: ClientInfo, password: bytes | None) -> bool:
-        """Whether there is anything to verify; the filter to register it with, so that no thread starts for nothing."""
+        """Whether there is anything to verify. Register the authenticator with this as its filter, so that no thread
+        starts in vain."""
         return (
             client.client_id in self._client_ids
             or (client.username is not None and self._users is not None)
@@ -90,7 +93,7 @@ class PasswordAuthenticator:
         )
 
     def whose(self, client: ClientInfo) -> str:
-        """Identifies the password that is asked for."""
+        """Identifies the password that is required."""
         by_id = client.client_id if client.client_id in self._client_ids else ""
         by_name = client.username or "" if self._users is not None else ""
         return f"{by_id}\0{by_name}"
@@ -101,7 +104,7 @@ class PasswordAuthenticator:
         by_id = self._client_ids.get(client.client_id)
         by_name = None if self._users is None or client.username is None else self._users.get(client.username)
         given = password or b""
-        # one verification for each file, whether or not it has the name, and whatever the other one says
+        # one verification for each file, whether or not it has the name, and whatever the other one's result is
         id_fits = bool(self._client_ids) and verify_password(by_id or self._nobody, given)
         name_fits = self._users is not None and verify_password(by_name or self._nobody, given)
         if client.username is None and by_id is None:
@@ -129,6 +132,6 @@ def _read_hash(text: str) -> str:
 
 
 def _never(like: str) -> str:
-    """A hash that nothing verifies against, as costly as the given one."""
+    """A hash that no password verifies against, as costly as the given one."""
     match = _HASH.fullmatch(like)
     return (match[1] if match else _PARAMETERS) + _NO_HASH

@@ -23,12 +23,12 @@ T = TypeVar("T")
 D = TypeVar("D")
 Ts = TypeVarTuple("Ts")
 
-#: What an access rule decides about.
+#: The actions that access rules decide about.
 Action: TypeAlias = Literal["publish", "subscribe", "receive"]
 
 
 class Point:
-    """A place in the broker where callbacks run. Compared by identity; there are no others than those below."""
+    """A place in the broker where callbacks run. Compared by identity; all points are declared below."""
 
     kind: str
 
@@ -36,12 +36,12 @@ class Point:
         self.name = name
         #: The attribute of `Hooks` that holds its callbacks.
         self.attribute = name.replace(".", "_")
-        #: Names of what a callback is called with, in order.
+        #: Names of a callback's arguments, in order.
         self.arguments: tuple[str, ...] = tuple(arguments.split())
         self.doc = doc
-        #: Its callbacks may be async: the client waits, nobody else does.
+        #: Its callbacks may be async: the client concerned waits, no other does.
         self.waits = waits
-        #: Which argument may be a whole publication, for callbacks that only look.
+        #: The argument that may be a whole publication, for callbacks that only watch.
         self.publication = self.arguments.index("message") if publications else None
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Point:
 
 
 class Notify(Point, Generic[*Ts]):
-    """Callbacks look; what they return is not used, except to end the chain."""
+    """Callbacks watch; their result is not used, except to end the chain."""
 
     kind = "notify"
 
@@ -70,7 +70,7 @@ class Transform(Point, Generic[T, *Ts]):
         publications: bool = False,
     ) -> None:
         super().__init__(name, arguments, doc, waits=waits, publications=publications)
-        #: From the old value and what a callback returned, the new value. It raises when that cannot be one.
+        #: Computes the new value from the old value and a callback's result. It raises if the result is invalid.
         self.replace = replace
 
 
@@ -81,7 +81,7 @@ class Decide(Point, Generic[D, *Ts]):
 
     def __init__(self, name: str, arguments: str, doc: str, *, answers: tuple[type, ...], waits: bool = False) -> None:
         super().__init__(name, arguments, doc, waits=waits)
-        #: The types of what a callback may answer.
+        #: The types of a callback's valid results.
         self.answers = answers
 
 
@@ -95,8 +95,8 @@ def _message(old: Publication, new: object) -> Publication:
     check_writable(new)
     if not _shares_encoded(new, old) and _origin(new) == _origin(old):
         return new
-    # To later callbacks it is the same publication. It is copied, because a callback may return one object for many
-    # messages, or the old one (or a copy.copy of it) changed in place, whose encoded forms no longer hold.
+    # For later callbacks it is the same publication. It is copied, because a callback may return one object for many
+    # messages, or the old one (or a copy.copy of it) changed in place, whose encoded forms are then outdated.
     return Message(
         new.topic,
         new.payload,
@@ -133,7 +133,7 @@ def _request(old: SubscriptionRequest, new: object) -> SubscriptionRequest:
 
 def _part(old: str, new: object) -> str:
     if not isinstance(new, str):
-        raise TypeError(f"returned {new!r:.80}, which is no part of a topic filter")
+        raise TypeError(f"returned {new!r:.80}, which is not a part of the topic filter")
     return new
 
 
@@ -199,7 +199,7 @@ CLIENT_ACL_DECIDED: Final[Notify[ClientInfo, Action, str, int, bool, bool]] = No
 CLIENT_READ_FILTER: Final[Transform[str]] = Transform(
     "client.read_filter",
     "client filter",
-    "A SUBSCRIBE or UNSUBSCRIBE has a text that is no valid topic filter. A callback that knows the form returns "
+    "A SUBSCRIBE or UNSUBSCRIBE has a text that is not a valid topic filter. A callback that knows the form returns "
     "the part that is a filter, and removes the rest at `client.subscribe` and `client.unsubscribe`, which get "
     "the whole text. When no callback knows it, the connection ends.",
     replace=_part,
@@ -300,7 +300,7 @@ DELIVERY_COMPLETED: Final[Notify[ClientInfo, Publication]] = Notify(
     publications=True,
 )
 ALARM_ACTIVATED: Final[Notify[Alarm]] = Notify(
-    "alarm.activated", "alarm", "A condition was found that an operator should know of."
+    "alarm.activated", "alarm", "A condition was found that an operator should know about."
 )
 ALARM_DEACTIVATED: Final[Notify[Alarm]] = Notify("alarm.deactivated", "alarm", "The condition is over.")
 
@@ -310,7 +310,7 @@ _BY_NAME: Final = {point.name: point for point in POINTS}
 
 
 def find(name: str) -> Point:
-    """The point of that name. LookupError, naming the nearest ones, when there is none."""
+    """The point with this name. Raises LookupError, with the nearest names, if there is none."""
     point = _BY_NAME.get(name)
     if point is None:
         from difflib import get_close_matches  # only needed to explain a mistake
@@ -321,7 +321,8 @@ def find(name: str) -> Point:
 
 
 def find_all(name: str) -> list[Point]:
-    """The point of that name, or with `*` at its end all that begin so. LookupError when there is none."""
+    """The point with this name, or with a `*` at the end all points that begin with it. Raises LookupError if there is
+    none."""
     if not name.endswith("*"):
         return [find(name)]
     found = [point for point in POINTS if point.name.startswith(name[:-1])]

@@ -1,4 +1,4 @@
-"""The order in which callbacks of the broker, of its plugins and of its testing kit run, where it matters: higher
+"""The order in which callbacks of the broker, its plugins and the testing kit run, where it matters: higher priorities
 first.
 
 A callback that is registered without a priority runs at 0.
@@ -11,27 +11,27 @@ from typing import Final
 TRACE: Final = maxsize
 #: Refusals that a test asks for.
 TEST_REFUSAL: Final = 2_000_000
-#: Denials in place of a plugin that should decide and does not run, before anything is allowed.
+#: Denials in place of a deciding plugin that should run and does not, before anything is allowed.
 GUARD: Final = 1_000_000
 #: Records of what happens, before a callback can end the chain.
 RECORD: Final = 1_000_000
-#: Faults that clients ask for: they show however the broker is set up.
+#: Faults that clients request: they take effect in any configuration.
 FAULTS: Final = 100_000
-#: Before any password is looked at.
+#: Bans, before any password is verified.
 BANS: Final = 10_000
 #: Rewritten topic names, which all later callbacks see.
 REWRITE: Final = 3000
-#: Syntax in a topic that is for one plugin alone: taken off before others see the topic.
+#: Syntax in a topic that is meant for one plugin alone: removed before others see the topic.
 TOPIC_SYNTAX: Final = 2000
-#: Observers of decisions, before one ends the chain.
+#: Observers of decisions, before a decision ends the chain.
 WATCH: Final = 1000
-#: As it is subscribed to in the end, but before others grant it.
+#: The final topic filter of a subscription, before it is granted.
 EXCLUSIVE: Final = 1000
-#: Rules that came with a login, before a service is asked, which takes time.
+#: Rules that came with a login, before a service is queried, which takes time.
 LOGIN_RULES: Final = 1
 #: Checks of the message as it will be routed, after all that rewrites it.
 VALIDATION: Final = -1000
-#: Records of the value that all other callbacks have made.
+#: Records of the value that all other callbacks have produced.
 RECORD_RESULT: Final = -1_000_000
-#: Password files and access rules: hooks and plugins are asked before.
+#: Password files and access rules: hooks and plugins decide before them.
 CONFIGURATION: Final = -1_000_000

@@ -3,19 +3,54 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from trunkline.hooks.points import Point
 
 Callback: TypeAlias = Callable[..., Any]
+C = TypeVar("C", bound=Callback)
 
 
 class HookError(Exception):
     """A callback does not fit its point."""
 
 
+class RegistrationOptions(TypedDict, total=False):
+    """How a callback is registered."""
+
+    #: Higher ones run first, equal ones in the order of registration. By default 0.
+    priority: int
+    #: Called with the point's arguments; the callback is skipped if it returns false.
+    filter: Callback | None
+    #: Appended to the point's own.
+    args: tuple[object, ...]
+    #: For callbacks that only watch: such a callback is called once for messages that came together, with the
+    #: publication in place of a message.
+    publications: bool
+
+
+class Registering:
+    """Has callbacks registered at hook points."""
+
+    __slots__ = ()
+
+    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
+        """Register a callback; False when it is registered at this point already."""
+        raise NotImplementedError
+
+    def on(self, point: Point | str, **options: Unpack[RegistrationOptions]) -> Callable[[C], C]:
+        """The decorator form of `add`."""
+
+        def register(callback: C) -> C:
+            self.add(point, callback, **options)
+            return callback
+
+        return register
+
+
 class Registration:
-    """A callback, where it is registered and how. `call` is what the chain runs: filter and extra arguments applied."""
+    """A callback, and where and how it is registered. The chain runs `call`, which applies the filter and the extra
+    arguments."""
 
     __slots__ = ("args", "call", "callback", "crashes", "filter", "is_async", "point", "priority", "publications")
 
@@ -23,9 +58,10 @@ class Registration:
         self,
         point: Point,
         callback: Callback,
-        priority: int,
-        filter: Callback | None,
-        args: tuple[object, ...],
+        *,
+        priority: int = 0,
+        filter: Callback | None = None,
+        args: tuple[object, ...] = (),
         publications: bool = False,
     ) -> None:
         _check_arguments(point, callback, args)
@@ -42,10 +78,10 @@ class Registration:
         self.callback = callback
         self.priority = priority
         self.filter = filter
-        self.args = args
-        #: Is it called once for messages that came together?
+        self.args = tuple(args)
+        #: Whether it is called once for messages that came together.
         self.publications = publications
-        #: How often it raised, or returned what its point does not take.
+        #: How often it raised, or returned a value that its point does not accept.
         self.crashes = 0
         self.call = _bound(callback, filter, args)
 
@@ -58,11 +94,11 @@ class Registration:
 
 
 def describe(callback: Callback) -> str:
-    """Module and name, as a person would look for it."""
+    """Module and name, as a person would search for it."""
     while isinstance(callback, partial):
         callback = callback.func
     target: object = callback if hasattr(callback, "__qualname__") else type(callback)
-    return f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', '')}"
+    return ".".join(filter(None, (getattr(target, "__module__", ""), getattr(target, "__qualname__", ""))))
 
 
 def is_async(callback: Callback) -> bool:
@@ -72,10 +108,10 @@ def is_async(callback: Callback) -> bool:
 
 
 def check_call(callback: Callback, how: str, arguments: Sequence[object]) -> inspect.Signature | None:
-    """The callback's signature; None when it does not tell, as of some that are written in C.
+    """The callback's signature; None if it is unknown, as for some callables written in C.
 
     Raises:
-        HookError: it cannot be called with these arguments; `how` says who calls with what.
+        HookError: it cannot be called with these arguments; `how` describes the call.
     """
     try:
         signature = inspect.signature(callback)
@@ -104,7 +140,7 @@ def _check_publications(point: Point, callback: Callback, filter: Callback | Non
     if point.publication is None:
         raise HookError(f"{describe(callback)} takes publications, but {point.name} has single messages alone")
     if filter is not None or args:
-        raise HookError(f"{describe(callback)} takes publications, and can have neither a filter nor extra arguments")
+        raise HookError(f"{describe(callback)} takes publications, so it can have neither a filter nor extra arguments")
 
 
 def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...]) -> None:
@@ -119,5 +155,5 @@ def _check_arguments(point: Point, callback: Callback, args: tuple[object, ...])
         if name in point.arguments and position < len(point.arguments) and point.arguments[position] != name:
             raise HookError(
                 f"{point} calls back in this order, "
-                f"but {describe(callback)} takes {signature}: {name!r} stands in another place"
+                f"but {describe(callback)} takes {signature}: {name!r} is at another position"
             )

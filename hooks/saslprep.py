@@ -21,7 +21,7 @@ def prepare(text: str) -> str:
     """The prepared form.
 
     Raises:
-        ValueError: it holds what is not allowed, or mixes directions of writing.
+        ValueError: it contains characters that are not allowed, or mixes writing directions.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -36,5 +36,5 @@ def prepare(text: str) -> str:
     if any(right_to_left) and (
         not (right_to_left[0] and right_to_left[-1]) or any(stringprep.in_table_d2(char) for char in prepared)
     ):
-        raise ValueError("left-to-right and right-to-left writing are mixed")
+        raise ValueError("left-to-right and right-to-left text are mixed")
     return prepared

@@ -1,10 +1,10 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, for enhanced authentication of MQTT 5.0.
 
 The client proves that it knows the password without sending it, and the server proves that it knows the user's keys.
-The file of keys holds no password and nothing that could be sent instead of one. Channel binding is not offered.
+The file of keys holds no password and nothing that could be used instead of one. Channel binding is not offered.
 
-A user who is not in the file gets a challenge as well, the same one each time, and fails at the end as with a wrong
-password: asking does not tell who exists.
+A user that is not in the file gets a challenge as well, the same one each time, and fails at the end as with a wrong
+password: an attempt does not reveal which users exist.
 """
 
 import binascii
@@ -25,10 +25,10 @@ from trunkline.hooks.saslprep import prepare
 from trunkline.mqtt.reasons import Reason
 
 METHOD: Final = "SCRAM-SHA-256"
-#: For new keys. It is the client that computes them at each login, often a small device.
+#: Iterations for new keys. The client, often a small device, computes them at each login.
 ITERATIONS: Final = 15_000
 SALT_LENGTH: Final = 16
-#: RFC 7677 wants no fewer.
+#: The minimum of RFC 7677.
 MIN_ITERATIONS: Final = 4096
 
 _FIELDS: Final = 4
@@ -45,7 +45,7 @@ class ScramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScramKeys:
-    """What the server keeps of a password."""
+    """The keys that the server keeps in place of a password."""
 
     salt: bytes
     iterations: int
@@ -54,7 +54,7 @@ class ScramKeys:
 
 
 def derive_keys(password: str, *, salt: bytes | None = None, iterations: int = ITERATIONS) -> ScramKeys:
-    """Keys for a password; ValueError when it holds what SASLprep does not allow."""
+    """Keys for a password; ValueError if it contains characters that SASLprep does not allow."""
     if salt is None:
         salt = secrets.token_bytes(SALT_LENGTH)
     salted = hashlib.pbkdf2_hmac("sha256", prepare(password).encode(), salt, iterations)
@@ -75,12 +75,12 @@ def parse_scram(text: str, source: str = "SCRAM file") -> dict[str, ScramKeys]:
 
 
 def set_scram(text: str, name: str, password: str) -> str:
-    """The file's text with new keys for the name; ValueError when name or password cannot be used."""
+    """The file's text with new keys for the name; ValueError if the name or password cannot be used."""
     return replace_entry(text, prepare(name), _write_keys(derive_keys(password)), _FIELDS)
 
 
 def delete_scram(text: str, name: str) -> str:
-    """The file's text without the name; LookupError when it is not there."""
+    """The file's text without the name; LookupError if it does not have the name."""
     return replace_entry(text, prepare(name), None, _FIELDS)
 
 
@@ -97,7 +97,7 @@ class ScramServer:
         self._known = False
 
     def first(self, message: bytes, find: Callable[[str], tuple[ScramKeys, bool]], nonce: str) -> bytes:
-        """`find` gives a name's keys and whether they are true; `nonce` is the server's part of it."""
+        """`find` returns a name's keys and whether they are real; `nonce` is the server's part of the nonce."""
         text = _text(message)
         flag, _, rest = text.partition(",")
         authorize, comma, bare = rest.partition(",")
@@ -114,7 +114,7 @@ class ScramServer:
         client_nonce = attributes[1][2:]
         if not client_nonce or not all("!" <= char <= "~" for char in client_nonce):
             raise ScramError("other-error")
-        # acting for somebody else is not a thing here
+        # acting on behalf of another user is not supported
         if authorize and (not authorize.startswith("a=") or _name(authorize[2:]) != self.name):
             raise ScramError("other-error")
         self._gs2 = f"{flag},{authorize},".encode()
@@ -155,8 +155,8 @@ class ScramAuthenticator:
         secret: bytes | None = None,
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(18),
     ) -> None:
-        """`secret` makes the challenges of users that do not exist. By default it comes from the keys, so that it
-        outlives a restart."""
+        """`secret` makes the challenges of users that do not exist. By default it is derived from the keys, so that it
+        survives a restart."""
         self._keys = keys
         self._nonce = nonce
         if keys:
@@ -177,14 +177,14 @@ class ScramAuthenticator:
                 challenge = begun.first(exchange.data, self._find, self._nonce())
                 exchange.state = begun
                 return Continue(challenge)
-            server, exchange.state = exchange.state, None  # each challenge is good for one answer
+            server, exchange.state = exchange.state, None  # each challenge can be answered once
             if not isinstance(server, ScramServer):
                 raise ScramError("other-error")
             data = server.final(exchange.data)
         except ScramError as error:
             return Deny(Reason.NOT_AUTHORIZED, error.value)
         if exchange.again and client.username != server.name:
-            return Deny(Reason.NOT_AUTHORIZED, "other-error")  # a connection does not change hands
+            return Deny(Reason.NOT_AUTHORIZED, "other-error")  # a connection's user does not change
         return Success(data, username=server.name)
 
     def _find(self, name: str) -> tuple[ScramKeys, bool]:
@@ -219,7 +219,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _name(text: str) -> str:
-    """A name as it stands in a message: `,` and `=` are written =2C and =3D."""
+    """A name as it is written in a message: `,` and `=` are written =2C and =3D."""
     for escape in text.split("=")[1:]:
         if escape[:2] not in {"2C", "3D"}:
             raise ScramError("invalid-username-encoding")
@@ -245,5 +245,5 @@ def _read_keys(text: str) -> ScramKeys:
     if not (iterations.isascii() and iterations.isdigit()) or int(iterations) < MIN_ITERATIONS:
         raise ValueError(f"found {iterations!r} iterations; accepted: {MIN_ITERATIONS} or more")
     if not salt or len(stored_key) != _DIGEST_SIZE or len(server_key) != _DIGEST_SIZE:
-        raise ValueError(f"a salt is not empty, and keys have {_DIGEST_SIZE} bytes")
+        raise ValueError(f"the salt must not be empty, and keys must have {_DIGEST_SIZE} bytes")
     return ScramKeys(salt, int(iterations), stored_key, server_key)

@@ -1,9 +1,9 @@
 """Failed logins, and the pause that follows too many of them. A hash is slow to verify on purpose, so during the pause
 logins are refused without verifying.
 
-A login is a user (or a client id that has a password) and a password. The same wrong login counts once: a device that
-was set up wrongly shuts out nobody. A login that was right before is always verified, so that others at the same
-address, and other devices of the same user, come in during an attack.
+A login is a user (or a client id that has a password) and a password. The same wrong login counts once: a misconfigured
+device does not lock out anybody. A login that succeeded before is always verified, so that other clients at the same
+address, and other devices of the same user, can log in during an attack.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_network
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from trunkline.hooks.client import read_address
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.passwords import REFUSED
 from trunkline.mqtt.reasons import Reason
@@ -28,7 +29,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 TOO_MANY: Final = Deny(Reason.CONNECTION_RATE_EXCEEDED, "too many wrong passwords")
-#: Leading bits of an IPv6 address that one customer of a provider has.
+#: Leading bits of an IPv6 address that identify one customer of a provider.
 _IPV6_PREFIX: Final = 64
 
 
@@ -36,15 +37,10 @@ def address_of(client: ClientInfo) -> str:
     """The address for which failures count. Empty for this machine: all clients of a proxy on it have its address."""
     if client.peer is None:
         return ""
-    try:
-        address = ip_address(client.peer[0].partition("%")[0])
-    except ValueError:
-        return client.peer[0]
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is None:
-            return "" if address.is_loopback else str(ip_network((address, _IPV6_PREFIX), strict=False))
-        address = address.ipv4_mapped
-    return "" if address.is_loopback else str(address)
+    address = read_address(client.peer[0])
+    if address is None or address.is_loopback:
+        return client.peer[0] if address is None else ""
+    return str(address if address.version == 4 else ip_network((address, _IPV6_PREFIX), strict=False))
 
 
 @dataclass(slots=True)
@@ -68,13 +64,13 @@ class Tries:
         self._pause = pause
         self._max_tracked = max_tracked
         self._secret = token_bytes(32)
-        #: Until when each wrong login is remembered.
+        #: The time until which each wrong login is remembered.
         self._wrong: OrderedDict[bytes, float] = OrderedDict()
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._failures: OrderedDict[tuple[str, str | None], _Failures] = OrderedDict()
 
     def refusal(self, address: str, whose: str, password: bytes, now: float) -> Deny | None:
-        """The refusal that needs no check of the password, if there is one."""
+        """The refusal without verifying the password, if there is one."""
         login = self._login(whose, password)
         if login in self._right:
             return None
@@ -106,7 +102,7 @@ class Tries:
         return failures is not None and failures.paused and failures.until > now
 
     def _count(self, address: str, whose: str | None, now: float, most: int) -> None:
-        """`whose` is None for all at the address."""
+        """`whose` is None for all names at the address."""
         failures = self._failures.get((address, whose))
         if failures is None or failures.until <= now:
             failures = _Failures(0, now + self._window)

@@ -1,4 +1,5 @@
-"""The command line. What a command starts is handed in, so that the management plane never imports the node."""
+"""The command line. The function that starts a broker is passed in, so that the management plane never imports the
+node."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from trunkline.config.settings import PluginSettings
 
 #: Runs a broker until a signal stops it, and returns the exit code. Its first argument reads the configuration, at the
-#: start and at each reload; the second one says where that comes from.
+#: start and at each reload; the second one names its source.
 Run = Callable[[Callable[[], Config], str], int]
 
 
 class _Trunkline(LazyGroup):
-    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`. Nothing of an extra is imported before its
-    command is called, nor what serving does without."""
+    """`trunkline` and `trunkline --listen …` mean `trunkline serve …`. Modules that need an extra, and those that
+    serving does not need, are imported only when their command is called."""
 
     elsewhere: ClassVar = {
         "analytics": ("trunkline.analytics.commands", "Run jobs over recorded events, in Spark."),
@@ -90,7 +91,7 @@ def config() -> None:
 @config.command()
 @config_option
 def check(path: Path | None) -> None:
-    """Report all that would keep a broker from starting, without taking addresses or starting plugins."""
+    """Report everything that would keep a broker from starting, without opening listeners or starting plugins."""
     # imported here: no other command needs it
     from trunkline.management.start_check import obstacles
 
@@ -143,7 +144,7 @@ def passwd(file: Path, name: str, delete: bool, scram: bool, stdin: bool) -> Non
             password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
         change_credentials(file, name, password, scram=scram)
     except CredentialsError as error:
-        fail([*error.problems, f"{file} stays as it is"], BAD_USAGE)
+        fail([*error.problems, f"{file} is unchanged"], BAD_USAGE)
     except ValueError as error:
         fail([error], BAD_USAGE)
     except LookupError as error:

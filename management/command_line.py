@@ -1,4 +1,4 @@
-"""What all commands share: how they end when something is wrong, and where they find the configuration."""
+"""Shared by all commands: how they report errors, and where they find the configuration."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ BAD_USAGE: Final = 2
 #: No broker runs.
 NO_BROKER: Final = 3
 
-#: The configuration file's name, where nobody gives another.
+#: The default name of the configuration file.
 FILE_NAME: Final = "trunkline.toml"
 
 _WITHOUT: Final = "trunkline.without_file"
@@ -35,7 +35,7 @@ def usual_files() -> list[Path]:
 
 
 def no_file() -> str:
-    """Says that there is none, and where it was looked for."""
+    """States that there is no configuration file, and where it was searched for."""
     context = click.get_current_context()
     return "no configuration file" + (
         "" if _WITHOUT in context.meta else f" (neither {' nor '.join(map(str, usual_files()))})"
@@ -50,7 +50,7 @@ def _without(context: click.Context, parameter: click.Parameter, given: bool) ->
 def _found(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     if _WITHOUT in context.meta:
         if context.get_parameter_source("path") is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--config and --no-config say different things")
+            raise click.UsageError("--config and --no-config exclude each other")
         return None
     return path or next((file for file in usual_files() if os.path.lexists(file)), None)
 
@@ -64,7 +64,7 @@ class ChosenBroker(NamedTuple):
 
 
 def config_option(command: Callable[..., T]) -> Callable[..., T]:
-    """The command is given the configuration file as `path`: the named one, else the usual one, else None."""
+    """Passes the configuration file to the command as `path`: the named one, else the usual one, else None."""
     command = click.option(
         "--no-config", is_flag=True, is_eager=True, expose_value=False, callback=_without, help="Read no file."
     )(command)
@@ -102,18 +102,18 @@ def read_duration(context: click.Context, parameter: click.Parameter, value: str
 
 
 def fail(problems: Iterable[object], code: int) -> Never:
-    """Say what is wrong, a line each, and end with this exit code. Clients choose their names, and may be named
-    here."""
+    """Print the problems, one line each, and end with this exit code. The text is escaped, because clients choose their
+    names."""
     for problem in problems:
         click.echo(f"trunkline: {printable(str(problem))}", err=True)
     sys.exit(code)
 
 
 class LazyGroup(click.Group):
-    """A group of which some commands are imported only when they are called: what they need may take long, or be
-    missing. A subclass says in `elsewhere` which."""
+    """A group with commands that are imported only when they are called: their imports may be slow, or missing. A
+    subclass names them in `elsewhere`."""
 
-    #: By name: the module that has the command under this name, and what it does, for the group's help.
+    #: By name: the module with the command of this name, and a description for the group's help.
     elsewhere: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -126,7 +126,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Of commands that are elsewhere without importing them."""
+        """Lists the commands of other modules without importing them."""
         rows = [(name, words) for name, (_, words) in self.elsewhere.items()]
         rows += [(name, command.get_short_help_str(120)) for name, command in self.commands.items()]
         with formatter.section("Commands"):

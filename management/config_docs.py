@@ -77,7 +77,7 @@ def page() -> str:
 
 
 def tables_of(model: type[Section]) -> Iterator[tuple[str, bool, type[Section]]]:
-    """The tables among the keys of a plugin's settings: the key, whether it is a list of them, and what they hold."""
+    """The tables among the keys of a plugin's settings: the key, whether it is a list of tables, and their model."""
     for name, field in model.model_fields.items():
         listed = get_origin(field.annotation) is tuple
         inner = get_args(field.annotation)[0] if listed else field.annotation
@@ -99,7 +99,7 @@ def _section(title: str, model: type[Section], path: tuple[str, ...], *, own: bo
 
 
 def _default(field: FieldInfo) -> str:
-    """Empty where there is none, and for a table: its own keys tell."""
+    """Empty if there is none, and for a table: its keys have defaults of their own."""
     default: Any = field.get_default(call_default_factory=True)
     if default is None or field.is_required() or isinstance(default, Section):
         return ""

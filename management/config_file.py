@@ -1,4 +1,4 @@
-"""Changes a configuration file as a person would: comments, order and all that is not concerned stay as they are."""
+"""Changes a configuration file as a person would: comments, order and everything else stay as they are."""
 
 import tomllib
 from collections.abc import Callable, Mapping, MutableMapping
@@ -14,7 +14,7 @@ from trunkline.config.files import read_text
 from trunkline.config.reader import MAX_FILE
 from trunkline.management.rewriting import rewrite
 
-#: What a file means.
+#: The parsed content of a file.
 Content = dict[str, Any]
 
 
@@ -26,13 +26,14 @@ def change_section(
     create: bool,
     check: Callable[[Content, Content], None],
 ) -> bool:
-    """Set keys of a section, which is made when it is not there. False: they were set so, and nothing is written.
+    """Set keys of a section, which is created if it is missing. Returns False if they have these values already; then
+    nothing is written.
 
-    `check` is called with what the file means and what it is to mean, before anything is written; it raises to refuse.
+    `check` is called with the old and the new content before anything is written; it raises to refuse the change.
 
     Raises:
-        ValueError: the file is not TOML, or its form does not allow for such a section.
-        OSError: the file cannot be read or written; there is none, unless it is to be made.
+        ValueError: the file is not TOML, or its form does not allow such a section.
+        OSError: the file cannot be read or written; there is none, unless it is to be created.
     """
     text = read_text(file, MAX_FILE) if file.exists() or not create else ""
     before = meaning(text)
@@ -45,7 +46,7 @@ def change_section(
 
 
 def meaning(text: str) -> Content:
-    """Raises ValueError: this is not TOML."""
+    """Raises ValueError if the text is not TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers may be too long, tables too deep
@@ -69,17 +70,17 @@ def with_keys(text: str, section: tuple[str, ...], values: Mapping[str, object])
     except TOMLKitError:
         edited = ""
     if not _means(edited, wanted):
-        raise ValueError(f"[{'.'.join(section)}] cannot be changed in the form that this file has; do it by hand")
+        raise ValueError(f"[{'.'.join(section)}] cannot be changed automatically in this file's form; edit it by hand")
     return edited
 
 
 def _set(content: Content, section: tuple[str, ...], values: Mapping[str, object]) -> Content:
-    """Raises ValueError: something other than a table stands where the section should be."""
+    """Raises ValueError if there is something other than a table in place of the section."""
     table = content
     for depth, name in enumerate(section, 1):
         inner: object = table.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise ValueError(f"{'.'.join(section[:depth])} is no table")  # noqa: TRY004
+            raise ValueError(f"{'.'.join(section[:depth])} is not a table")  # noqa: TRY004
         table = cast("Content", inner)
     table.update(values)
     return content
@@ -93,7 +94,7 @@ def _means(text: str, wanted: Content) -> bool:
 
 
 def _appended(text: str, section: tuple[str, ...], values: Mapping[str, object]) -> str:
-    """A new section comes last, where it parts no comment from what it is about."""
+    """A new section comes last, where it does not separate a comment from its subject."""
     table = tomlkit.document()
     for key, value in values.items():
         table[key] = _item(value)
@@ -117,7 +118,7 @@ def _edited(text: str, section: tuple[str, ...], values: Mapping[str, object]) -
         if name not in table:
             table[name] = tomlkit.inline_table() if isinstance(table, InlineTable) else tomlkit.table()
         table = table[name]
-    # comments at the end of a section are mostly about the next one, so what is new goes before them
+    # comments at the end of a section are mostly about the next one, so new keys go before them
     body = table.value.body if isinstance(table, Table) else []
     about_next = [body.pop() for _ in range(len(body)) if body[-1][0] is None]
     for key, value in values.items():
@@ -128,7 +129,7 @@ def _edited(text: str, section: tuple[str, ...], values: Mapping[str, object]) -
 
 
 def _item(value: object) -> object:
-    """Tables that are values stay on the line of their key."""
+    """Tables that are values stay on their key's line."""
     if not isinstance(value, dict):
         return value
     table = tomlkit.inline_table()

@@ -1,4 +1,4 @@
-"""The configuration in force, as a person or a program reads it. What is secret is not shown."""
+"""The configuration in force, for people and programs. Secrets are not shown."""
 
 import json
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ def as_json(loaded: Loaded) -> str:
 
 
 def as_toml(loaded: Loaded) -> str:
-    """A configuration file that means the same, with the sources as comments."""
-    # what is secret has a type that dumps as stars
+    """An equivalent configuration file, with the sources as comments."""
+    # secrets have a type that dumps as stars
     return dump_as_toml(loaded.config.model_dump(mode="json"), loaded.sources)
 
 
 def dump_as_toml(dump: dict[str, Any], sources: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The same of a configuration that was dumped elsewhere."""
+    """The same for a configuration that was dumped elsewhere."""
     dump = dict(dump)
     source = _comment(sources, "listeners")
     lines = [f"listeners = []{source}"] if not dump["listeners"] else []
@@ -58,6 +58,6 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(inner) for inner in cast("_Array", value)) + "]"
     if isinstance(value, str):
-        # JSON writes text as TOML does, but for characters past 16 bits, which it splits, and DEL
+        # JSON writes text as TOML does, except for characters past 16 bits, which it splits, and DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     return json.dumps(value)

@@ -1,8 +1,8 @@
 """The control socket: operations on a running broker, for `trunkline ctl` and scripts.
 
-It runs beside the message flow and never in its way. A connection's requests are dealt with one after the other, and an
-answer is sent before the next request is read, so a client that asks much and reads nothing keeps a page in memory and
-no more. A listing comes in pages, each asked for by itself.
+It runs beside the message flow and never in its way. A connection's requests are handled one after the other, and an
+answer is sent before the next request is read, so a client that requests much and reads nothing keeps no more than one
+page in memory. A listing comes in pages, each requested separately.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.control")
 
-#: Seconds that a connection has to say what it is.
+#: Seconds that a connection has to send its greeting.
 GREETING_TIME: Final = 5.0
-#: Brokers of one user with the same name of a node that have a control socket.
+#: Brokers of one user with the same node name that can have a control socket.
 MAX_SAME_NAME: Final = 16
-#: Bytes of rows after which a page is full. One row may be more.
+#: Bytes of rows after which a page is full. A single row may be larger.
 PAGE_BYTES: Final = 1_048_576
 
 
 class ControlSocketError(Exception):
-    """There can be no control socket. The text says why."""
+    """The control socket cannot be opened. The text says why."""
 
 
 class _Bad(Exception):
-    """A connection that cannot go on, and the error that it is sent."""
+    """A connection has to end, and the error that is sent to it."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -72,12 +72,12 @@ class Control:
 
     @property
     def path(self) -> Path:
-        """The socket, or the file with port and token. It is open."""
+        """The open socket, or the file with port and token."""
         assert self._claim is not None
         return self._claim.path
 
     async def open(self) -> None:
-        """Take the place and listen.
+        """Claim the path and listen.
 
         Raises:
             ControlSocketError: it belongs to another broker, or cannot be trusted.
@@ -105,7 +105,7 @@ class Control:
                 taken = taken or error
             else:
                 if taken is not None:
-                    text = "%s, so reach this broker with `trunkline ctl --node %s`; give it a node.name of its own"
+                    text = "%s, so use `trunkline ctl --node %s` for this broker, or give it a node.name of its own"
                     _logger.warning(text, taken, name)
                 return found
         assert taken is not None
@@ -117,7 +117,7 @@ class Control:
             self._claim = None
 
     async def run(self) -> None:
-        """Serve until cancelled. After a crash it may be called again, and takes the place anew.
+        """Serve until cancelled. After a crash it may be called again, and claims the path anew.
 
         Raises:
             ControlSocketError: it belongs to another broker now.
@@ -137,9 +137,11 @@ class Control:
         try:
             try:
                 if self.connections > self._settings.max_connections:
-                    raise _Bad(UNWELCOME, f"there are {self._settings.max_connections} control connections already")
+                    raise _Bad(
+                        UNWELCOME, f"the limit of {self._settings.max_connections} control connections is reached"
+                    )
                 await self._greet(stream)
-                # a broker starts without them; a thread, so that nobody waits meanwhile
+                # imported only now, for a quick start; in a thread, so that clients do not wait meanwhile
                 await trio.to_thread.run_sync(import_module, "trunkline.management.operations")
                 while (packed := await self._receive(stream, self._settings.max_frame_size)) is not None:
                     await self._send(stream, await self._answer(packed))
@@ -148,11 +150,11 @@ class Control:
                 with trio.move_on_after(GREETING_TIME):
                     await self._send(stream, pack({"id": None, "error": bad.code, "message": str(bad)}))
                     await stream.send_eof()
-                    while await stream.receive_some(65_536):  # closing over unread bytes would take the answer back
+                    while await stream.receive_some(65_536):  # closing with unread bytes would discard the answer
                         pass
         except trio.BrokenResourceError:
             pass  # it has gone
-        except Exception:  # whatever it is, it ends this connection and not the broker
+        except Exception:  # any error ends this connection and not the broker
             _logger.exception("a control connection crashed")
         finally:
             self.connections -= 1
@@ -188,7 +190,7 @@ class Control:
             }
             await self._send(stream, pack(answer))
             return
-        raise _Bad(UNWELCOME, f"it said nothing for {GREETING_TIME:g} s")
+        raise _Bad(UNWELCOME, f"it sent no greeting for {GREETING_TIME:g} s")
 
     async def _receive(self, stream: trio.SocketStream, most: int) -> bytes | None:
         """The next frame; None when the client has closed."""
@@ -198,14 +200,14 @@ class Control:
         if len(head) == LENGTH.size:
             (length,) = LENGTH.unpack(head)
             if length > most:
-                raise _Bad(TOO_LARGE, f"a frame of {length} bytes, where {most} are the most")
+                raise _Bad(TOO_LARGE, f"a frame of {length} bytes; at most {most} are allowed")
             packed = await self._read(stream, length)
             if len(packed) == length:
                 return packed
         raise _Bad(MALFORMED, "it ended in the middle of a frame")
 
     async def _read(self, stream: trio.SocketStream, count: int) -> bytes:
-        """So many bytes; fewer when the client has closed."""
+        """`count` bytes; fewer if the client has closed."""
         parts = bytearray()
         while len(parts) < count:
             with trio.move_on_after(self._settings.idle_timeout) as scope:
@@ -214,7 +216,7 @@ class Control:
                     break
                 parts += part
             if scope.cancelled_caught:
-                raise _Bad(UNWELCOME, f"it said nothing for {self._settings.idle_timeout:g} s")
+                raise _Bad(UNWELCOME, f"it sent nothing for {self._settings.idle_timeout:g} s")
         return bytes(parts)
 
     async def _send(self, stream: trio.SocketStream, packed: bytes) -> None:
@@ -245,9 +247,7 @@ class Control:
             answer = pack({"id": number, "result": result})
         except OperationError as error:
             return pack({"id": number, "error": error.code, "message": str(error)})
-        except (
-            Exception
-        ) as error:  # what plugins are asked to do may raise anything, and must not take the broker along
+        except Exception as error:  # a plugin's code may raise anything, and must not end the broker
             _logger.exception("the operation %s crashed", name)
             return pack({"id": number, "error": FAILED, "message": f"{name} crashed: {type(error).__name__}: {error}"})
         if len(answer) > self._settings.max_frame_size:
@@ -257,7 +257,7 @@ class Control:
 
 
 async def open_control(broker: Administered, required: bool) -> Control | None:
-    """The control socket of a broker. Where it is not required, the broker goes on without one that cannot be had.
+    """The control socket of a broker. If it is not required and cannot be opened, the broker goes on without it.
 
     Raises:
         ControlSocketError: it is required, and belongs to another broker or cannot be trusted.
@@ -288,7 +288,7 @@ def _arguments(request: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _fitting(rows: Iterable[object]) -> int:
-    """How many of the rows go into a page: at least one, if there is one."""
+    """How many of the rows fit into a page: at least one, if there is one."""
     count = room = 0
     for count, row in enumerate(rows, 1):
         room += len(pack(row))

@@ -1,4 +1,4 @@
-"""Which of the brokers on this machine a command means, and the connection to it."""
+"""Chooses the broker of a command among those on this machine, and connects to it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from trunkline.management.command_line import BAD_USAGE, FAILED, NO_BROKER, fail
 from trunkline.management.control_client import ControlClient, ControlError, NoBroker
 from trunkline.management.control_place import PlaceError, find, sockets
 
-#: Codes of the broker's answers that say that the command is wrong.
+#: Error codes of the broker that mean that the command is wrong.
 _WRONG = ("bad_request", "malformed")
 
 
@@ -21,7 +21,7 @@ class SeveralBrokers(Exception):
 
 @contextmanager
 def connected(config: Path | None, socket: Path | None = None, node: str | None = None) -> Generator[ControlClient]:
-    """A connection to the broker that `choose` finds, for a command: it ends with a line that says what is wrong."""
+    """A connection to the broker that `choose` finds, for a command. On an error the command prints it and ends."""
     try:
         with ControlClient(choose(config, socket, node)) as broker:
             yield broker
@@ -36,12 +36,12 @@ def connected(config: Path | None, socket: Path | None = None, node: str | None 
 
 
 def choose(config: Path | None, socket: Path | None = None, node: str | None = None) -> Path:
-    """The control socket that is named, or else the node's, or what the configuration says of one of them, or else that
-    of the only broker that runs here.
+    """The named control socket, or else the named node's, or else the one that the configuration specifies, or else
+    that of the only broker that runs here.
 
     Raises:
         PlaceError: there is none.
-        SeveralBrokers: nothing is named, and several run.
+        SeveralBrokers: none is named, and several run.
         ConfigError: the configuration's sections `node` and `control` cannot be used.
     """
     if socket is not None:
@@ -67,12 +67,12 @@ def choose(config: Path | None, socket: Path | None = None, node: str | None = N
 
 
 def _described(path: Path) -> str | None:
-    """The broker as a person knows it; None when none lives there."""
+    """A description of the broker for people; None if none runs there."""
     try:
         with ControlClient(path) as broker:
             addresses = [f"{each['host']}:{each['port']}" for each in broker.call("status")["listeners"]]
             return f"process {broker.pid} on {', '.join(addresses) or 'no address'}"
     except ControlError as error:
-        return str(error)  # it has enough connections, say
+        return str(error)  # for example, it has too many connections
     except NoBroker:
         return None

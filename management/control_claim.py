@@ -1,4 +1,4 @@
-"""Takes a place for a control socket: what a dead broker left there is removed, a living broker keeps its own."""
+"""Claims the path of a control socket: a socket that a dead broker left is removed, a running broker keeps its own."""
 
 import os
 import secrets
@@ -20,26 +20,26 @@ from trunkline.management.control_place import (
 )
 from trunkline.management.rewriting import alone
 
-#: Seconds that a living broker has to say its name.
+#: Seconds that a running broker has to answer with its name.
 ANSWER_TIME: Final = 1.0
 
 
 class PlaceTaken(PlaceError):
-    """A broker that runs has it."""
+    """A running broker has it."""
 
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A place that was taken, with the socket that listens."""
+    """A claimed path, with the listening socket."""
 
     path: Path
     socket: socket.socket
-    #: What clients must know, where anybody on this machine can connect.
+    #: The token that clients must send, if any user of this machine can connect.
     token: str | None
     _identity: tuple[int, int]
 
     def release(self) -> None:
-        """Close the socket, and take the file away unless it is somebody else's by now."""
+        """Close the socket, and remove the file unless it belongs to another broker by now."""
         self.socket.close()
         with suppress(OSError):
             if _identity(self.path) == self._identity:
@@ -47,17 +47,17 @@ class Claim:
 
 
 def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
-    """Listen at a place; `private` makes the folder, which is nobody else's. It may wait for as long as `ANSWER_TIME`.
+    """Listen at a path; `private` creates the folder, for its owner alone. This may take up to `ANSWER_TIME`.
 
     Raises:
-        PlaceTaken: a living broker has it.
-        PlaceError: it cannot be trusted or made.
+        PlaceTaken: a running broker has it.
+        PlaceError: it cannot be trusted or created.
     """
     if private:
         make_private_folder(path.parent)
     check_folder(path.parent)
     try:
-        with alone(path.parent):  # two that start together must not both find that a third one is dead
+        with alone(path.parent):  # two brokers that start together must not both find a third one dead
             check_place(path, "tcp" if tcp else "unix")
             _clear(path)
             return _listen(path, tcp, backlog)
@@ -73,13 +73,13 @@ def _clear(path: Path) -> None:
         with ControlClient(path, ANSWER_TIME) as other:
             raise PlaceTaken(f"{path} belongs to the broker {other.node!r} that runs as process {other.pid}")
     except ControlError as error:
-        raise PlaceTaken(f"{path} belongs to a broker that runs: {error}") from error
+        raise PlaceTaken(f"{path} belongs to a running broker: {error}") from error
     except NoBroker as error:
         cause = error.__cause__
         refused = isinstance(cause, ConnectionRefusedError)
-        # a port may be a stranger's by now, a socket may not
+        # a port may belong to another program by now, a socket may not
         if not refused and (unix or isinstance(error.__context__, TimeoutError)):
-            raise PlaceTaken(f"{path} belongs to a broker that runs and does not answer") from error
+            raise PlaceTaken(f"{path} belongs to a running broker that does not answer") from error
     path.unlink()
 
 

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-#: Seconds for the broker to take the connection, and to answer.
+#: Seconds for the broker to accept the connection, and to answer.
 CONNECT_TIME = 5.0
 ANSWER_TIME = 60.0
 
 
 class NoBroker(Exception):
-    """Nobody answers there. The text says where."""
+    """No broker answers at this path, which the text names."""
 
 
 class ControlError(Exception):
-    """The broker says no. `code` is for programs: `not_found`, `refused`, `bad_request`, `failed`, …"""
+    """The broker refuses the operation. `code` is for programs: `not_found`, `refused`, `bad_request`, `failed`, …"""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -50,8 +50,8 @@ class ControlClient:
     def __init__(self, path: str | os.PathLike[str], connect_time: float = CONNECT_TIME) -> None:
         """
         Raises:
-            NoBroker: nothing listens there, or something that cannot be trusted.
-            ControlError: the broker takes no connection now.
+            NoBroker: nothing listens there, or it cannot be trusted.
+            ControlError: the broker accepts no connection now.
         """
         self.path = Path(path)
         self._number = 0
@@ -60,6 +60,8 @@ class ControlClient:
             token = self._connect(connect_time)
         except PlaceError as error:
             raise NoBroker(f"no broker: {error}") from error
+        except ConnectionRefusedError as error:
+            raise NoBroker(f"no broker at {self.path}: the broker that made this file has ended") from error
         except OSError as error:
             raise NoBroker(f"no broker at {self.path}: {error.strerror or error}") from error
         try:
@@ -71,7 +73,7 @@ class ControlClient:
             self._max_frame_size = int(greeting["max_frame_size"])
         except (KeyError, TypeError, ValueError):
             self.close()
-            raise NoBroker(f"no broker at {self.path}: what listens there answers something else") from None
+            raise NoBroker(f"no broker at {self.path}: the listening process is not a broker") from None
         except BaseException:
             self.close()
             raise
@@ -104,7 +106,7 @@ class ControlClient:
         self._socket.close()
 
     def call(self, operation: str, **arguments: object) -> Any:
-        """Run an operation, and return what it gives.
+        """Run an operation, and return its result.
 
         Raises:
             ControlError: the broker says no.
@@ -115,7 +117,7 @@ class ControlClient:
         return _answered(self._receive())["result"]
 
     def pages(self, operation: str, **arguments: object) -> Iterator[list[dict[str, Any]]]:
-        """The rows of a listing, page by page. Each is asked for when it is wanted.
+        """The rows of a listing, page by page. Each page is requested when it is needed.
 
         Raises:
             ControlError: the broker says no.
@@ -135,21 +137,21 @@ class ControlClient:
             yield from page
 
     def _send(self, content: dict[str, object]) -> None:
-        with suppress(OSError):  # the broker may have said why before it closed, which `_receive` reads
+        with suppress(OSError):  # the broker may have sent a reason before it closed, which `_receive` reads
             self._socket.sendall(frame(pack(content)))
 
     def _receive(self) -> dict[str, Any]:
         try:
             (length,) = LENGTH.unpack(self._read(LENGTH.size))
             if length > self._max_frame_size:
-                raise FrameError(f"{length} bytes announced, where {self._max_frame_size} are the most")
+                raise FrameError(f"a frame of {length} bytes; at most {self._max_frame_size} are allowed")
             return unpack(self._read(length))
         except TimeoutError:
             raise NoBroker(f"the broker at {self.path} does not answer") from None
         except OSError as error:
             raise NoBroker(f"the broker at {self.path} is gone: {error.strerror or error}") from error
         except FrameError as error:
-            raise NoBroker(f"no broker at {self.path}: what listens there answers something else: {error}") from None
+            raise NoBroker(f"no broker at {self.path}: the listening process is not a broker: {error}") from None
 
     def _read(self, count: int) -> bytes:
         parts = bytearray()

@@ -1,10 +1,10 @@
-"""What goes through the control socket: frames of four bytes of length and a map in MessagePack.
+"""The frames of the control socket: four bytes of length and a map in MessagePack.
 
 The client begins with `{"protocol": 1}`, and the token where there is one. The broker answers with `{"protocol",
-"node", "version", "pid", "max_frame_size"}`. Then the client asks `{"id", "operation", "arguments"}`, one thing at a
-time, and is answered `{"id", "result"}` or `{"id", "error", "message"}`. The result of a listing is a page, `{"rows",
-"next"}`: `next` is the argument `after` of the page behind it, and nothing at the end. A frame that cannot be read ends
-the connection; its answer has no id.
+"node", "version", "pid", "max_frame_size"}`. Then the client sends `{"id", "operation", "arguments"}`, one request at a
+time, and gets `{"id", "result"}` or `{"id", "error", "message"}`. The result of a listing is a page, `{"rows",
+"next"}`: `next` is the argument `after` of the next page, and null at the end. A frame that cannot be read ends the
+connection; its answer has no id.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingT
 
 PROTOCOL: Final = 1
 LENGTH: Final = Struct(">I")
-#: Bytes of the first frame of a connection, both ways: it comes before anybody is known.
+#: Bytes of the first frame of a connection, in both directions: the peer is not known yet.
 MAX_GREETING: Final = 4096
 
 #: Errors of the protocol itself; those of operations have codes of their own.
@@ -43,10 +43,10 @@ def frame(packed: bytes) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """What a frame holds.
+    """The content of a frame.
 
     Raises:
-        FrameError: it holds no map of text to something.
+        FrameError: it does not hold a map with text keys.
     """
     try:
         content = _msgpack.unpackb(packed, unicode_errors="surrogatepass")

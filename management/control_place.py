@@ -1,4 +1,4 @@
-"""Where control sockets are, and whether what is there can be trusted.
+"""Where control sockets are, and whether they can be trusted.
 
 A node's socket is `NODE.sock` in a folder that only its user can enter. Where there are no Unix sockets it is
 `NODE.port`, a file that only its user can read, with a loopback port and a token.
@@ -23,11 +23,11 @@ MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 
 
 class PlaceError(Exception):
-    """Something is not where it should be, or cannot be trusted. The text names it."""
+    """A control socket or its folder is missing or cannot be trusted. The text names it."""
 
 
 class Port(NamedTuple):
-    """What is written to a file in place of a socket."""
+    """The content of the file that stands in for a Unix socket."""
 
     port: int
     token: str
@@ -43,10 +43,10 @@ def takes_port(transport: str) -> bool:
 
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where brokers of this user have their sockets; a broker takes the first one.
+    """The folders for the sockets of this user's brokers; a broker uses the first one.
 
     Raises:
-        PlaceError: there is no folder for such things.
+        PlaceError: the system has no such folder.
     """
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     found = [Path(runtime) / "trunkline"] if runtime and Path(runtime).is_dir() else []
@@ -64,15 +64,15 @@ def file_name(node: str, suffix: str) -> str:
 
 
 def default_path(node: str, suffix: str) -> Path:
-    """Where a broker with this name of a node has its control socket, when nobody says otherwise."""
+    """The default path of the control socket for this node name."""
     return folders()[0] / file_name(node, suffix)
 
 
 def find(node: str) -> Path:
-    """Where the broker with this name of a node is.
+    """The control socket of the running broker with this node name.
 
     Raises:
-        PlaceError: nowhere.
+        PlaceError: there is none.
     """
     looked = [folder / file_name(node, suffix) for folder in folders() for suffix in (SOCKET, PORT)]
     for path in looked:
@@ -86,14 +86,14 @@ def find(node: str) -> Path:
 
 
 def sockets() -> dict[str, Path]:
-    """What there is where control sockets would be, by the name of its node.
+    """The control sockets in the usual folders, by node name.
 
     Raises:
         PlaceError: as `folders` does.
     """
     found: dict[str, Path] = {}
     for folder in reversed(folders()):
-        with suppress(OSError):  # it is not there, or another user's
+        with suppress(OSError):  # it is missing, or belongs to another user
             found.update(
                 (unquote(path.name.removesuffix(path.suffix)), path)
                 for path in folder.iterdir()
@@ -103,7 +103,7 @@ def sockets() -> dict[str, Path]:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make the folder, or see that nobody else has made it.
+    """Create the folder, or check that it belongs to this user alone.
 
     Raises:
         PlaceError: others can enter it.
@@ -113,7 +113,7 @@ def make_private_folder(folder: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise PlaceError(f"{folder} cannot be made: {error.strerror or error}") from error
+        raise PlaceError(f"{folder} cannot be created: {error.strerror or error}") from error
     info = folder.lstat()
     if not stat.S_ISDIR(info.st_mode):
         raise PlaceError(f"{folder} is not a folder")
@@ -121,14 +121,14 @@ def make_private_folder(folder: Path) -> None:
         if info.st_uid != os.getuid():
             raise PlaceError(f"{folder} belongs to another user")
         if stat.S_IMODE(info.st_mode) & 0o077:
-            raise PlaceError(f"{folder} is open to other users: only its owner may enter it (mode 700)")
+            raise PlaceError(f"{folder} is accessible to other users: set its mode to 700")
 
 
 def check_folder(folder: Path) -> None:
-    """See that no other user can put something into the folder.
+    """Check that no other user can write to the folder.
 
     Raises:
-        PlaceError: somebody can, or it is not there.
+        PlaceError: another user can, or the folder is missing.
     """
     try:
         info = folder.stat()
@@ -142,7 +142,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_place(path: Path, transport: str) -> None:
-    """See that a broker may take this path, unless another one has it.
+    """Check that a broker may use this path, if no other broker has it.
 
     Raises:
         PlaceError: it may not.
@@ -151,30 +151,30 @@ def check_place(path: Path, transport: str) -> None:
     if os.path.lexists(path):
         check_file(path)
         if not is_socket(path):
-            read_port(path)  # else it is a file of the user's own
+            read_port(path)  # otherwise it is another file of the user
     if not takes_port(transport) and len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise PlaceError(f"{path} is too long for a Unix socket: set control.path to another one")
 
 
 def check_file(path: Path) -> None:
-    """See that the file is what a broker of this user, or of the system, has made.
+    """Check that a broker of this user, or of the system, has made the file.
 
     Raises:
-        PlaceError: it is not there, or something else.
+        PlaceError: it is missing, or something else.
     """
     try:
         info = path.lstat()
     except OSError as error:
         raise PlaceError(f"{path}: {error.strerror or error}") from error
     if stat.S_ISLNK(info.st_mode):
-        raise PlaceError(f"{path} is a symbolic link, which no broker has made")
+        raise PlaceError(f"{path} is a symbolic link, which brokers do not create")
     if not (stat.S_ISSOCK(info.st_mode) or stat.S_ISREG(info.st_mode)):
-        raise PlaceError(f"{path} is no control socket")
+        raise PlaceError(f"{path} is not a control socket")
     if hasattr(os, "getuid"):
         if os.getuid() not in (info.st_uid, 0) and info.st_uid != 0:
             raise PlaceError(f"{path} belongs to another user")
         if stat.S_ISREG(info.st_mode) and stat.S_IMODE(info.st_mode) & 0o077:
-            raise PlaceError(f"{path} is open to other users: its token is no secret")
+            raise PlaceError(f"{path} is readable by other users: its token is not secret")
 
 
 def is_socket(path: Path) -> bool:
@@ -182,7 +182,7 @@ def is_socket(path: Path) -> bool:
 
 
 def read_port(path: Path) -> Port:
-    """Raises PlaceError: the file holds something else."""
+    """Raises PlaceError if the file holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -194,11 +194,11 @@ def read_port(path: Path) -> Port:
         port, token = table.get("port"), table.get("token")
         if isinstance(port, int) and 0 < port < 65_536 and isinstance(token, str):
             return Port(port, token)
-    raise PlaceError(f"{path} is no control socket: it holds no port and token")
+    raise PlaceError(f"{path} is not a control socket: it does not hold a port and token")
 
 
 def write_port(path: Path, port: Port) -> None:
-    """Write the file, which must not be there.
+    """Write the file, which must not exist yet.
 
     Raises:
         OSError: it cannot be written.

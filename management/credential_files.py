@@ -1,4 +1,4 @@
-"""Changes files of credentials. Nobody but their owner may read them from then on."""
+"""Changes credential files. Afterwards only their owner may read them."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from trunkline.management.rewriting import rewrite
 
 
 def change_credentials(file: Path, name: str, password: str | None, *, scram: bool = False) -> None:
-    """Gives the name a password; takes the name out when there is none.
+    """Set the password of a name; without a password, remove the name.
 
     Raises:
-        ValueError: the name or the password cannot stand in such a file.
-        LookupError: there is no such name to take out.
-        CredentialsError: the file is none of this kind; it stays as it is.
+        ValueError: the name or the password is not allowed in such a file.
+        LookupError: the name to remove does not exist.
+        CredentialsError: the file is of another kind; it is unchanged.
     """
     if password == "":
-        raise ValueError("an empty password is none")
+        raise ValueError("the password must not be empty")
 
     def change(text: str) -> str:
         _check(text, file, scram)
@@ -38,4 +38,4 @@ def _check(text: str, file: Path, scram: bool) -> None:
         except CredentialsError:
             raise error from None
         kinds = ("passwords: leave --scram out", "SCRAM keys: it takes --scram")
-        raise CredentialsError([f"{file} is a file of {kinds[not scram]}"]) from None
+        raise CredentialsError([f"{file} holds {kinds[not scram]}"]) from None

@@ -1,4 +1,4 @@
-"""The command group `trunkline ctl`. What its commands need is imported when one of them is asked for."""
+"""The command group `trunkline ctl`. Its commands are imported when one of them is called."""
 
 from pathlib import Path
 
@@ -38,10 +38,10 @@ class _Operations(click.Group):
 def ctl(context: click.Context, path: Path | None, socket: Path | None, node: str | None) -> None:
     """Inspect and change a running broker on this machine.
 
-    --socket or --node select the broker, or else the configuration does; without any of them it is the only one that
-    runs.
+    --socket or --node select the broker, or else the configuration does; without any of these it is the only running
+    one.
 
-    Lists are tables, or with --json an object a line. The exit code is 1 where something is not there or cannot be
-    done, 2 where the command is wrong, and 3 where no broker runs.
+    Lists are printed as tables, or with --json as one JSON object per line. The exit code is 1 if something does not
+    exist or cannot be done, 2 if the command is wrong, and 3 if no broker runs.
     """
     context.obj = ChosenBroker(path, socket, node)

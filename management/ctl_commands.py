@@ -1,5 +1,4 @@
-"""The commands of `trunkline ctl`, made of the operations: one for each, with arguments and options as it takes
-them."""
+"""The commands of `trunkline ctl`: one for each operation, with its arguments and options."""
 
 import os
 import sys
@@ -8,16 +7,18 @@ from functools import cache, partial
 from typing import Any, Final, Literal, get_args, get_origin
 
 import click
+from pydantic.fields import FieldInfo
 
+from trunkline.config.units import without_none
 from trunkline.management.command_line import FAILED, ChosenBroker, fail, read_pairs
 from trunkline.management.control_choice import connected
 from trunkline.management.control_client import ControlClient
 from trunkline.management.ctl_output import print_result, print_rows, print_toml
 from trunkline.management.operations import OPERATIONS
-from trunkline.management.operations.registry import Argument, Operation
+from trunkline.management.operations.registry import Operation
 
 _GROUPS: Final = {
-    "alarms": "Alarms: conditions that an operator should know of.",
+    "alarms": "Alarms: conditions that an operator should know about.",
     "bans": "Bans of clients; the plugin bans must run.",
     "clients": "Clients that are connected.",
     "config": "The configuration.",
@@ -28,11 +29,11 @@ _GROUPS: Final = {
     "routes": "Topic filters, and their subscribers.",
     "sessions": "Sessions, of clients that are connected or away.",
     "subscriptions": "Subscriptions.",
-    "trace": "Where messages went.",
+    "trace": "Traces of messages.",
 }
-#: What an operation can do without, and a command takes by its place all the same.
+#: Optional arguments of operations that are positional arguments of commands.
 _BY_PLACE: Final = frozenset({"payload", "settings", "arguments", "level"})
-#: The flag for no, where it has a word of its own.
+#: The negative flag, where it has a word of its own.
 _OPPOSITES: Final = {"connected": "disconnected"}
 #: Options that take one value each and may be repeated.
 _SINGULAR: Final = {"user_properties": "--user-property"}
@@ -40,7 +41,7 @@ _SINGULAR: Final = {"user_properties": "--user-property"}
 
 @cache
 def commands() -> dict[str, click.Command]:
-    """By name: groups, and what belongs to none."""
+    """By name: groups, and commands that belong to none."""
     found: dict[str, click.Command] = {}
     for operation in OPERATIONS.values():
         group, _, name = operation.name.rpartition(".")
@@ -55,42 +56,44 @@ def commands() -> dict[str, click.Command]:
 
 
 def _command(name: str, operation: Operation) -> click.Command:
-    # a cursor of several parts is nothing to type
-    parameters = [_parameter(each) for each in operation.arguments if (each.name, each.kind) != ("after", list[str])]
+    # a cursor with several parts cannot be typed
+    arguments = [(name, field, without_none(field.annotation)) for name, field in operation.arguments.items()]
+    parameters = [_parameter(*each) for each in arguments if (each[0], each[2]) != ("after", list[str])]
     if operation.name == "retained.show":
         text = "Write the payload as it is to this file, - for standard output, and nothing else."
         parameters.append(
             click.Option(["--payload", "to"], type=click.Path(allow_dash=True), metavar="FILE", help=text)
         )
-    what = "an object a line" if operation.listing else "an object"
+    what = "one object per line" if operation.listing else "an object"
     parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=f"Print JSON, {what}."))
     return click.Command(name, callback=click.pass_obj(partial(_run, operation)), params=parameters, help=operation.doc)
 
 
-def _parameter(argument: Argument) -> click.Parameter:
-    name, kind, flag = argument.name, argument.kind, f"--{argument.name.replace('_', '-')}"
+def _parameter(name: str, field: FieldInfo, kind: Any) -> click.Parameter:
+    flag = f"--{name.replace('_', '-')}"
+    doc = next(entry for entry in field.metadata if isinstance(entry, str))
     if name == "limit":
         return click.Option([flag], type=click.IntRange(min=1), help="Print at most this many rows. [default: all]")
     several = get_origin(kind) in (dict, list)
-    if argument.required or name in _BY_PLACE:
+    if field.is_required() or name in _BY_PLACE:
         return click.Argument(
             [name],
-            required=argument.required,
+            required=field.is_required(),
             type=_type(kind),
             callback=_CALLBACKS.get(_form(kind)),
             nargs=-1 if several else 1,
             metavar="[KEY=VALUE]..." if several else None,
         )
     if kind is bool:
-        both = f"{flag}/--{_OPPOSITES[name]}" if argument.default is None else flag
-        return click.Option([both], is_flag=True, default=argument.default, help=argument.doc)
+        both = f"{flag}/--{_OPPOSITES[name]}" if field.default is None else flag
+        return click.Option([both], is_flag=True, default=field.default, help=doc)
     return click.Option(
         [_SINGULAR.get(name, flag), name],
         type=_type(kind),
         callback=_CALLBACKS.get(_form(kind)),
         multiple=several,
         metavar="KEY=VALUE" if _form(kind) is dict else None,
-        help=argument.doc,
+        help=doc,
     )
 
 
@@ -99,7 +102,7 @@ def _form(kind: Any) -> Any:
 
 
 def _type(kind: Any) -> Any:
-    """How click reads a value; the rest is done by a callback."""
+    """The click type of an argument; a callback does the rest."""
     if _form(kind) is Literal:
         return click.Choice([str(value) for value in get_args(kind)])
     return kind if kind in (int, float) else str

@@ -1,4 +1,4 @@
-"""What `trunkline ctl` prints: tables for people, JSON for programs.
+"""The output of `trunkline ctl`: tables for people, JSON for programs.
 
 Clients choose their names and payloads, so unprintable characters are escaped. A payload that is not text is shown as
 hex, and in JSON as base64.
@@ -17,7 +17,7 @@ import click
 from trunkline.management.config_view import dump_as_toml
 from trunkline.management.logs import printable
 
-#: The columns of tables that would be too wide with all that JSON has.
+#: The columns of tables that would be too wide with all fields of the JSON form.
 COLUMNS: Final = {
     "clients.list": "client_id username peer listener version connected_at subscriptions queued inflight",
     "sessions.list": "client_id connected username created_at expiry_interval subscriptions queued inflight",
@@ -29,15 +29,15 @@ COLUMNS: Final = {
     "trace.list": "guid topic publisher qos published_at state reason receivers delivered acked dropped",
     "trace.outcomes": "client_id state reason deliveries steps",
 }
-#: Columns that a terminal which is too narrow for all of them goes without, the first one first; then the last ones.
+#: Columns that are left out on a narrow terminal, the first one first; after these, the last columns.
 DISPENSABLE: Final = {
     "clients.list": "listener connected_at version inflight queued subscriptions",
     "sessions.list": "created_at expiry_interval inflight username queued",
     "trace.list": "published_at qos acked delivered dropped receivers reason publisher",
 }
-#: Columns of free text, which is folded; a word, an address or an id in any other is never broken.
+#: Columns of free text, which is wrapped; words, addresses and ids in other columns are never broken.
 _FOLDED: Final = frozenset({"text", "payload", "steps", "deliveries", "reason", "does", "problem", "value"})
-#: What a column of free text has at least, where the terminal has so much.
+#: The minimum width of a column of free text, if the terminal is wide enough.
 _FOLDED_WIDTH: Final = 24
 #: Fields that hold seconds since the epoch.
 _MOMENTS: Final = frozenset(
@@ -47,7 +47,7 @@ _MOMENT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) -> None:
-    """The rows of an operation. Each page is printed before the next one is asked for."""
+    """Print the rows of an operation. Each page is printed before the next one is requested."""
     empty = True
     widths: list[int] = []
     hidden: list[str] = []
@@ -69,7 +69,7 @@ def print_rows(name: str, pages: Iterable[list[dict[str, Any]]], as_json: bool) 
 
 
 def print_result(name: str, result: Any, as_json: bool) -> None:
-    """The result of an operation that is not a listing."""
+    """Print the result of an operation that is not a listing."""
     if as_json:
         click.echo(json.dumps(_jsonable(result)))
     elif isinstance(result, list) and all(isinstance(row, dict) for row in cast("list[object]", result)):
@@ -86,8 +86,8 @@ def print_toml(config: dict[str, Any]) -> None:
 
 
 def print_columns(columns: list[str], cells: list[list[str]], widths: list[int], *, head: bool = True) -> None:
-    """Columns side by side, and nothing cut off. `widths` are those of the pages before, and grow with the widest
-    cell."""
+    """Columns side by side, without cutting anything. `widths` are those of the previous pages, and grow with the
+    widest cell."""
     lines = [columns, *cells] if head else cells
     widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
     widths[:] = map(max, zip(widest, widths or widest, strict=True))
@@ -96,7 +96,7 @@ def print_columns(columns: list[str], cells: list[list[str]], widths: list[int],
 
 
 def _print_table(name: str, columns: list[str], cells: list[list[str]]) -> list[str]:
-    """A table at a terminal. Returns the columns that it has no room for."""
+    """Print a table on a terminal. Returns the columns that do not fit."""
     # imported here: it takes as long as all the rest
     from rich.console import Console
     from rich.table import Table
@@ -114,7 +114,7 @@ def _print_table(name: str, columns: list[str], cells: list[list[str]]) -> list[
 
 
 def _fitting(name: str, columns: list[str], cells: list[list[str]], width: int) -> list[int]:
-    """The numbers of the columns that there is room for side by side."""
+    """The numbers of the columns that fit side by side."""
     from rich.cells import cell_len
 
     needed = [max(cell_len(line[number]) for line in [columns, *cells]) for number in range(len(columns))]
@@ -181,7 +181,7 @@ def _payload(payload: bytes, row: Mapping[str, Any]) -> str:
 
 
 def _text(payload: bytes, cut: bool) -> str | None:
-    """What the bytes say, if they are text; `cut` ones may end within a letter."""
+    """The bytes as text, if they are text; if they are `cut`, they may end within a character."""
     try:
         text = getincrementaldecoder("utf-8")().decode(payload, final=not cut)
     except UnicodeDecodeError:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from trunkline.events.reader import EventLog
 
 _root = click.argument("root", metavar="[LOG]", default="event-log")
-_as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, a line each.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, one object per line.")
 
 
 class _Command(click.Command):
-    """A command whose failures are one line. Its help works without the extra."""
+    """A command that reports an error in one line. Its help works without the extra."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -37,7 +37,7 @@ class _Command(click.Command):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # of `| head`: click ends without a word then
+            # from `| head`: click ends silently then
             raise
         except (LogError, OSError, ArrowException) as error:
             fail([error], FAILED)
@@ -113,7 +113,7 @@ def tail(
 
 
 def _check_kind(pattern: str) -> None:
-    """Refuse a pattern that matches no kind of event: nothing would ever be shown."""
+    """Refuse a pattern that does not match any kind of event: nothing would ever be shown."""
     from fnmatch import fnmatchcase
 
     from trunkline.config.key_path import nearest
@@ -123,7 +123,7 @@ def _check_kind(pattern: str) -> None:
     known = sorted({kind.name for kind in OWN_KINDS} | {point.name for point in POINTS})
     if not any(fnmatchcase(kind, pattern) for kind in known):
         hint = nearest(pattern, known) or f"; there are {', '.join(known)}"
-        raise click.BadParameter(f"no event is of the kind {pattern!r}{hint}", param_hint="--kind")
+        raise click.BadParameter(f"no kind of event matches {pattern!r}{hint}", param_hint="--kind")
 
 
 def _json(row: Mapping[str, Any]) -> str:
@@ -262,7 +262,7 @@ def compact(
     consumer: str,
     storage: dict[str, str],
 ) -> None:
-    """Turn finished segments into few large Parquet files, or a Delta table."""
+    """Turn finished segments into a few large Parquet files, or a Delta table."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 

@@ -1,4 +1,4 @@
-"""`trunkline journal`: journals of brokers in tests, for people."""
+"""`trunkline journal`: shows the journals of brokers in tests."""
 
 import json
 import sys
@@ -23,8 +23,8 @@ def journal() -> None:
     "--packet", metavar="TYPE", multiple=True, help="Only packets of this type, such as PUBLISH; may be repeated."
 )
 @click.option("--topic", metavar="FILTER", help="Only PUBLISH packets whose topic matches.")
-@click.option("--after", metavar="SECONDS", default=0.0, help="Only from then on, in seconds since the beginning.")
-@click.option("--before", metavar="SECONDS", default=inf, help="Only up to then.", show_default=False)
+@click.option("--after", metavar="SECONDS", default=0.0, help="Only from this time on, in seconds since the beginning.")
+@click.option("--before", metavar="SECONDS", default=inf, help="Only up to this time.", show_default=False)
 def show(
     file: Path,
     as_json: bool,
@@ -35,7 +35,7 @@ def show(
     before: float,
 ) -> None:
     """Print a line for each packet in FILE: seconds since the beginning, connection and client, direction (-> to the
-    broker, <- from it) and what is in it."""
+    broker, <- from it) and its contents."""
     # imported here: no other command needs them
     from trunkline.management.journal_file import Journal, JournalError
     from trunkline.management.journal_view import Chosen, as_records, as_text
@@ -63,7 +63,7 @@ def show(
             for line in as_text(opened, chosen):
                 click.echo(line)
     except BrokenPipeError:
-        sys.exit(0)  # the reader has seen enough
+        sys.exit(0)  # the reader of the pipe has closed it
     except JournalError as error:
         fail([error], FAILED)
     except OSError as error:

@@ -1,15 +1,14 @@
-"""Journals: all packets of a broker's connections with their times, in a file that can be read whatever became of its
-writer.
+"""Journals: all packets of a broker's connections with their times, in a file that stays readable even if its writer
+crashes.
 
-A journal is a row of msgpack values, one after the other. The first is a map that says what it is; each of the others
-is one thing that happened:
+A journal is a sequence of msgpack values. The first is a map with the header; each of the others is an event:
 
     [0, seconds, connection, client id, version, [address, port] or nil, from its beginning]: it was opened
     [1, seconds, connection, from the client, bytes, secrets left out]: a packet
     [2, seconds, connection, by whom, error]: it was closed
     [3, seconds, gracefully, with sessions kept, with retained messages kept]: the broker ends
 
-Seconds count from the header's `started`. The last value may be cut off.
+Seconds count from the header's `started`. The last value may be incomplete.
 """
 
 from __future__ import annotations
@@ -27,41 +26,41 @@ if TYPE_CHECKING:
 _msgpack: Final[Any] = msgpack
 
 FORMAT: Final = "trunkline journal"
-#: A later one knows how to read this one.
+#: Later versions can read this one.
 VERSION: Final = 1
 
-#: Bytes of an entry: the largest packet that there can be, and what stands around it.
+#: Maximum bytes of an entry: the largest possible packet and its envelope.
 _MAX_ENTRY: Final = 268_435_460 + 1024
 
 
 class JournalError(Exception):
-    """The file is not a journal, or one that this version cannot read."""
+    """The file is not a journal, or this version cannot read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A connection came, or was there when the recording began."""
+    """A connection was opened, or existed when the recording began."""
 
     at: float
     connection: int
-    #: What was known of a connection that was there already; empty and 0 for one that came.
+    #: Client id and version of a connection that existed already; empty and 0 for a new one.
     client_id: str
     version: int
-    #: None for a connection in the broker's own process.
+    #: None for an in-process connection.
     peer: tuple[str, int] | None
-    #: Has it been recorded from its first byte on?
+    #: Whether it has been recorded from its first byte on.
     whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A packet left the client, or reached it."""
+    """A packet was sent by the client, or reached it."""
 
     at: float
     connection: int
     from_client: bool
     data: bytes
-    #: Was there a password, or data of an authentication, that is not in `data`?
+    #: Whether a password or authentication data was left out of `data`.
     masked: bool
 
 
@@ -69,25 +68,25 @@ class Passed:
 class Closed:
     at: float
     connection: int
-    #: `client`, `broker`, or `fault`, which is one that a test made.
+    #: `client`, `broker`, or `fault` for a test's fault.
     by: str
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEnding:
-    """The broker is about to end. If connections come after that, it came back."""
+    """The broker is about to end. If connections follow, it was restarted."""
 
     at: float
-    #: It says goodbye.
+    #: Whether it disconnects its clients first.
     graceful: bool
-    #: What it comes back with.
+    #: The state that is kept for a restart.
     keeps_sessions: bool
     keeps_retained: bool
 
 
 Entry: TypeAlias = Opened | Passed | Closed | BrokerEnding
-#: Their places are their numbers in the file.
+#: The index of each type is its number in the file.
 _KINDS: Final = (Opened, Passed, Closed, BrokerEnding)
 
 
@@ -112,13 +111,13 @@ def _pack(value: object) -> bytes:
 
 
 class Journal:
-    """A journal that is read, entry by entry."""
+    """Reads a journal, entry by entry."""
 
     def __init__(self, path: Path | str) -> None:
         """
         Raises:
             OSError: the file cannot be read.
-            JournalError: it is not a journal, or one of a later version.
+            JournalError: it is not a journal, or has a later version.
         """
         self._path = path
         with open(path, "rb") as file:
@@ -131,18 +130,20 @@ class Journal:
             value = None
         match value:
             case {"format": "trunkline journal", "version": int(version)} if version > VERSION:
-                raise JournalError(f"{self._path}: the journal has version {version}, known is {VERSION}")
+                raise JournalError(
+                    f"{self._path}: the journal has version {version}; only version {VERSION} is supported"
+                )
             case {"format": "trunkline journal", "started": float(started), "broker": str(broker)}:
                 return JournalHeader(started, broker)
             case _:
-                raise JournalError(f"{self._path} is no journal of Trunkline")
+                raise JournalError(f"{self._path} is not a journal of Trunkline")
 
     def __iter__(self) -> Iterator[Entry]:
-        """What happened, in order. What was cut off at the end is not there.
+        """The entries in order, without an incomplete one at the end.
 
         Raises:
             OSError: the file cannot be read.
-            JournalError: something in it is not an entry.
+            JournalError: it contains an invalid entry.
         """
         with open(self._path, "rb") as file:
             values: Iterator[Any] = _msgpack.Unpacker(file, max_buffer_size=_MAX_ENTRY)
@@ -157,7 +158,7 @@ class Journal:
                 except (ValueError, _msgpack.UnpackException):
                     entry = None
                 if entry is None:
-                    raise JournalError(f"{self._path}: entry {number} is none that this version knows")
+                    raise JournalError(f"{self._path}: entry {number} has a form that this version does not support")
                 yield entry
 
 

@@ -1,4 +1,4 @@
-"""A journal as text: a line for each thing that happened."""
+"""A journal as text: one line for each entry."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which of what happened is shown; what is left out does not matter."""
+    """Selects the entries to show; an empty field selects all."""
 
     client: str | None = None
-    #: With types or a topic filter, packets alone.
+    #: With types or a topic filter, only packets are shown.
     types: tuple[str, ...] = ()
     topic: str | None = None
     #: Seconds since the beginning.
@@ -54,7 +54,7 @@ ALL: Final = Chosen()
 
 
 def rows(journal: Journal, chosen: Chosen = ALL) -> Iterator[tuple[Entry, str, Packet | None]]:
-    """What happened, with the client id of each connection, and packets taken apart.
+    """The entries, with the client id of each connection and decoded packets.
 
     Raises:
         OSError, JournalError: the journal cannot be read.
@@ -77,7 +77,7 @@ def rows(journal: Journal, chosen: Chosen = ALL) -> Iterator[tuple[Entry, str, P
 
 
 def client_ids(journal: Journal) -> dict[int, str]:
-    """Of all connections whose client is known."""
+    """The client ids of all connections whose client is known."""
     conversations: dict[int, Conversation] = {}
     for entry in journal:
         if isinstance(entry, Opened):
@@ -112,7 +112,7 @@ def _event(entry: Entry, packet: Packet | None) -> str:
 
 def _end(entry: BrokerEnding) -> str:
     kept = ["its sessions"] * entry.keeps_sessions + ["its retained messages"] * entry.keeps_retained
-    how = "says goodbye" if entry.graceful else "is killed"
+    how = "disconnects its clients" if entry.graceful else "is killed"
     return f"== the broker {how}, and keeps {' and '.join(kept) or 'nothing'}"
 
 
@@ -124,7 +124,7 @@ def _unread(entry: Passed) -> str:
 
 
 def as_records(journal: Journal, chosen: Chosen = ALL) -> Iterator[dict[str, Any]]:
-    """What happened as values for JSON. Bytes are text where they can be, and else base64 under `…_base64`."""
+    """An entry as values for JSON. Bytes are text if possible, and otherwise base64 under `…_base64`."""
     for entry, name, packet in rows(journal, chosen):
         moment = datetime.fromtimestamp(journal.header.started + entry.at, UTC)
         record: dict[str, Any] = {"at": entry.at, "time": moment.isoformat(timespec="microseconds")}

@@ -1,4 +1,4 @@
-"""The log as a file, which may be moved away while the broker runs."""
+"""A log file, which may be rotated while the broker runs."""
 
 import logging
 import os
@@ -14,14 +14,14 @@ _MODE: Final = 0o640
 
 
 def _opened(path: str, flags: int) -> int:
-    """A new file is for the broker's user and group. A pipe that nobody reads must not hold up the broker."""
+    """A new file is readable by the broker's user and group only. A pipe without a reader must not block the broker."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), _MODE)
 
 
 class _ToFile(UnfailingHandler, logging.FileHandler):
     def _open(self) -> TextIOWrapper:
-        """Nothing stays in a buffer: what a full disk did not take would keep the file from being closed."""
-        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)  # noqa: SIM115 - what is returned closes it
+        """Nothing stays in a buffer: bytes that do not fit on a full disk would keep the file from being closed."""
+        file = open(self.baseFilename, "ab", buffering=0, opener=_opened)  # noqa: SIM115 - the returned object closes it
         return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
@@ -32,5 +32,5 @@ class _ToWatchedFile(_ToFile, WatchedFileHandler):
 def to_file(path: Path) -> UnfailingHandler:
     if os.name == "nt":
         return _ToFile(path)
-    # opens the file anew when something has moved it away
+    # reopens the file after it has been moved
     return _ToWatchedFile(path)

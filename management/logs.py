@@ -1,8 +1,8 @@
 """The broker's log: standard `logging`, one line a record, as text or as JSON.
 
-What a record is about stands in its fields: `logger.info("...", extra=client.log_fields)`. JSON has all of them, text
-those that its messages do not name. Clients choose much of what is logged about them, so nothing of a record can end
-its line or steer a terminal: what is not printable is escaped.
+The subject of a record is in its fields: `logger.info("...", extra=client.log_fields)`. JSON has all of them, text
+those that its messages do not name. Clients choose much of what is logged about them, so no part of a record can end
+its line or control a terminal: unprintable characters are escaped.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 else:
     _Stream = logging.StreamHandler
 
-# C0, DEL and C1 controls, the line and paragraph separators, what turns the writing direction round, lone surrogates
+# C0, DEL and C1 controls, the line and paragraph separators, changes of the writing direction, lone surrogates
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
-#: What every record has; the rest are its fields.
+#: The attributes of every record; all others are its fields.
 _STANDARD: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskName"}
 #: Fields that text shows behind the message.
 _SHOWN: Final = ("client", "username")
-#: Characters of a message, or of a field, that are written: topics and client ids may have 65,535.
+#: Characters of a message, or of a field, that are written at most: topics and client ids may have 65,535.
 _MAX_TEXT: Final = 2000
-#: Lines of a traceback that are written: a group of errors, or a deep recursion, may have thousands.
+#: Lines of a traceback that are written at most: a group of errors, or a deep recursion, may have thousands.
 _MAX_TRACEBACK: Final = 60
 
 _own = logging.getLogger("trunkline")
@@ -55,7 +55,7 @@ def _moment(record: logging.LogRecord) -> str:
 
 class _Formatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:
-        """The ends of it, where it is long: how it came to that, and what it was."""
+        """The beginning and end of a long traceback: its origin and its error."""
         lines = super().formatException(ei).split("\n")
         if len(lines) > _MAX_TRACEBACK:
             half = _MAX_TRACEBACK // 2
@@ -99,15 +99,16 @@ class JsonFormatter(_Formatter):
 
 
 class UnfailingHandler(logging.Handler):
-    """Reports a log that cannot be written, as on a full disk, in a line now and then, and not in a traceback each."""
+    """Reports a log that cannot be written, as on a full disk, in a line from time to time instead of a traceback for
+    each record."""
 
     #: The file of the log, and how often it could not be written.
     file: Path | None = None
     failures = 0
 
     def succeed(self, former: logging.Handler) -> None:
-        """Count on, where the former handler wrote to the same place: however often the log is opened anew, its
-        failures are reported now and then only."""
+        """Continue the count of the former handler if it wrote to the same file: however often the log is reopened,
+        failures are only reported from time to time."""
         if isinstance(former, UnfailingHandler) and former.file == self.file:
             self.failures = former.failures
 
@@ -132,10 +133,10 @@ class _ToStderr(UnfailingHandler, _Stream):
 
 
 def configure(settings: LogSettings) -> None:
-    """Sends everything that is logged in this process where the settings say. Calling it again replaces the former.
+    """Send all log records of this process to the configured destination. A further call replaces the former one.
 
     Raises:
-        OSError: the file cannot be opened, and everything is as it was.
+        OSError: the file cannot be opened; nothing has changed.
     """
     with switching(settings):
         pass
@@ -143,15 +144,17 @@ def configure(settings: LogSettings) -> None:
 
 @contextmanager
 def switching(settings: LogSettings) -> Generator[None]:
-    """The same as soon as the block is through. If it raises, everything stays as it was.
+    """The same at the end of the block. If the block raises, nothing changes.
 
     Raises:
         OSError: as `configure` does.
     """
     if settings.file is None:
-        handler: UnfailingHandler = _ToStderr(sys.stderr)  # a service may be started without: it fails at each record
+        handler: UnfailingHandler = _ToStderr(
+            sys.stderr
+        )  # a service may be started without it: writing fails at each record
     else:
-        from trunkline.management.log_file import to_file  # what watches a file brings much along
+        from trunkline.management.log_file import to_file  # the file handler imports much
 
         handler = to_file(settings.file)
     handler.file = settings.file
@@ -173,7 +176,7 @@ def switching(settings: LogSettings) -> Generator[None]:
 
 
 def set_level(level: str) -> None:
-    """The least important records of the broker's own that are written, until `configure` is called again."""
+    """Set the lowest level of the broker's own records that are written, until `configure` is called again."""
     _own.setLevel(level.upper())
 
 

@@ -1,5 +1,4 @@
-"""The command group `trunkline plugins`. What a command needs is imported when it runs: plugins may bring much
-along."""
+"""The command group `trunkline plugins`. A command's imports happen when it runs: plugins may import much."""
 
 import json
 import shutil
@@ -57,7 +56,7 @@ def enable(name: str, settings: dict[str, str], path: Path | None, create: bool,
     """Enable the plugin NAME in the configuration file, with these settings.
 
     A value is written as in an environment variable: lists as a TOML array or as words with commas between, tables as
-    an inline TOML table. Nothing is written unless all of it is right.
+    an inline TOML table. Nothing is written if any of it is wrong.
     """
     from trunkline.management import plugin_enabling
 
@@ -91,7 +90,7 @@ def disable(name: str, path: Path | None, now: bool) -> None:
 @click.argument("name")
 @config_option
 def reload(name: str, path: Path | None) -> None:
-    """Restart the plugin NAME in the running broker, with its code imported anew and the settings as they are now. The
+    """Restart the plugin NAME in the running broker, with its code imported anew and the current settings. The
     configuration says where the broker is."""
     _change_broker(path, name, "reload")
 
@@ -118,7 +117,7 @@ def new(name: str, directory: Path | None) -> None:
 
 def _needed(path: Path | None) -> Path:
     if path is None:
-        raise click.UsageError("which configuration file? Name it with --config")
+        raise click.UsageError("no configuration file given: name one with --config")
     return path
 
 
@@ -126,7 +125,7 @@ def _report_change(what: str, changed: bool, now: bool) -> None:
     if not changed:
         what += ". Nothing was to be changed"
     elif not now:
-        what += ". A broker that runs takes this up when it is started again, or at once with --now"
+        what += ". A running broker applies this when it is restarted, or at once with --now"
     click.echo(f"{what}.")
 
 
@@ -149,7 +148,8 @@ def _change_broker(path: Path | None, name: str, change: str) -> None:
 
 @contextmanager
 def _problems_reported(path: Path | None) -> Generator[None]:
-    """Ends the command with what is wrong, and keeps what plugins print while they are imported out of the output."""
+    """Ends the command with an error line, and keeps text that plugins print while they are imported out of the
+    output."""
     from trunkline.config.errors import ConfigError
     from trunkline.plugins.errors import PluginError
 

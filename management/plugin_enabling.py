@@ -1,4 +1,4 @@
-"""Enables and disables plugins in a configuration file. What a broker would not start with is not written."""
+"""Enables and disables plugins in a configuration file. A configuration that a broker would refuse is not written."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ _SECTION: Final = "plugins"
 
 
 def enable(file: Path, name: str, arguments: Mapping[str, str] = MappingProxyType({}), *, create: bool = False) -> bool:
-    """Write that the plugin runs, and these keys of it. Their values are text, as in an environment variable. False:
-    the file says so already.
+    """Enable the plugin with these keys. Their values are text, as in an environment variable. Returns False if the
+    file has them already.
 
     Raises:
-        PluginError: there is no such plugin, or it cannot be imported.
-        ConfigError: its settings are wrong, or the rest of the configuration does not go with it.
+        PluginError: the plugin does not exist, or cannot be imported.
+        ConfigError: its settings are wrong, or conflict with the rest of the configuration.
         ValueError: the file is not TOML, or cannot be changed.
         OSError: it cannot be read or written.
     """
@@ -43,10 +43,10 @@ def enable(file: Path, name: str, arguments: Mapping[str, str] = MappingProxyTyp
 
 
 def disable(file: Path, name: str) -> bool:
-    """Write that the plugin does not run; its settings stay. False: the file does not enable it.
+    """Disable the plugin; its settings stay. Returns False if the file does not enable it.
 
     Raises:
-        ConfigError: the rest of the configuration does not go without it.
+        ConfigError: the rest of the configuration needs it.
         ValueError: the file is not TOML, or cannot be changed.
         OSError: it cannot be read or written.
     """
@@ -61,7 +61,7 @@ def disable(file: Path, name: str) -> bool:
 
 
 def _check_rest(file: Path, name: str, before: Content, after: Content) -> None:
-    """Raises ConfigError: something is wrong with the rest of the configuration that was not wrong before."""
+    """Raises ConfigError if the change makes the rest of the configuration invalid."""
     known = {(problem.key, problem.text) for problem in _problems(before)}
     own = dotted((_SECTION, name))
     problems = [

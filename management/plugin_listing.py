@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def installed_rows(path: Path | None) -> list[Row]:
-    """All plugins by name, and whether the configuration enables them: this file and the environment.
+    """All plugins by name, and whether this file and the environment enable them.
 
     Raises:
         ValueError: the file is not TOML.
@@ -58,20 +58,22 @@ def installed_rows(path: Path | None) -> list[Row]:
 
 
 def as_cells(row: Row) -> Row:
-    """A row for a table, which shows what is wrong with a plugin in place of what it does."""
+    """A row of the table: the plugin's description, or its problem if it has one."""
     cells = {name: value for name, value in row.items() if name != "problem"}
     return cells | {"does": f"cannot run: {row['problem']}"} if row["problem"] is not None else cells
 
 
 def plugin_page(name: str) -> Row:
-    """All that can be said of a plugin without running it.
+    """A description of a plugin, without running it.
 
     Raises:
         PluginError: it is not installed, or cannot be imported.
     """
     factory = load(name)
     model, found = settings_of(factory), installed()[name]
-    hooks = marks(factory) if inspect.isclass(factory) else []  # what a function registers shows only when it runs
+    hooks = (
+        marks(factory) if inspect.isclass(factory) else []
+    )  # the hooks that a function registers are known only when it runs
     return {
         "name": name,
         "package": found.package,
@@ -107,12 +109,12 @@ def page_lines(page: Row, width: int) -> Iterator[str]:
         priority = f", priority {mark['priority']}" if mark["priority"] else ""
         yield f"  {mark['point']:{point_width}}  {mark['method']}{priority}"
     if page["guards"]:
-        denied = f"When it should run and does not, all is denied at: {', '.join(page['guards'])}."
+        denied = f"While it should run and does not, everything is denied at: {', '.join(page['guards'])}."
         yield from ("", textwrap.fill(denied, width))
 
 
 def plain(value: object) -> object:
-    """The JSON form of defaults that have none of their own: tables and folders."""
+    """The JSON form of defaults that are tables or folders."""
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
@@ -127,12 +129,12 @@ def _setting(key: str, field: FieldInfo) -> Row:
 
 
 def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str, str]]:
-    """The settings that are right, and what is wrong with others, by plugin."""
+    """The valid settings, and the problems of the others, by plugin."""
     reader = ConfigReader(settings_model)
     if path is not None:
         sections = meaning(read_text(path, MAX_FILE)).get("plugins", {})
         if not isinstance(sections, Mapping):
-            raise ValueError("plugins: accepted is a table a plugin, [plugins.NAME]")
+            raise ValueError("plugins: accepted is a table for each plugin, [plugins.NAME]")
         reader.take_table({"plugins": cast("Mapping[str, object]", sections)}, str(path), path.parent)
     reader.take_environment({name: text for name, text in os.environ.items() if name.startswith(PLUGIN_PREFIX)})
     configured, problems = reader.plugins(), dict[str, str]()
@@ -142,7 +144,7 @@ def _configured(path: Path | None) -> tuple[dict[str, PluginSettings], dict[str,
 
 
 def _text(factory: Factory, where: str) -> str:
-    """The docstring, or else that of its module. Of an object that is neither class nor function, its class's says
-    nothing."""
+    """The docstring, or else that of its module. The class's docstring of other objects is not used: it does not
+    describe the plugin."""
     own = factory.__doc__ if inspect.isclass(factory) or inspect.isroutine(factory) else None
     return inspect.cleandoc(own or sys.modules[where.partition(":")[0]].__doc__ or "")

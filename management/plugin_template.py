@@ -1,4 +1,4 @@
-"""Writes the package of a plugin that works and tests itself, from the files in template/."""
+"""Writes the package of a working plugin with tests, from the files in template/."""
 
 import os
 import tempfile
@@ -14,33 +14,33 @@ from trunkline import __version__
 from trunkline.plugins.errors import PluginError
 from trunkline.plugins.finding import check_name, installed
 
-#: Files and folders of the template that are called after the plugin, or that no tool should take for its own.
+#: Files and folders of the template that are renamed after the plugin, or that tools must not pick up.
 _CALLED: Final = {
     "gitignore": ".gitignore",
     "src/package": "src/$package",
     "tests/test_plugin.py": "tests/test_$module.py",
 }
 _SUFFIX: Final = ".tmpl"
-#: Longer names would need lines broken elsewhere.
+#: With longer names, lines in the template would be too long.
 _MAX_NAME: Final = 40
 
 
 def write_plugin(name: str, directory: Path) -> None:
-    """Make a folder with the package of a plugin of this name in it. It appears when it is complete.
+    """Create a folder with the package of a plugin of this name. It appears only when it is complete.
 
     Raises:
-        PluginError: no plugin can be called this, or an installed one is.
-        OSError: there is something in this place, or the folder cannot be made.
+        PluginError: the name is not valid for a plugin, or an installed plugin has it.
+        OSError: the folder is not empty or cannot be created.
     """
     check_name(name)
     if len(name) > _MAX_NAME:
         raise PluginError([f"{name!r}: longer than {_MAX_NAME} characters"])
     if (taken := installed().get(name)) is not None:
-        raise PluginError([f"a plugin {name!r} is installed already: {taken.value}, of {taken.package}"])
+        raise PluginError([f"a plugin {name!r} is installed already: {taken.value} of {taken.package}"])
     if directory.exists():
-        raise FileExistsError(EEXIST, "is there already; nothing was written", str(directory))
+        raise FileExistsError(EEXIST, "exists already; nothing was written", str(directory))
     if not directory.parent.is_dir():
-        raise FileNotFoundError(ENOENT, "is no folder", str(directory.parent))
+        raise FileNotFoundError(ENOENT, "is not a folder", str(directory.parent))
     module = name.replace("-", "_")
     words = {
         "name": name,
@@ -60,7 +60,7 @@ def write_plugin(name: str, directory: Path) -> None:
 
 
 def rendered(words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The files: their paths and what is in them."""
+    """The paths and contents of the files."""
     for path, file in _files(files("trunkline.management") / "template", PurePosixPath()):
         target = path.removesuffix(_SUFFIX)
         for ours, theirs in _CALLED.items():

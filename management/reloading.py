@@ -1,4 +1,4 @@
-"""What SIGHUP and `trunkline ctl reload` do."""
+"""Reloading, on SIGHUP or by `trunkline ctl reload`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _logger = logging.getLogger("trunkline")
 
 
 class ReloadError(Unusable[str]):
-    """The configuration or a file of it is wrong, and everything stays as it was."""
+    """The configuration or one of its files is wrong; nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a reload does not take up."""
+    """Changes that a reload does not apply."""
 
     #: Keys that have changed and need a restart.
     restart: list[str]
-    #: What does for plugins, as `trunkline ctl` has it: "plugins reload bans".
+    #: The commands of `trunkline ctl` that apply changes of plugins: "plugins reload bans".
     plugins: list[str]
 
 
 def reload(broker: Node) -> Pending:
-    """Read password and access rule files again, and the settings of the log. What happened is logged.
+    """Read password and access rule files again, and the settings of the log. The result is logged.
 
     Raises:
         ReloadError: something is wrong.
@@ -49,14 +49,14 @@ def reload(broker: Node) -> Pending:
         problems = list(map(str, error.problems))
     except OSError as error:
         problems = [str(error)]
-    except Exception as error:  # whatever it is, a reload does not end a broker
+    except Exception as error:  # no error in a reload ends a broker
         _logger.exception("a reload crashed")
         problems = [f"{type(error).__name__}: {error}"]
     else:
         restart = [key for key in changes(broker.config, new) if not key.startswith(("log.", "plugins."))]
         pending = Pending(restart, [] if broker.read is None else list(_steps(broker.plugins.enabled(), new.plugins)))
         words = [f"a restart is needed for {', '.join(restart)}"] if restart else []
-        words += [f"`trunkline ctl {step}` takes up what has changed there" for step in pending.plugins]
+        words += [f"`trunkline ctl {step}` applies the changes there" for step in pending.plugins]
         if words:
             _logger.warning("reloaded; %s", "; ".join(words))
         else:
@@ -68,7 +68,7 @@ def reload(broker: Node) -> Pending:
 
 
 def _steps(running: Mapping[str, PluginSettings], wanted: Mapping[str, PluginSettings]) -> Iterator[str]:
-    """From the plugins that run to those that the configuration wants."""
+    """The steps from the running plugins to the configured ones."""
     for name in sorted(running.keys() | wanted.keys()):
         settings = wanted.get(name)
         on = settings is not None and settings.enabled

@@ -1,4 +1,4 @@
-"""Changes a file so that a broker, or a crash, never finds half of it."""
+"""Changes a file atomically: neither a broker nor a crash ever leaves half of it."""
 
 import errno
 import os
@@ -15,30 +15,30 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-#: Seconds to wait for other processes. One that was suspended, or any that may read the folder, could keep it for ever.
+#: Seconds to wait for other processes. A suspended process, or any that may read the folder, could hold the lock for
+#: ever.
 LOCK_TIMEOUT: Final = 10.0
 
 
 def rewrite(file: Path, change: Callable[[str], str], *, private: bool) -> None:
-    """Put the changed text into the place of the file. Its line endings and its owner stay, a byte order mark
-    does not.
+    """Replace the file by the changed text. Its line endings and its owner stay, a byte order mark does not.
 
-    A `private` file may be read by nobody but its owner from then on; any other keeps its permissions.
+    A `private` file becomes readable by its owner only; any other keeps its permissions.
 
     Raises:
-        OSError: the file is as it was.
+        OSError: the file is unchanged.
     """
-    file = file.resolve()  # what a link leads to is replaced, not the link
+    file = file.resolve()  # the target of a link is replaced, not the link
     with alone(file.parent):
         _rewrite(file, change, private)
 
 
 @contextmanager
 def alone(folder: Path) -> Generator[None]:
-    """While one process of this machine changes something in the folder, others that ask so wait for their turn.
+    """One process of this machine at a time changes the folder; others that use this lock wait for their turn.
 
     Raises:
-        OSError: the folder is not there, or the turn does not come within `LOCK_TIMEOUT`.
+        OSError: the folder does not exist, or the lock is not free within `LOCK_TIMEOUT`.
     """
     if fcntl is None:
         yield
@@ -68,8 +68,8 @@ def _lock(descriptor: int, folder: Path) -> None:
 def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:
     try:
         former = file.stat()
-        if not stat.S_ISREG(former.st_mode):  # a pipe would be waited for, and a device replaced
-            raise OSError(errno.EINVAL, "is no regular file")
+        if not stat.S_ISREG(former.st_mode):  # reading a pipe would block, and a device would be replaced
+            raise OSError(errno.EINVAL, "is not a regular file")
         with file.open(encoding="utf-8-sig", newline="") as stream:
             text = stream.read()
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def _rewrite(file: Path, change: Callable[[str], str], private: bool) -> None:
 
 
 def _take_over(draft: Path, former: os.stat_result, private: bool) -> None:
-    """Owner and permissions: an administrator changes what the broker's user reads."""
+    """Owner and permissions: an administrator may change a file that the broker's user reads."""
     if private:
         if former.st_uid != os.geteuid():
             os.chown(draft, former.st_uid, former.st_gid)

@@ -1,5 +1,4 @@
-"""What keeps a broker from starting with a configuration that is right by itself: files, addresses, the control
-socket."""
+"""Checks what a valid configuration refers to before a broker starts: files, addresses, the control socket."""
 
 import os
 import socket
@@ -13,7 +12,7 @@ from trunkline.management.control_place import PlaceError, check_place
 
 
 def obstacles(config: Config) -> list[str]:
-    """All that is found without taking an address or starting a plugin."""
+    """All problems that can be found without opening a listener or starting a plugin."""
     return [*_files(config), *_addresses(config), *_control(config)]
 
 
@@ -41,7 +40,7 @@ def _addresses(config: Config) -> Iterator[str]:
 
 
 def _control(config: Config) -> Iterator[str]:
-    """Without a path of its own, or an order that there be one, a broker starts without a control socket."""
+    """Only with a path of its own, or if it is required, does the control socket keep a broker from starting."""
     path = config.control.path
     if path is None or config.control.enabled is False:
         return

@@ -1,11 +1,11 @@
-"""Topic aliases of MQTT 5.0 (section 3.3.2.3.4): what one side has set, and the other may use instead of the topic."""
+"""Topic aliases of MQTT 5.0 (section 3.3.2.3.4): numbers that stand for topics."""
 
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.reasons import Reason
 
 
 class ReceivedAliases:
-    """Set by the peer, for as long as the network connection lasts."""
+    """The aliases that the peer has set. They last as long as the network connection."""
 
     __slots__ = ("_topics", "maximum")
 
@@ -18,10 +18,11 @@ class ReceivedAliases:
         return self._topics.get(alias, "")
 
     def resolve(self, alias: int, topic: str) -> str:
-        """The topic of a PUBLISH with this alias. Its own, if it has one, is what the alias means from now on.
+        """The topic of a PUBLISH with this alias. If the packet has a topic of its own, the alias means that topic from
+        now on.
 
         Raises:
-            ProtocolError: no such alias was set, or may be.
+            ProtocolError: the alias was not set, or is not allowed.
         """
         if alias > self.maximum:  # [MQTT-3.3.2-9]
             raise ProtocolError(f"topic alias {alias} is above {self.maximum}", Reason.TOPIC_ALIAS_INVALID)
@@ -33,7 +34,7 @@ class ReceivedAliases:
 
 
 class SentAliases:
-    """Set by this side: the first topics get one, as many as the peer allows."""
+    """The aliases that this side sets: the first topics get one, as many as the peer allows."""
 
     __slots__ = ("_aliases", "maximum")
 
@@ -49,7 +50,7 @@ class SentAliases:
         return len(self._aliases) + 1, False
 
     def set(self, topic: str, alias: int) -> None:
-        """The peer was sent both."""
+        """The peer has been sent both topic and alias."""
         self._aliases[topic] = alias
 
     def topic(self, alias: int) -> str:

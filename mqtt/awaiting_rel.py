@@ -1,4 +1,4 @@
-"""QoS 2 messages taken from the client whose PUBREL is still to come: the packet ids that must not publish twice."""
+"""QoS 2 messages received from the client whose PUBREL has not come yet: their packet ids must not publish twice."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ Exported: TypeAlias = tuple[list[int], int, "Publication | None"]
 
 
 class AwaitingRel:
-    """The open ids of one session in the order in which they came, each with what is to happen at its PUBREL: the
-    message that it stands for is routed. None stands for one that was refused, which a 3.x client cannot be told.
-
-    No id is forgotten before that, however long it takes, unless `expire` is asked to: the message is not published
-    yet.
+    """The open ids of one session in the order in which they came, each with the message that is routed at its PUBREL.
+    None stands for a refused message, because a 3.x client cannot be told of the refusal. An id is kept until its
+    PUBREL, however long that takes, unless `expire` drops it: the message is not published yet.
     """
 
     __slots__ = ("_open", "byte_size", "max_bytes", "maximum")
 
     def __init__(self, maximum: int = 0, max_bytes: int = 0) -> None:
-        #: Ids that may be open at once, and the bytes that they may take; 0 is no bound.
+        #: Ids that may be open at once, and the bytes that they may take; 0 means no limit.
         self.maximum = maximum
         self.max_bytes = max_bytes
         self.byte_size = 0
-        #: What is held, and the number of the id's message in it.
+        #: The held publication of each id, and the number of the id's message in it.
         self._open: dict[int, tuple[_Held, int]] = {}
 
     def __len__(self) -> int:
@@ -39,20 +37,20 @@ class AwaitingRel:
         return packet_id in self._open
 
     def has_room(self, number: int, weight: int) -> bool:
-        """For so many more ids, whose messages take so many bytes."""
+        """Whether there is room for `count` more ids, whose messages take `weight` bytes."""
         return not (0 < self.maximum < len(self._open) + number or 0 < self.max_bytes < self.byte_size + weight)
 
     def are_new(self, packet_ids: Sequence[int]) -> bool:
-        """Is none of them open, and none there twice? A client that sends one again gets PUBREC, and the message is not
-        published again.  # [MQTT-4.3.3-10]"""
+        """Whether none of these ids is open, and none occurs twice. A client that sends one again gets PUBREC, and the
+        message is not published again.  # [MQTT-4.3.3-10]"""
         return self._open.keys().isdisjoint(packet_ids) and len(set(packet_ids)) == len(packet_ids)
 
     def count_new(self, packet_ids: Sequence[int]) -> int:
-        """How many of them are not open?"""
+        """How many of these ids are not open."""
         return len(packet_ids) - sum(map(self._open.__contains__, packet_ids))
 
     def are_open(self, packet_ids: Sequence[int]) -> bool:
-        """Are all of them open, and none there twice?"""
+        """Whether all of these ids are open, and none occurs twice."""
         distinct = set(packet_ids)
         return self._open.keys() >= distinct and len(distinct) == len(packet_ids)
 
@@ -60,7 +58,7 @@ class AwaitingRel:
         self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
     ) -> bool:
         """QoS 2 PUBLISH packets with new ids came. The messages, of `weight` bytes, are routed only at their PUBRELs.
-        False, and none of them is held, when there is no room for all."""
+        Returns False, and holds none of them, if there is not enough room for all."""
         if not self.has_room(len(packet_ids), weight):
             return False
         held = _Held(publication, weight, len(packet_ids), now)
@@ -69,7 +67,8 @@ class AwaitingRel:
         return True
 
     def release(self, packet_ids: Sequence[int]) -> list[Publication | None]:
-        """PUBRELs of open ids came. Returns what was held, in order, and together what came together."""
+        """PUBRELs of open ids came. Returns the held messages in order; messages that came together are returned
+        together."""
         pop = self._open.pop
         released: list[Publication | None] = []
         held, first = pop(packet_ids[0])
@@ -92,11 +91,11 @@ class AwaitingRel:
 
     @property
     def oldest(self) -> float:
-        """When the first of what is open came."""
+        """When the oldest open id came."""
         return next(iter(self._open.values()))[0].came_at
 
     def expire(self, before: float, limit: int) -> list[Publication]:
-        """Forget what came before that, no more than `limit`. Returns the messages that were held."""
+        """Forget up to `limit` ids that came before the given time. Returns the messages that were held."""
         gone: list[Publication] = []
         for _ in range(limit):
             if not self._open or self.oldest > before:
@@ -130,7 +129,8 @@ def _in_row(opened: tuple[int, tuple[int, tuple[_Held, int]]]) -> tuple[_Held, i
 
 
 class _Held:
-    """What is kept for one id, or for those of a batch: it takes its memory until the last of them is released."""
+    """The held message of one id, or the batch of several ids: its memory is in use until the last of them is
+    released."""
 
     __slots__ = ("came_at", "left", "number", "publication", "weight")
 
@@ -138,5 +138,5 @@ class _Held:
         self.publication = publication
         self.weight = weight
         self.came_at = came_at
-        #: Ids that it was kept for, and those of them that are open.
+        #: The number of ids that it was kept for, and of those that are still open.
         self.number = self.left = number

@@ -1,5 +1,4 @@
-"""What both sides of a connection have agreed on, followed packet by packet from outside: its packets cannot be decoded
-without it."""
+"""Follows a connection from outside, packet by packet: version and topic aliases are needed to decode its packets."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ class Conversation:
     def __init__(self, client_id: str = "", version: Version | None = None) -> None:
         #: Empty as long as it is not known.
         self.client_id = client_id
-        #: None as long as there was no CONNECT.
+        #: None until there is a CONNECT.
         self.version = version
         #: Topics by alias, of the client and of the broker.
         self._aliases: dict[bool, dict[int, str]] = {True: {}, False: {}}

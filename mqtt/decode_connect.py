@@ -20,7 +20,7 @@ _LEVELS: Final = {
     b"MQTT": {4: Version.V311, 4 | _BRIDGE: Version.V311, 5: Version.V5},
 }
 
-#: What a 3.x server means by a return code.
+#: The reason codes for the return codes of a 3.x server.
 _FROM_V3: Final = {
     0: Reason.SUCCESS,
     1: Reason.UNSUPPORTED_PROTOCOL_VERSION,
@@ -32,10 +32,10 @@ _FROM_V3: Final = {
 
 
 def decode_connect(reader: Reader, flags: int) -> Connect:
-    """Sets the reader's version to the one that the client speaks, or to the best one in which it can read a refusal.
+    """Set the reader's version to the client's, or to the best one in which the client can read a refusal.
 
     Raises:
-        UnsupportedVersion: of a protocol that is not ours.
+        UnsupportedVersion: another protocol or level.
     """
     name = reader.binary()
     level = reader.byte()
@@ -45,7 +45,8 @@ def decode_connect(reader: Reader, flags: int) -> Connect:
         raise UnsupportedVersion(f"protocol name {quoted(name)}")
     version = levels.get(level)
     if version is None:
-        # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]: a client of level 6 will know what 5.0 answers, one of level 2 what 3.1 does.
+        # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]: a client of level 6 can read an answer of 5.0, one of level 2 an answer of
+        # 3.1.
         if name == b"MQTT":
             reader.version = Version.V5 if level > Version.V5 and not level & _BRIDGE else Version.V311
         else:
@@ -109,7 +110,7 @@ def _client_id(reader: Reader) -> str:
     except MalformedPacket as error:
         if reader.position > reader.end:
             raise
-        # The packet is whole, its client identifier is what is wrong.
+        # The packet is complete; only its client identifier is wrong.
         raise MalformedPacket(f"client identifier: {error}", Reason.CLIENT_IDENTIFIER_NOT_VALID) from None
 
 

@@ -1,6 +1,6 @@
 """PUBLISH and its acknowledgements, in all their forms.
 
-`trunkline.mqtt.decoder` takes the common forms apart itself and comes here for the others.
+`trunkline.mqtt.decoder` parses the common forms itself and calls this module for the others.
 """
 
 from collections.abc import Callable

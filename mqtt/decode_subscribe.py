@@ -1,7 +1,7 @@
 """SUBSCRIBE, UNSUBSCRIBE and their acknowledgements.
 
-Whether a topic filter is one is not judged here but by whoever acts on it, with `validate_filter`: a server may know
-forms of its own.
+Topic filters are not validated here: the session does so with `validate_filter`, because a server may support forms of
+its own.
 """
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError
@@ -27,7 +27,8 @@ def _filter(reader: Reader) -> str:
 
 
 def _too_many(limit: int | None) -> ProtocolError:
-    """No SUBACK has a reason for each of what was never looked at, so the client must go."""
+    """A SUBACK needs a reason for each filter, and filters beyond the limit are not even read, so the client is
+    disconnected."""
     return ProtocolError(f"more than {limit} topic filters in one packet", Reason.QUOTA_EXCEEDED)
 
 
@@ -55,7 +56,7 @@ def decode_subscribe(reader: Reader, flags: int) -> Subscribe:
             raise ProtocolError("retain handling 3")
         requests.append(SubscriptionRequest(topic_filter, qos, no_local, options & 0x08 != 0, retain_handling))
     if not requests:
-        raise ProtocolError("a SUBSCRIBE to nothing")  # [MQTT-3.8.3-2] [MQTT3-3.8.3-3]
+        raise ProtocolError("a SUBSCRIBE without a topic filter")  # [MQTT-3.8.3-2] [MQTT3-3.8.3-3]
     return Subscribe(packet_id, requests, properties)
 
 
@@ -68,7 +69,7 @@ def decode_unsubscribe(reader: Reader, flags: int) -> Unsubscribe:
             raise _too_many(limit)
         filters.append(_filter(reader))
     if not filters:
-        raise ProtocolError("an UNSUBSCRIBE from nothing")  # [MQTT-3.10.3-2] [MQTT3-3.10.3-2]
+        raise ProtocolError("an UNSUBSCRIBE without a topic filter")  # [MQTT-3.10.3-2] [MQTT3-3.10.3-2]
     return Unsubscribe(packet_id, filters, properties)
 
 

@@ -1,13 +1,13 @@
-"""Bytes to packets, in whatever pieces the bytes come.
+"""Bytes to packets; the bytes may come in any pieces.
 
 How it is kept cheap and safe:
 
-- A bad beginning is refused as soon as it is seen: a first byte that no packet of this side and version has, a length
-  that is too long or too large. Nothing is allocated for what a packet only claims.
-- A packet that is not complete is held as the chunks that it came in, joined once when the last one is here. Chunks
+- An invalid header is refused as soon as it is received: a first byte that no packet of this side and version has, or a
+  length that is badly encoded or too large. Nothing is allocated for the size that a packet merely announces.
+- An incomplete packet is held as the chunks that it came in, which are joined once when the last one arrives. Chunks
   smaller than 4 KiB are gathered, so that a peer which sends single bytes does not cost an object each.
-- PUBLISH without properties, and acknowledgements without a reason, are taken apart in place. Everything else, and
-  everything that looks odd, goes through a `Reader` to the function for its packet, which judges it.
+- PUBLISH without properties, and acknowledgements without a reason, are parsed in place. All other packets, and any
+  that look unusual, go through a `Reader` to the function for their type, which validates them.
 - A connection publishes to few topics again and again: the encoded topic names that were found valid are remembered.
 """
 
@@ -21,23 +21,28 @@ from trunkline.mqtt.publication import Decoded
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.versions import Version
 
-#: The largest packet that can be: four bytes of length and the one before them.
+#: The largest possible packet, with its first byte and four bytes of length.
 MAX_PACKET_SIZE: Final = 268_435_455 + 5
 
-#: Levels that a topic may have unless somebody says otherwise; EMQX has the same.
+#: Levels that a topic may have by default; EMQX has the same limit.
 MAX_LEVELS: Final = 128
 
-#: Topic names that a decoder remembers, and their bytes as encoded. When there are more it starts again with none.
+#: Limits of the topic names that a decoder remembers: their number, and their encoded bytes. Beyond them the memory is
+#: cleared.
 _REMEMBERED_TOPICS: Final = 1024
 _REMEMBERED_BYTES: Final = 65_536
 
 #: Longer names (as encoded, with their length) are not remembered, so that a decoder's memory stays small. The fast
-#: paths rely on it that the first byte of such a length is 0.
+#: paths rely on the first byte of such a length being 0.
 _LONGEST_REMEMBERED: Final = 256
 
-#: Where a smaller packet is too large, every packet goes the general way, which judges its size. Below this no packet
-#: has two bytes of length.
+#: If the size limit is below this, every packet goes through the general code, which checks its size. A smaller packet
+#: never has two bytes of length.
 _QUICK_MINIMUM: Final = 130
+
+#: How a PUBLISH without DUP begins.
+_PUBLISH: Final = frozenset(range(0x30, 0x36))
+_V5: Final = Version.V5
 
 _SMALL_CHUNK: Final = 4096
 _GATHERED: Final = 65_536
@@ -46,8 +51,8 @@ _GATHERED: Final = 65_536
 class Decoder:
     """The packets that one peer sends.
 
-    A server's decoder waits for a CONNECT and takes its version; one that is given a `version` has had its CONNECT. A
-    client's decoder needs the version that the client asked for.
+    A server's decoder waits for a CONNECT and uses its version; with a `version` it behaves as after the CONNECT. A
+    client's decoder needs the version that the client requested.
     """
 
     __slots__ = (
@@ -81,22 +86,22 @@ class Decoder:
         strict_utf8: bool = True,
         gathers: bool = False,
     ) -> None:
-        """`max_filters` bounds those of one SUBSCRIBE or UNSUBSCRIBE, 0 does not. `gathers`: packets in a row that are
-        alike come as one `PublishBatch` or `Acknowledgements`."""
+        """`max_filters` limits the filters of one SUBSCRIBE or UNSUBSCRIBE; 0 means no limit. `gathers`: packets in a
+        row that are alike come as one `PublishBatch` or `Acknowledgements`."""
         if version is None and not server:
-            raise ValueError("a client knows which version it asked for")
+            raise ValueError("a client's decoder needs the version that the client requested")
         self.max_packet_size = max_packet_size
-        #: For the first packet of a client, from whom nothing is known yet.
+        #: For the first packet of a client, about which nothing is known yet.
         self.max_connect_size = max_packet_size if max_connect_size is None else min(max_connect_size, max_packet_size)
         self.max_levels = max_levels
         self.max_filters = max_filters
         self.server = server
         self.strict_utf8 = strict_utf8
         self.gathers = gathers
-        #: Known once CONNECT is decoded. When that one is refused, the version in which the answer can be read, or
-        #: None if there is no telling.
+        #: Known once CONNECT is decoded. If the CONNECT is refused: the version in which the client can read the
+        #: answer, or None if that is unknown.
         self.version = version
-        #: What the peer did wrong. Nothing is decoded after that.
+        #: The peer's error. Nothing is decoded after it.
         self.error: ProtocolError | None = None
         #: Bytes held of a packet that is not complete.
         self.buffered = 0
@@ -105,15 +110,15 @@ class Decoder:
         self._first_bytes = CONNECT_ONLY if version is None else FIRST_BYTES[version, server]
         self._topics: dict[bytes, str] = {}
         self._topics_size = 0
-        #: May packets be taken apart at once? Not before CONNECT, nor where a small packet may be too large.
+        #: Whether packets may be parsed in place: not before CONNECT, nor where a small packet may be too large.
         self._is_quick = version is not None and max_packet_size >= _QUICK_MINIMUM
 
     def feed(self, data: bytes) -> list[Decoded]:
         """The packets that `data` completes, in order. Never raises: see `error`."""
         size = len(data)
         if self._is_quick and size > 3 and data[1] == size - 2 and not self.buffered:
-            # One short packet, which is all that most clients send at a time.
-            packet = self._quick(data, 0, 2, size)
+            # One short packet: most clients send no more at a time.
+            packet = self._quick(data, 2)
             if packet is not None:
                 return [packet]
         packets: list[Decoded] = []
@@ -125,7 +130,7 @@ class Decoder:
             else:
                 self._decode(data, 0, packets)
         except ProtocolError as error:
-            # Without its traceback, whose frames hold this decoder: nothing but the collector would free them.
+            # Without its traceback, whose frames refer to this decoder: only the garbage collector could free them.
             self.error = error.with_traceback(None)
             self._is_quick = False
             self.buffered = 0
@@ -133,7 +138,7 @@ class Decoder:
         return packets
 
     def _decode(self, data: bytes, position: int, packets: list[Decoded]) -> None:
-        """Decode from `position` on and hold what is left over."""
+        """Decode from `position` on and hold the rest."""
         if self._first_bytes is CONNECT_ONLY:
             position = self._one(data, position, packets)
             if position == len(data):
@@ -164,7 +169,7 @@ class Decoder:
                 if after:
                     position = after
                     continue
-            packet = self._quick(data, position, body, end) if length > 1 else None
+            packet = self._quick(data[position:end], body - position) if length > 1 else None
             if packet is None:
                 position = self._general(data, position, body, end, packets)
             else:
@@ -173,43 +178,44 @@ class Decoder:
         while position < size:
             position = self._one(data, position, packets)
 
-    def _quick(self, data: bytes, position: int, body: int, end: int) -> Publish | Acknowledgement | None:
-        """A packet of one of the common forms; None if it is of another, or odd: then the general way judges it."""
-        first = data[position]
-        if 0x2F < first < 0x36:  # PUBLISH without DUP
+    def _quick(self, wire: bytes, body: int) -> Publish | Acknowledgement | None:
+        """A packet of one of the common forms, whose body begins at `body`; None if it has another form, or looks
+        unusual: then the general code validates it."""
+        first = wire[0]
+        if first in _PUBLISH:
             # Of the two bytes of the topic's length one is enough: the names that are remembered are short, and begin
-            # with both.
-            name_end = body + 2 + data[body + 1]
-            topic = self._topics.get(data[body:name_end])
+            # with both. So none of them matches a name that the packet is too short for.
+            payload = name_end = body + 2 + wire[body + 1]
+            topic = self._topics.get(wire[body:name_end])
             if topic is None:
                 return None
-            v5 = self.version == 5
-            payload = name_end if first < 0x32 else name_end + 2
+            v5 = self.version is _V5
+            if first > 0x31:
+                payload += 2
+                if payload > len(wire):
+                    return None
             if v5:
-                if payload >= end or data[payload]:
+                if wire[payload : payload + 1] != b"\0":
                     return None  # properties
                 payload += 1
-            elif payload > end:
-                return None
             if first == 0x30:
-                message = Publish(topic, data[payload:end])
+                message = Publish(topic, wire[payload:])
                 if v5:
-                    message.wire5 = data[position:end]
+                    message.wire5 = wire
                 else:
-                    message.wire3 = data[position:end]
+                    message.wire3 = wire
                 return message
-            message = Publish(topic, data[payload:end], first >> 1 & 3, first & 1 == 1)
+            message = Publish(topic, wire[payload:], first >> 1 & 3, first & 1 == 1)
             if first > 0x31:
-                message.packet_id = data[name_end] << 8 | data[name_end + 1]
+                message.packet_id = wire[name_end] << 8 | wire[name_end + 1]
                 if not message.packet_id:
                     return None
-                if not message.retain:
-                    pieces = data[position:name_end], data[name_end + 2 : end]
-                    message.frames = {message.qos * 2 + 8 * v5: pieces}
+                if not first & 1:
+                    message.frames = {first & 6 | v5 << 3: (wire[:name_end], wire[name_end + 2 :])}
             return message
-        if end - body == 2:
+        if len(wire) == 4:
             kind = ACKNOWLEDGEMENTS.get(first)
-            packet_id = data[body] << 8 | data[body + 1]
+            packet_id = wire[2] << 8 | wire[3]
             if kind is not None and packet_id:
                 return kind(packet_id)
         return None
@@ -252,7 +258,7 @@ class Decoder:
                 self._first_bytes = FIRST_BYTES[reader.version, self.server]
                 self._is_quick = self.max_packet_size >= _QUICK_MINIMUM
                 if reader.version is Version.V5:
-                    self._length(data, position)  # once more, now that it is known how strictly
+                    self._length(data, position)  # once more, now that the strictness is known
         else:
             packet = decode(reader, first & 0x0F)
         if type(packet) is Publish:
@@ -261,7 +267,8 @@ class Decoder:
         return end
 
     def _remember(self, message: Publish, data: bytes, position: int, body: int, end: int) -> None:
-        """Keep what makes the next PUBLISH to this topic cheap, and this one where it goes."""
+        """Remember the topic name, which makes the next PUBLISH to it cheap, and the encoded packet, which makes this
+        one cheap to deliver."""
         topic_end = body + 2 + (data[body] << 8 | data[body + 1])
         if message.topic and topic_end - body <= _LONGEST_REMEMBERED:
             name, topics = data[body:topic_end], self._topics
@@ -272,14 +279,14 @@ class Decoder:
                     self._topics_size = len(name)
                 topics[name] = message.topic
         if data[position] == 0x30 and not message.properties and data[body - 1]:
-            # The length is not padded (its last byte is not 0), so these are the bytes that would be written again.
+            # The length is not padded (its last byte is not 0), so an encoder would write the same bytes.
             if self.version is Version.V5:
                 message.wire5 = data[position:end]
             else:
                 message.wire3 = data[position:end]
 
     def _length(self, data: bytes, position: int) -> tuple[int, int]:
-        """The length of the packet at `position` and where its body begins: 0 while that is not to be seen."""
+        """The length of the packet at `position` and where its body begins: 0 while the length is incomplete."""
         size = len(data)
         value = 0
         for count in range(1, 5):
@@ -289,7 +296,7 @@ class Decoder:
             value |= (byte & 0x7F) << 7 * (count - 1)
             if byte < 0x80:
                 if byte == 0 and count > 1 and self.version is Version.V5:
-                    raise MalformedPacket("the packet's length is longer than it need be")  # [MQTT-1.5.5-1]
+                    raise MalformedPacket("the packet's length has needless bytes")  # [MQTT-1.5.5-1]
                 return value, position + count + 1
         raise MalformedPacket("the packet's length has a fifth byte")
 
@@ -303,7 +310,7 @@ class Decoder:
         """Why no packet begins with this byte."""
         kind, flags = first >> 4, first & 0x0F
         if kind == 0:
-            return MalformedPacket("there is no packet of type 0")
+            return MalformedPacket("packet type 0 does not exist")
         name = PacketType(kind).name
         if self._first_bytes is CONNECT_ONLY:
             return ProtocolError(f"{name} before CONNECT")  # [MQTT-3.1.0-1] [MQTT3-3.1.0-1]
@@ -312,10 +319,10 @@ class Decoder:
             return MalformedPacket(f"{name} with flags 0x{flags:X}")
         if kind == PacketType.CONNECT and self.server:
             return ProtocolError("a second CONNECT")  # [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
-        return ProtocolError(f"{name} is not for this side to receive")
+        return ProtocolError(f"{name} may not be sent to this side")
 
     def _hold(self, data: bytes, position: int) -> None:
-        """Keep the beginning of a packet, judged by what is there of it."""
+        """Keep the beginning of a packet, after checking as much of it as there is."""
         first = data[position]
         length, body = self._length(data, position)
         if body:
@@ -325,7 +332,7 @@ class Decoder:
                 if not OLD_NAME.startswith(name):
                     raise MalformedPacket(f"CONNECT with flags 0x{first & 15:X}")  # [MQTT-2.1.3-1] [MQTT3-2.2.2-1]
                 if len(name) < len(OLD_NAME):
-                    body = 0  # not enough seen yet
+                    body = 0  # not enough bytes yet
         self._size = body - position + length if body else 0
         self.buffered = 0
         self._keep(data[position:] if position else data)

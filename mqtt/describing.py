@@ -1,4 +1,4 @@
-"""A packet in words: by names, and in a line."""
+"""Describes packets: as a dict of named fields, and in one line of text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ MAX_USERNAME: Final = 64
 
 
 def fields(packet: Packet) -> dict[str, Any]:
-    """A packet by names; what is at its default is left out. Reasons are shown by their names, bytes as they are."""
+    """A packet's fields by name, without those that have their default. Reasons are shown by their names, bytes as they
+    are."""
     found: dict[str, Any] = {}
     match packet:
         case Connect():
@@ -73,12 +74,13 @@ def describe(packet: Packet) -> str:
 
 
 def describe_without_content(packet: Packet) -> str:
-    """A packet in a line that has no payloads, passwords or user properties: of bytes there is their number alone."""
+    """A packet in a line, without payloads, passwords and user properties: bytes are shown as their number alone."""
     return line(_without_content(fields(packet)))
 
 
 def shown_username(username: str | None) -> str | None:
-    """A user name for the log. What is long is no name: some clients have a token there, which lets others in."""
+    """A user name for the log, without long ones: some clients send a token as user name, which must not become
+    known."""
     return username if username is None or len(username) <= MAX_USERNAME else f"{username[:MAX_USERNAME]}…"
 
 
@@ -107,7 +109,7 @@ def _without_long_texts(value: object) -> object:
 
 
 def line(found: dict[str, Any]) -> str:
-    """What `fields` gave, in a line."""
+    """The result of `fields`, in a line."""
     found = dict(found)
     return " ".join([found.pop("type"), *(word for name, value in found.items() for word in _words(name, value))])
 
@@ -148,7 +150,7 @@ def _value(value: Any) -> str:
 
 
 def quoted_if_needed(text: str) -> str:
-    """As it is, where it cannot be taken for something else."""
+    """Without quotes where it is unambiguous."""
     return text if text and text.isprintable() and not any(each in text for each in " ,=\"'(){}") else repr(text)
 
 
@@ -172,7 +174,7 @@ def _listed(value: Any) -> Any:
 
 
 def _left(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what says nothing. (An empty payload says something.)"""
+    """Without empty fields. (An empty payload is kept, as it has a meaning.)"""
     return {
         name: value
         for name, value in found.items()

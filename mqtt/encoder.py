@@ -1,6 +1,6 @@
 """Packets to bytes, for every packet and version. PUBLISH packets that go to many are `trunkline.mqtt.frames`' work.
 
-What the packet holds and the version does not know is left out: the same CONNACK serves every client.
+Fields that the version does not have are left out: the same CONNACK serves every client.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from trunkline.mqtt.versions import Version
 
 _BRIDGE: Final = 0x80
 
-#: Packets that say nothing with properties but why.
+#: Packets whose properties only explain.
 _EXPLAINED: Final = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect)
 
 
@@ -49,8 +49,8 @@ def encode(packet: Packet, version: Version) -> bytes:
 
 
 def encode_within(packet: Packet, version: Version, largest: int) -> bytes:
-    """`encode` for a client that takes packets of `largest` bytes; 0 is no limit. What only explains is left out where
-    it is too much, and nothing is written where the rest is.
+    """`encode` for a client that accepts packets of up to `largest` bytes; 0 means no limit. Properties that only
+    explain are left out if the packet is too large with them, and nothing is written if it is too large without them.
 
     # [MQTT-3.1.2-24] [MQTT-3.2.2-19] [MQTT-3.4.2-2] [MQTT-3.5.2-2] [MQTT-3.9.2-1] [MQTT-3.11.2-1] [MQTT-3.14.2-3]
     """
@@ -149,7 +149,7 @@ def _subscribe(packet: Subscribe, version: Version) -> bytes:
 
 
 def _suback(packet: Suback, version: Version) -> bytes:
-    # 3.1.1 knows one failure, [MQTT3-3.9.3-2]; 3.1 none, and its clients take what the others get.
+    # 3.1.1 has one failure code, [MQTT3-3.9.3-2]; 3.1 has none, and its clients accept that of the others.
     worst = 0xFF if version == Version.V5 else 0x80
     reasons = bytes([min(reason, worst) for reason in packet.reasons])
     return _frame(0x90, _packet_id(packet.packet_id), _block(packet.properties, version), reasons)
@@ -184,7 +184,7 @@ def _disconnect(packet: Disconnect, version: Version) -> bytes:
 
 def _auth(packet: Auth, version: Version) -> bytes:
     if version != Version.V5:
-        raise ValueError(f"there is no AUTH in MQTT {version}")
+        raise ValueError(f"MQTT {version} has no AUTH packet")
     if not packet.reason and not packet.properties:
         return b"\xf0\x00"
     return _frame(0xF0, packet.reason.to_bytes(1, "big"), encode_properties(packet.properties))

@@ -1,5 +1,5 @@
-"""What a peer can do wrong, each with the reason code for the DISCONNECT or CONNACK that answers it; and what cannot be
-written."""
+"""Errors of a peer, each with the reason code for the DISCONNECT or CONNACK that answers it; and values that cannot be
+encoded."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from trunkline.mqtt.reasons import Reason
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol. `reason` is the code to answer with; the text says what and where."""
+    """The peer broke the protocol. `reason` is the code to answer with; the text says what was wrong, and where."""
 
     reason = Reason.PROTOCOL_ERROR
 
@@ -24,7 +24,7 @@ class MalformedPacket(ProtocolError):
 
 
 class PacketTooLarge(ProtocolError):
-    """The packet claims more bytes than were allowed."""
+    """The packet is larger than allowed."""
 
     reason = Reason.PACKET_TOO_LARGE
 
@@ -36,8 +36,9 @@ class UnsupportedVersion(ProtocolError):
 
 
 class TooLong(ValueError):
-    """No packet is so long: four bytes of length are all that MQTT has."""
+    """A packet cannot be this long: its length must fit into four bytes."""
 
 
-#: What an encoder raises when it is given a packet that MQTT has no room for, by its own fields' types and values.
+#: The exceptions that an encoder raises for a packet that MQTT cannot represent because of the types and values of its
+#: fields.
 UNWRITABLE: Final = (ValueError, TypeError, AttributeError, OverflowError)

@@ -1,4 +1,4 @@
-"""The first byte of a packet: which ones may come, by version and side, and who decodes what follows."""
+"""The first byte of a packet: the allowed values by version and side, and the decoder of the rest."""
 
 from collections.abc import Callable
 from typing import Final
@@ -37,7 +37,7 @@ _WITH_FLAGS: Final = (PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBS
 
 
 def _flags(kind: PacketType, version: Version) -> tuple[int, ...]:
-    """What may stand in the low half of the first byte."""
+    """The allowed low halves of the first byte."""
     if kind is PacketType.PUBLISH:
         # No QoS 3: [MQTT-3.3.1-4]. No DUP at QoS 0: [MQTT-3.3.1-2]
         return tuple(flags for flags in range(16) if flags & 0x06 != 0x06 and flags & 0x0E != 0x08)
@@ -47,13 +47,13 @@ def _flags(kind: PacketType, version: Version) -> tuple[int, ...]:
 
 
 def _first_bytes(version: Version, server: bool) -> dict[int, Decode]:
-    """Every first byte that may come, without CONNECT, which comes once and first."""
+    """All allowed first bytes except CONNECT's, which comes once and first."""
     table: dict[int, Decode] = {}
     for kind, (decode, by_client, by_server) in _TYPES.items():
         if kind is PacketType.CONNECT or (kind is PacketType.AUTH and version is not Version.V5):
             continue
         if version is not Version.V5 and not server and kind is PacketType.DISCONNECT:
-            continue  # a server of 3.x has none to send
+            continue  # a 3.x server never sends one
         if by_client if server else by_server:
             table.update((kind << 4 | flags, decode) for flags in _flags(kind, version))
     return table

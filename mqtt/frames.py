@@ -1,14 +1,14 @@
 """PUBLISH packets on their way out: encoded once, whatever the fan-out.
 
 All subscribers of one protocol version, QoS and RETAIN flag get the same bytes, apart from the packet identifier. So
-these are made once a message and kept in it, in two shapes:
+these are encoded once for each message and kept in it, in two forms:
 
-- QoS 0 without RETAIN, the common one: the whole packet, in `Message.wire3` or `Message.wire5`. The decoder leaves the
-  very bytes there that came in when they are what would be written again.
-- any other: what stands before the packet identifier and what stands after it, in `Message.frames`. The key is one
+- QoS 0 without RETAIN, the common one: the whole packet, in `Message.wire3` or `Message.wire5`. The decoder stores the
+  received bytes there if the encoder would write the same ones.
+- any other: the bytes before the packet identifier and those after it, in `Message.frames`. The key is one
   small integer: `qos * 2 + retain`, and 8 more for 5.0. 3.1 and 3.1.1 write a PUBLISH alike.
 
-What only some subscribers get (DUP, subscription identifiers, topic aliases, an expiry that has been counted down) is
+A packet with fields that only some subscribers get (DUP, subscription identifiers, topic aliases, a reduced expiry) is
 written for each of them by `encode_publish`.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.versions import Version
 
-#: Every packet identifier as it is written: `PACKET_ID[7] == b"\0\7"`.
+#: Every packet identifier in its encoded form: `PACKET_ID[7] == b"\0\7"`.
 PACKET_ID: Final = tuple(map(Struct(">H").pack, range(65_536)))
 
 #: They belong to one hop and are never passed on with the message.
@@ -36,8 +36,8 @@ _ONE_HOP: Final = frozenset(("topic_alias", "subscription_identifier"))
 
 
 def publish_pieces(message: Message, version: Version, qos: int, retain: bool) -> tuple[bytes, bytes]:
-    """The packet for a subscriber, in two pieces: at QoS 0 all of it and nothing, above that what stands before the
-    packet identifier and what stands after it."""
+    """The packet for a subscriber, in two pieces: at QoS 0 the whole packet and nothing, above that the bytes before
+    the packet identifier and those after it."""
     if not qos and not retain:
         whole = message.wire3 if version != 5 else message.wire5
         return (publish_whole(message, version) if whole is None else whole), b""
@@ -89,7 +89,7 @@ def property_block(
     topic_alias: int = 0,
 ) -> bytes:
     if expiry_interval is not None and "message_expiry_interval" in properties:
-        # [MQTT-3.3.2-6] never more than the publisher gave, whatever the clock's arithmetic makes of it
+        # [MQTT-3.3.2-6] never more than the publisher's value, whatever the rounding of the clock
         left = min(expiry_interval, properties["message_expiry_interval"])
         properties = properties | {"message_expiry_interval": left}
     block = property_bytes(properties, _ONE_HOP) if properties else b""
@@ -101,17 +101,17 @@ def property_block(
 
 
 def check_writable(message: Message) -> None:
-    """Whether a message that code outside the broker has made can be sent at all: if not, it would crash every session
-    that it is routed to, a retained one again and again.
+    """Check that a message made by code outside the broker can be sent: otherwise it would crash every session that it
+    is routed to, and a retained one would do so again and again.
 
     Raises:
-        TypeError: a value of the wrong type, by its name. Payloads are not told.
-        ValueError: a value that MQTT has no room for.
+        TypeError: a value has the wrong type. The text does not contain payloads.
+        ValueError: MQTT cannot represent a value.
     """
     if not isinstance(message.payload, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"a message's payload is bytes, not {type(message.payload).__name__}")
+        raise TypeError(f"a message's payload must be bytes, not {type(message.payload).__name__}")
     if message.qos not in (0, 1, 2):
-        raise ValueError(f"a message's QoS is 0, 1 or 2, not {message.qos!r:.80}")
+        raise ValueError(f"a message's QoS must be 0, 1 or 2, not {message.qos!r:.80}")
     try:
         block = property_block(message.properties) if message.properties else b"\0"
     except UNWRITABLE as error:
@@ -132,12 +132,11 @@ def encode_publish(
     omit_topic: bool = False,
     expiry_interval: int | None = None,
 ) -> bytes:
-    """The whole packet for one subscriber, with what only it gets; nothing of it is kept.
-
-    `expiry_interval` stands in for the publisher's message expiry interval: the seconds that are left of it.
+    """The whole packet for one subscriber, with its own fields; it is not cached. `expiry_interval` replaces the
+    publisher's message expiry interval: the seconds that are left of it.
     """
     assert (packet_id > 0) == (qos > 0), "packet identifiers are for QoS 1 and 2"  # [MQTT-2.2.1-2] [MQTT-2.2.1-3]
-    assert qos or not dup, "nothing is repeated at QoS 0"  # [MQTT-3.3.1-2]
+    assert qos or not dup, "a PUBLISH of QoS 0 cannot have DUP"  # [MQTT-3.3.1-2]
     topic = b"\0\0" if omit_topic else encode_string(message.topic)
     block = b""
     if version == 5:

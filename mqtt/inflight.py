@@ -1,4 +1,4 @@
-"""The outgoing window: QoS 1 and 2 messages that were sent and are not done.
+"""The outgoing window: QoS 1 and 2 messages that were sent and are not complete.
 
 One dict in the order of sending. A PUBREC moves its entry to the end, so that the PUBRELs stand in the order of
 their PUBRECs, and what still waits for PUBACK or PUBREC in the order in which it was first sent. Both are the orders
@@ -29,7 +29,7 @@ MAX_PACKET_ID: Final = 65_535
 
 
 class State(IntEnum):
-    """What an entry waits for."""
+    """The acknowledgement that an entry waits for."""
 
     WAIT_PUBACK = 1
     WAIT_PUBREC = 2
@@ -45,8 +45,8 @@ _NONE: Final = range(0)
 
 
 class Entry(Generic[T]):
-    """A publication on its way, with packet ids in a row. It counts as a duplicate whenever it is sent from the window:
-    it was sent before."""
+    """A publication in flight, with consecutive packet ids. Whenever it is sent from the window it is a duplicate: it
+    was sent before."""
 
     __slots__ = ("first_id", "publication", "sent_at", "state", "target")
 
@@ -72,29 +72,26 @@ Exported: TypeAlias = tuple[int, int, "Publication", T]
 
 
 class Inflight(Generic[T]):
-    """The window of one session.
-
-    An acknowledgement of a packet id that is not open finds nothing: it may be late. One of another kind than the
-    message waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
+    """The window of one session. An acknowledgement for a packet id that is not open has no effect: it may be late. One
+    of another kind than the message waits for is a protocol error, and raises.  # [MQTT-4.13.1-1] [MQTT3-4.8.0-1]
     """
 
     __slots__ = ("_entries", "_heavy", "_last_id", "_limit", "_max_bytes", "byte_size", "limit", "unsent")
 
     def __init__(self, limit: int, max_bytes: int = 0) -> None:
-        """`max_bytes` bounds what heavy messages weigh, but for the last one that is let in; 0 is no bound."""
+        """`max_bytes` limits the weight of heavy messages; the last one admitted may exceed it. 0 means no limit."""
         #: Messages that may be open at once: the configured window, or the client's receive maximum if that is less.
         self._limit = limit
         #: The same, or 0 while the bytes are full.
         self.limit = limit
         self._max_bytes = max_bytes or maxsize
-        #: What each heavy message weighs, by its packet id, and all together.
+        #: The weight of each heavy message by its packet id, and of all together.
         self._heavy: dict[int, int] = {}
         self.byte_size = 0
         self._entries: dict[int, Entry[T]] = {}
-        # Runs on and is not set back by acknowledgements: a late duplicate of one must not hit a newer message.
+        # Keeps counting and is not reset by acknowledgements: a late duplicate of one must not match a newer message.
         self._last_id = 0
-        #: Packet ids of what a resumed session has not sent again yet, in order, because the window is too small for
-        #: all.
+        #: Packet ids that a resumed session has not sent again yet, in order, because the window is too small for all.
         self.unsent: dict[int, None] = {}
 
     def __len__(self) -> int:
@@ -107,7 +104,7 @@ class Inflight(Generic[T]):
 
     def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
         """Open an entry for a publication sent with `qos` 1 or 2. Returns the packet ids of its first messages, as many
-        as there is room for and can have packet ids in a row."""
+        as there is room for and consecutive packet ids are free."""
         entries = self._entries
         count = publication.count
         if len(entries) + count > self.limit:
@@ -119,22 +116,23 @@ class Inflight(Generic[T]):
         packet_ids = range(first, first + count)
         is_heavy = publication.weight >= HEAVY * count
         is_taken = first in entries if count == 1 else not entries.keys().isdisjoint(packet_ids)
-        if is_taken or is_heavy or first + count > MAX_PACKET_ID:
+        last = first + count - 1
+        if is_taken or is_heavy or last >= MAX_PACKET_ID:
             packet_ids = self._free_ids(1 if is_heavy else count)
             publication = publication.part(0, len(packet_ids))
-            first = packet_ids.start
-            if is_heavy:  # each is weighed by itself
+            first, last = packet_ids.start, packet_ids.stop - 1
+            if is_heavy:  # each is weighed on its own
                 self._weigh(first, publication)
         entry = Entry(publication, first, target, _WAIT_PUBACK if qos == 1 else _WAIT_PUBREC, now)
         if count == 1:
             entries[first] = entry
         else:
             entries.update(dict.fromkeys(packet_ids, entry))
-        self._last_id = packet_ids[-1]
+        self._last_id = last
         return packet_ids
 
     def _free_ids(self, count: int) -> range:
-        """The next packet ids in a row that are free, `count` at most.  # [MQTT-2.2.1-4]"""
+        """The next consecutive free packet ids, `count` at most.  # [MQTT-2.2.1-4]"""
         entries = self._entries
         first = self._last_id % MAX_PACKET_ID + 1
         while first in entries:
@@ -153,14 +151,14 @@ class Inflight(Generic[T]):
                 self.limit = 0
 
     def _lighten(self, packet_ids: Iterable[int]) -> None:
-        """They are done."""
+        """These messages are complete."""
         for packet_id in packet_ids:
             self.byte_size -= self._heavy.pop(packet_id, 0)
         if self.byte_size < self._max_bytes:
             self.limit = self._limit
 
     def expects(self, packet_ids: Sequence[int], state: State) -> bool:
-        """Are all of these packet ids open and wait for this? Each may be asked about once."""
+        """Whether all of these packet ids are open and wait for this acknowledgement, and none occurs twice."""
         if len(packet_ids) == 1:
             entry = self._entries.get(packet_ids[0])
             return entry is not None and entry.state is state
@@ -170,9 +168,13 @@ class Inflight(Generic[T]):
         return len(set(packet_ids)) == len(packet_ids)
 
     def state(self, packet_id: int) -> State | None:
-        """What the message with this packet id waits for, if there is one."""
+        """The state of the message with this packet id, if there is one."""
         entry = self._entries.get(packet_id)
         return None if entry is None else entry.state
+
+    def opened(self, packet_ids: Iterable[int]) -> list[int]:
+        """Those of the packet ids that are open."""
+        return list(filter(self._entries.__contains__, packet_ids))
 
     def check(self, packet_id: int, state: State) -> None:
         """
@@ -186,7 +188,7 @@ class Inflight(Generic[T]):
             )
 
     def publications(self, packet_ids: Iterable[int]) -> list[Publication]:
-        """What these packet ids, which are open, stand for: together where it was sent together."""
+        """The messages of these open packet ids; messages that were sent together are returned together."""
         found: list[Publication] = []
         for entry, group in groupby(packet_ids, self._entries.__getitem__):
             numbers = [packet_id - entry.first_id for packet_id in group]
@@ -198,8 +200,8 @@ class Inflight(Generic[T]):
         return found
 
     def end(self, packet_ids: Iterable[int]) -> None:
-        """End the exchanges of these packet ids, which are open: PUBACK or PUBCOMP came, a PUBREC that refuses, or what
-        was to be sent cannot be had with this client.  # [MQTT-4.3.3-4]"""
+        """End the exchanges of these packet ids, which are open: PUBACK or PUBCOMP came, or a PUBREC that refuses, or
+        the message cannot be sent to this client.  # [MQTT-4.3.3-4]"""
         pop = self._entries.pop
         for packet_id in packet_ids:
             pop(packet_id)
@@ -213,8 +215,8 @@ class Inflight(Generic[T]):
             self.unsent.pop(packet_id, None)
 
     def release(self, packet_ids: Sequence[int], now: float, keeps_payload: bool = False) -> None:
-        """Go on to PUBREL in the QoS 2 exchanges of these packet ids, which wait for PUBREC. Large payloads are let go,
-        unless somebody wants to see them once more."""
+        """Go on to PUBREL in the QoS 2 exchanges of these packet ids, which wait for PUBREC. Large payloads are
+        dropped, unless a hook needs them once more."""
         entries = self._entries
         for entry, group in groupby(packet_ids, entries.pop):
             publication = entry.publication if keeps_payload else entry.publication.without_large_payload()
@@ -226,14 +228,14 @@ class Inflight(Generic[T]):
             self._lighten(packet_ids)
 
     def take(self) -> tuple[Message, T, State] | None:
-        """Take the oldest message out, whatever it waits for."""
+        """Remove the oldest message, whatever it waits for."""
         for packet_id, entry in self._entries.items():
             self.end((packet_id,))
             return entry.message(packet_id), entry.target, entry.state
         return None
 
     def resume(self, limit: int) -> None:
-        """A client with room for `limit` messages came back: all that is open is to be sent again."""
+        """A client with room for `limit` messages came back: all open messages are sent again."""
         self._limit = limit
         self.limit = limit if self.byte_size < self._max_bytes else 0
         entries = self._entries.items()
@@ -243,7 +245,8 @@ class Inflight(Generic[T]):
         self.unsent = dict.fromkeys(ordered)
 
     def next_again(self, now: float) -> tuple[int, Entry[T]] | None:
-        """What may be sent again next, in order: PUBREL, or PUBLISH with DUP set, by the entry's state.
+        """The packets that may be sent again next, in order: PUBREL, or PUBLISH with DUP set, depending on the entry's
+        state.
 
         When the window became smaller than what is open, each acknowledgement makes room for more: ask again after
         it. New messages find no room before all is sent.
@@ -252,7 +255,7 @@ class Inflight(Generic[T]):
             return None
         packet_id = next(iter(self.unsent))
         entry = self._entries[packet_id]
-        # [MQTT-3.3.4-9] the receive maximum bounds PUBLISH; a PUBREL takes no room that it did not have
+        # [MQTT-3.3.4-9] the receive maximum limits PUBLISH; a PUBREL takes no additional room
         if entry.state is not _WAIT_PUBCOMP and len(self._entries) - len(self.unsent) >= self._limit:
             return None
         del self.unsent[packet_id]
@@ -260,8 +263,8 @@ class Inflight(Generic[T]):
         return packet_id, entry
 
     def repeat(self, now: float, interval: float) -> None:
-        """What was sent `interval` ago or longer is to be sent again. Only for 3.x clients: 5.0 sends again on a new
-        connection alone.  # [MQTT-4.4.0-1]"""
+        """Packets that were sent `interval` ago or longer are sent again. Only for 3.x clients: 5.0 sends again only on
+        a new connection.  # [MQTT-4.4.0-1]"""
         before = now - interval
         overdue = [packet_id for packet_id, entry in self._entries.items() if entry.sent_at <= before]
         waiting = self.unsent
@@ -269,7 +272,7 @@ class Inflight(Generic[T]):
 
     @property
     def last_id(self) -> int:
-        """The packet id that was given last."""
+        """The packet id that was assigned last."""
         return self._last_id
 
     def export(self) -> tuple[int, list[Exported[T]]]:
@@ -295,7 +298,7 @@ class Inflight(Generic[T]):
             yield first, count, current
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
-        """Fill an empty window with what `export` gave."""
+        """Fill an empty window with the result of `export`."""
         self._last_id = last_id
         for first, state, publication, target in entries:
             entry = Entry(publication, first, target, State(state), now)

@@ -1,7 +1,8 @@
-"""What one side owes the other: answers to its packets, in the order of these packets.  # [MQTT-4.6.0-2] [MQTT-4.6.0-3]
+"""The acknowledgements that one side owes the other, in the order of the acknowledged packets.  # [MQTT-4.6.0-2]
+[MQTT-4.6.0-3]
 
-An answer may wait: for the routes, for a hook, for a commit of the store. Those behind it wait with it, so an
-acknowledgement never overtakes another. The ledger belongs to one connection: a new one owes nothing yet.
+An answer may wait: for the routes, for a hook, for a commit of the store. Those behind it wait as well, so an
+acknowledgement never overtakes another. A ledger belongs to one connection: a new connection owes nothing yet.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ class Owed:
     def __init__(self, count: int) -> None:
         #: PUBLISH packets that it acknowledges, without those that `AwaitingRel` counts.
         self.count = count
-        #: None as long as it waits.
+        #: None while it waits.
         self.wire: bytes | None = None
+
+
+#: Most ledgers are empty most of the time, and an empty deque takes 760 bytes.
+_NOTHING: Final[deque[Owed]] = deque(maxlen=0)
 
 
 class Ledger:
@@ -36,8 +41,9 @@ class Ledger:
 
     def __init__(self, awaiting_rel: AwaitingRel) -> None:
         self._awaiting_rel = awaiting_rel
-        #: What has not left, in order. While it is empty, an answer that is there need not pass through the ledger.
-        self.entries: deque[Owed] = deque()
+        #: The answers that have not been sent, in order. While it is empty, an available answer need not pass through
+        #: the ledger.
+        self.entries: deque[Owed] = _NOTHING
         self._count = 0
 
     def __len__(self) -> int:
@@ -45,30 +51,35 @@ class Ledger:
         return self._count + len(self._awaiting_rel)
 
     def exceeds(self, receive_maximum: int, packet_ids: Sequence[int]) -> bool:
-        """Would more than so many PUBLISH packets be without acknowledgement with these, which were not handled yet? 0
-        is no bound, and a repetition of what awaits its PUBREL takes no place.  # [MQTT-3.3.4-7]"""
+        """Whether more than `limit` PUBLISH packets would be unacknowledged with these, which are not handled yet. 0
+        means no limit, and a repetition of a message that awaits its PUBREL does not count.  # [MQTT-3.3.4-7]"""
         new = self._awaiting_rel.count_new(packet_ids)
         return new > 0 and 0 < receive_maximum < len(self) + new
 
     def owe(self, kind: PacketType, packet_ids: Sequence[int] = ()) -> Owed:
-        """Take the next place, for an answer of this kind; `AwaitingRel` has received what a PUBREC is for."""
+        """Take the next place, for an answer of this kind. For a PUBREC, `AwaitingRel` has already received the
+        message."""
         owed = Owed(self._awaiting_rel.count_new(packet_ids) if kind in _TO_PUBLISH else 0)
+        if not self.entries:
+            self.entries = deque()
         self.entries.append(owed)
         self._count += owed.count
         return owed
 
     def settle(self, owed: Owed, wire: bytes) -> list[bytes]:
-        """The answer is there. Returns what leaves now, in order: nothing while one before it waits, or when the
-        connection that it was owed to is over."""
+        """The answer is available. Returns the answers to send now, in order: none while an earlier one waits, or when
+        the connection that it belongs to is closed."""
         owed.wire = wire
         entries, leaving = self.entries, list[bytes]()
         while entries and (first := entries[0]).wire is not None:
             leaving.append(first.wire)
             self._count -= first.count
             entries.popleft()
+        if not entries:
+            self.entries = _NOTHING
         return leaving
 
     def clear(self) -> None:
-        """The connection is over: nothing is owed to it any more."""
-        self.entries.clear()
+        """The connection is closed: nothing is owed to it any more."""
+        self.entries = _NOTHING
         self._count = 0

@@ -1,4 +1,4 @@
-"""An application message: what is published, routed, queued, retained and stored."""
+"""An application message, which is published, routed, queued, retained and stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from trunkline.mqtt.frames import PACKET_ID, publish_pieces, publish_whole
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
+from trunkline.mqtt.versions import Version
 from trunkline.mqtt.weight import HEAVY, OVERHEAD, properties_weight
 
 if TYPE_CHECKING:
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from trunkline.mqtt.stored import StoredPublication
-    from trunkline.mqtt.versions import Version
 
-#: A payload from this size on is let go when it is no longer needed. A smaller one is kept, because a message without
-#: it is a new object.
+_V5: Final = Version.V5
+
+#: A payload of this size or more is dropped when it is no longer needed. A smaller one is kept, because a message
+#: without it is a new object.
 LARGE_PAYLOAD: Final = 1024
 
 
@@ -43,13 +45,13 @@ class Message:
     username: str | None = None
     #: 128 bits, unique; sorts by time, and per publisher by order of publishing.
     guid: int = 0
-    #: Seconds since the epoch at which the broker took the message over.
+    #: When the broker accepted the message, in seconds since the epoch.
     timestamp: float = 0.0
-    #: The node's monotonic time after which nobody gets it any more.
+    #: The node's monotonic time at which it expires.
     expires_at: float = inf
-    # What follows is made from the fields above, so `dataclasses.replace` does not take it over.
-    #: The whole PUBLISH at QoS 0 without RETAIN, as 3.x and as 5.0 write it: the form that most deliveries take.
-    #: The decoder fills in the one it came as; `wire` the other, when somebody needs it.
+    # The following fields are derived from those above, so `dataclasses.replace` does not copy them. The whole PUBLISH
+    # at QoS 0 without RETAIN, for 3.x and for 5.0: the form of most deliveries. The decoder fills in the form that was
+    # received; `wire` the other, when it is needed.
     wire3: bytes | None = field(default=None, init=False, repr=False)
     wire5: bytes | None = field(default=None, init=False, repr=False)
     #: All other encoded forms, shared by all subscribers (`trunkline.mqtt.frames`).
@@ -58,7 +60,7 @@ class Message:
     stored: StoredPublication | None = field(default=None, init=False, repr=False)
 
     def bare(self) -> Message:
-        """The same message without its encoded forms, which may take several times as much: for whoever keeps it for
+        """The same message without its encoded forms, which may take several times as much memory: for keeping it
         long."""
         return Message(
             self.topic,
@@ -74,7 +76,7 @@ class Message:
         )
 
     def without_large_payload(self) -> Message:
-        """For as long as only its PUBREL is left to send."""
+        """Without its payload, while only its PUBREL is left to send."""
         if len(self.payload) < LARGE_PAYLOAD and self.weight < HEAVY:
             return self
         left = self.bare()
@@ -83,9 +85,8 @@ class Message:
 
     @property
     def weight(self) -> int:
-        """Bytes of memory, roughly, that it costs to keep it: what every limit in bytes counts.
-
-        A message that is encoded for somebody takes its content once more, which is not counted.
+        """The bytes of memory, roughly, that the message takes: every limit in bytes counts these. An encoded form
+        takes the content once more, which is not counted.
         """
         topic = self.topic
         size = OVERHEAD + len(self.payload) + (len(topic) if topic.isascii() else 4 * len(topic))
@@ -93,7 +94,7 @@ class Message:
             size += properties_weight(self.properties)
         return size
 
-    # What it has as a publication of one
+    # Its interface as a publication of one
 
     @property
     def topics(self) -> Sequence[str]:
@@ -123,5 +124,7 @@ class Message:
 
     def numbered(self, version: Version, qos: int, retain: bool, packet_ids: range) -> tuple[bytes, ...]:
         """The packet for a subscriber at QoS 1 or 2 with its packet identifier, in pieces."""
-        head, tail = publish_pieces(self, version, qos, retain)
+        frames = self.frames
+        pieces = frames.get(qos + qos + retain + 8 * (version is _V5)) if frames is not None else None
+        head, tail = pieces or publish_pieces(self, version, qos, retain)
         return head, PACKET_ID[packet_ids.start], tail

@@ -1,6 +1,6 @@
 """The control packets, one set of types for all protocol versions.
 
-What a version does not have stays at its default: 3.x packets carry no properties and no reason codes.
+Fields that a version does not have stay at their default: 3.x packets carry no properties and no reason codes.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 from trunkline.mqtt.message import Message
-from trunkline.mqtt.packet_types import PacketType as PacketType  # noqa: PLC0414  the packets' own vocabulary is found here
+from trunkline.mqtt.packet_types import PacketType as PacketType  # noqa: PLC0414  these names belong to the packets' interface
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.versions import Version
 
@@ -31,7 +31,7 @@ class Connect:
     will: Will | None = None
     username: str | None = None
     password: bytes | None = field(default=None, repr=False)
-    #: 3.x bridges set the high bit of the protocol level to say so.
+    #: Bridges of 3.x set the high bit of the protocol level.
     bridge: bool = False
     properties: Properties = field(default=NO_PROPERTIES)
 
@@ -46,8 +46,8 @@ class Connack:
 
 @dataclass(slots=True, eq=False)
 class Publish(Message):
-    """A PUBLISH is an application message on one hop. The broker routes the very object that was decoded, as a
-    `Message`: the two fields below are never read past the session that received it."""
+    """A PUBLISH is an application message on one hop. The broker routes the decoded object itself as a `Message`: only
+    the session that received it reads the two fields below."""
 
     packet_id: int = 0
     dup: bool = False
@@ -101,11 +101,6 @@ class Acknowledgements:
         self.packet_ids = packet_ids
         self.count = len(packet_ids)
 
-    @property
-    def packets(self) -> list[Acknowledgement]:
-        """The single packets."""
-        return [self.kind(packet_id) for packet_id in self.packet_ids]
-
 
 #: By the first byte of their packets.
 ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {0x40: Puback, 0x50: Pubrec, 0x62: Pubrel, 0x70: Pubcomp}
@@ -119,7 +114,7 @@ class SubscriptionRequest:
     qos: int = 0
     no_local: bool = False
     retain_as_published: bool = False
-    #: 0 send retained messages, 1 only for a new subscription, 2 never.
+    #: 0: send retained messages; 1: only for a new subscription; 2: never.
     retain_handling: int = 0
 
 
@@ -133,7 +128,7 @@ class Subscribe:
 @dataclass(slots=True)
 class Suback:
     packet_id: int
-    #: One a request. The encoder writes every failure as 0x80 to a 3.1.1 client.
+    #: One for each requested filter. The encoder writes every failure as 0x80 to a 3.1.1 client.
     reasons: list[int]
     properties: Properties = field(default=NO_PROPERTIES)
 
@@ -148,7 +143,7 @@ class Unsubscribe:
 @dataclass(slots=True)
 class Unsuback:
     packet_id: int
-    #: One a filter; not on the wire for 3.x.
+    #: One for each filter; not sent to 3.x clients.
     reasons: list[int] = field(default_factory=list[int])
     properties: Properties = field(default=NO_PROPERTIES)
 

@@ -1,6 +1,6 @@
-"""Messages as plain values, for journals, stores and other nodes: only what msgpack and JSON-like formats know.
+"""Messages as plain values, for journals, stores and other nodes: only types that msgpack and JSON-like formats have.
 
-Times are relative, as the monotonic clock of one process means nothing to the next.
+Times are relative, because the monotonic clock of one process has no meaning in another.
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,12 @@
-"""The properties of MQTT 5.0 (section 2.2.2.2): what a packet holds of them."""
+"""The properties of an MQTT 5.0 packet (section 2.2.2.2)."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypedDict, cast
 
 
 class Properties(TypedDict, total=False):
-    """What a packet's property block holds: a plain dict, so that a packet without properties costs nothing.
-
-    Absent means absent on the wire. User properties keep their order and their duplicates.
+    """The contents of a packet's property block: a plain dict, so that a packet without properties costs nothing. A
+    missing key is absent from the packet. User properties keep their order and their duplicates.
     """
 
     payload_format_indicator: int
@@ -40,7 +39,8 @@ class Properties(TypedDict, total=False):
 
 
 class _NoProperties(dict[str, object]):
-    """A dict that stays empty; hashable, so that dataclasses take it as a default without a factory call a packet."""
+    """A dict that stays empty. It is hashable, so that dataclasses accept it as a default without a factory call for
+    each packet."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 

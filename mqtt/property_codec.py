@@ -1,4 +1,4 @@
-"""Property blocks: one table says what each property is called, how it is written and where it is allowed."""
+"""Property blocks: one table has each property's name, encoding and the packets that may hold it."""
 
 from collections.abc import Callable, Container, Sequence
 from enum import Enum
@@ -58,7 +58,8 @@ _ACKS: Final = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketT
 _SUBACKS: Final = (PacketType.SUBACK, PacketType.UNSUBACK)
 
 
-#: Table 2-4. The clause that limits a value stands with it; what a packet may hold, in the section of that packet.
+#: Table 2-4. Clauses that limit a value are noted beside it; those about a packet's properties are in the section of
+#: that packet.
 PROPERTIES: Final = (
     Property(0x01, "payload_format_indicator", Kind.FLAG, (_P, _W), (_P,)),
     Property(0x02, "message_expiry_interval", Kind.FOUR_BYTES, (_P, _W), (_P,)),
@@ -101,20 +102,20 @@ PROPERTIES: Final = (
 def _flag(reader: Reader) -> int:
     value = reader.byte()
     if value > 1:
-        raise ProtocolError(f"{value} where only 0 and 1 have a meaning")
+        raise ProtocolError(f"{value} where only 0 and 1 are allowed")
     return value
 
 
 def _nonzero(value: int) -> int:
     if value == 0:
-        raise ProtocolError("0 where it has no meaning")
+        raise ProtocolError("0 where it is not allowed")
     return value
 
 
 def _topic(reader: Reader) -> str:
     text = reader.string()
     if not text or "+" in text or "#" in text:
-        raise ProtocolError(f"{quoted(text)} is no topic name to answer to")  # [MQTT-3.3.2-14] [MQTT-4.7.3-1]
+        raise ProtocolError(f"{quoted(text)} cannot be a response topic")  # [MQTT-3.3.2-14] [MQTT-4.7.3-1]
     return text
 
 
@@ -145,8 +146,8 @@ _ALLOWED: Final = {
 }
 
 
-#: Section 2.2.2.2 calls a property in the wrong packet malformed, sections 4.13 and 3 a protocol error. What brokers
-#: answer, and what is tested for, is the first here and the second in every other packet.
+#: Section 2.2.2.2 calls a property in the wrong packet malformed, sections 4.13 and 3 a protocol error. Brokers answer,
+#: and test suites expect, the first here and the second in every other packet.
 _MALFORMED_WHERE_MISPLACED: Final = (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
 
 
@@ -154,8 +155,8 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
     """The property block that begins here.
 
     Raises:
-        MalformedPacket: cut off, or no property at all.
-        ProtocolError: a property that has no place here, is repeated, or has a value that it must not have.
+        MalformedPacket: the block is cut off, or an identifier is unknown.
+        ProtocolError: a property is not allowed here, is repeated, or has an invalid value.
     """
     length = reader.variable_integer()
     if length == 0:
@@ -177,11 +178,11 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
         value = read(reader)
         if identifier == USER_PROPERTY:
             users.append(cast("bytes", value))
-            found[name] = users  # the place among the others is kept: the bytes stay comparable
+            found[name] = users  # its position among the others is kept, so that the bytes stay comparable
         elif identifier == SUBSCRIPTION_IDENTIFIER and place is PacketType.PUBLISH:
             found.setdefault(name, []).append(value)
         elif name in found:
-            raise ProtocolError(f"{name} stands twice in {place.name}")
+            raise ProtocolError(f"{name} occurs twice in {place.name}")
         else:
             found[name] = [value] if identifier == SUBSCRIPTION_IDENTIFIER else value
     reader.end = packet_end
@@ -193,17 +194,17 @@ def decode_properties(reader: Reader, place: PacketType) -> Properties:
 
 
 def _misplaced(reader: Reader, identifier: int, place: PacketType) -> ProtocolError:
-    """Why a property that the packet may not hold is refused. Bytes that cannot be read come first: nothing can be said
-    about a property that is not there."""
+    """Why a property that the packet may not hold is refused. Unreadable bytes are reported first, and the rule about
+    the packet only for a complete property."""
     row = _BY_IDENTIFIER.get(identifier)
     if row is None:
-        return MalformedPacket(f"there is no property 0x{identifier:02X}")
+        return MalformedPacket(f"property 0x{identifier:02X} does not exist")
     try:
         _READ[row.kind](reader)
     except MalformedPacket as error:
         return error
     except ProtocolError:
-        pass  # a value without a meaning: it has no place here, whatever it says
+        pass  # an invalid value; the property is not allowed here anyway
     text = f"{row.name} is not allowed in {place.name}"
     return MalformedPacket(text) if place in _MALFORMED_WHERE_MISPLACED else ProtocolError(text)
 
@@ -259,7 +260,7 @@ def property_bytes(properties: Properties, skip: Container[str] = ()) -> bytes:
     """The properties in the order of the dict, without the length before them; `skip` names those to leave out.
 
     Raises:
-        ValueError: there is no such property, or its value does not fit.
+        ValueError: a property is unknown, or its value does not fit.
     """
     try:
         return b"".join([_WRITE[name](value) for name, value in properties.items() if name not in skip])

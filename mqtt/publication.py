@@ -1,10 +1,10 @@
-"""What is published, routed, delivered and acknowledged as one: a message, or several that came together and are alike.
+"""The unit that is published, routed, delivered and acknowledged: one message, or several similar ones that came
+together.
 
 A single `Message` is a publication of one. A client that publishes fast has hundreds of packets in one read, most often
-of one topic and length: those are a `PublishBatch`. Whatever happens to a message on its way happens to a publication:
-a topic is looked up once, allowed once and routed once, and the bytes leave in one piece. Both have the same attributes
-and methods, so only parsing and encoding know which of the two it is. Whatever needs single messages asks for
-`messages`.
+of one topic and length: those are a `PublishBatch`. Every step of a message's way works on publications: a topic is
+looked up once, allowed once and routed once, and the bytes are sent in one piece. Both have the same attributes and
+methods, so only parsing and encoding distinguish the two. Code that needs single messages uses `messages`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.stored import StoredPublication
     from trunkline.mqtt.versions import Version
 
-#: The two bytes of every packet identifier, apart: they are laid over the packets of a batch in two strokes.
+#: The two bytes of every packet identifier, separately: two slice assignments write them into all packets of a batch.
 _HIGH: Final = b"".join(bytes((high,)) * 256 for high in range(256))
 _LOW: Final = bytes(range(256)) * 256
 
@@ -68,8 +68,8 @@ class PublishBatch:
         packet_ids: Sequence[int],
         properties: Properties = NO_PROPERTIES,
     ) -> None:
-        """`wire` is the packets as they came, and `starts` where each begins: a `range`, if all have one topic and one
-        length."""
+        """`wire` holds the packets as received, and `starts` where each begins: a `range`, if all have one topic and
+        one length."""
         self.count = len(starts)
         #: The topic of each packet, or one topic that all of them have.
         self.topics = topics
@@ -90,7 +90,7 @@ class PublishBatch:
         self._wire = wire
         self._starts = starts
         self._messages: list[Publish] | None = None
-        #: All packets in one piece, as subscribers of a kind get them, and where their packet identifiers are.
+        #: All packets in one piece, as subscribers of one kind get them, and the positions of their packet identifiers.
         self._forms: dict[int, tuple[bytes, Sequence[int]]] | None = None
         as_it_came = not qos and not retain and not properties
         self.wire3 = wire if as_it_came and version != 5 else None
@@ -103,7 +103,7 @@ class PublishBatch:
 
     @topic.setter
     def topic(self, topic: str) -> None:
-        """What the topic alias of all packets stands for."""
+        """The topic that the alias of all packets stands for."""
         self.topics = (topic,)
 
     @property
@@ -169,14 +169,14 @@ class PublishBatch:
         return messages
 
     def _packets(self) -> Iterator[tuple[str, int, int, int]]:
-        """Of each packet its topic, and where it, its payload and what follows it begin."""
+        """For each packet its topic, and where the packet, its payload and the next packet begin."""
         wire, topics = self._wire, self.topics
         before_properties = 4 if self.qos else 2
         v5 = self.version == 5
         each = topics if len(topics) > 1 else repeat(topics[0])
         for topic, start, end in zip(each, self._starts, [*self._starts[1:], len(wire)], strict=False):
             name = start + (2 if wire[start + 1] < 128 else 3)
-            # gathered are short names and properties alone, whose lengths are in one byte
+            # only short topic names and properties are gathered, whose lengths take one byte
             payload = name + before_properties + wire[name + 1]
             yield topic, start, payload + 1 + wire[payload] if v5 else payload, end
 
@@ -187,7 +187,7 @@ class PublishBatch:
 
     @property
     def weight(self) -> int:
-        """Bytes of memory, roughly, that it costs to keep it, however few of its messages are needed."""
+        """The bytes of memory, roughly, that it takes, however few of its messages are needed."""
         each = OVERHEAD + (properties_weight(self.properties) if self.properties else 0)
         return len(self._wire) + each * self.count
 
@@ -211,7 +211,7 @@ class PublishBatch:
         return self._some(self._wire[begin:end], shifted, lambda each: each[some])
 
     def select(self, numbers: Sequence[int]) -> Publish | PublishBatch:
-        """The packets with these numbers, which rise."""
+        """The packets with these numbers, in ascending order."""
         wire = self._wire
         bounds = [*self._starts, len(wire)]
         pieces = [wire[bounds[number] : bounds[number + 1]] for number in numbers]
@@ -221,7 +221,7 @@ class PublishBatch:
     def _some(
         self, wire: bytes, starts: Sequence[int], take: Callable[[Sequence[Any]], Sequence[Any]]
     ) -> Publish | PublishBatch:
-        """Some of the packets; `take` takes what is theirs from what there is one of for each packet."""
+        """Some of the packets; `take` selects their entries from a sequence with one entry for each packet."""
         if isinstance(self._starts, range):
             starts = range(0, len(wire), self._starts.step)
         topics = take(self.topics) if len(self.topics) > 1 else self.topics
@@ -271,12 +271,12 @@ class PublishBatch:
         return form
 
     def _as_it_came(self) -> tuple[bytes, Sequence[int]]:
-        """The packets with the publisher's packet identifiers, if any, which are written over."""
+        """The packets with the publisher's packet identifiers, if any, which are overwritten."""
         before_payload = 3 if self.version == 5 else 2
         starts = self._starts
         if isinstance(starts, range):
             _, _, payload, _ = next(self._packets())
-            # the stop says nothing: a stroke goes to the end of the wire
+            # the stop does not matter: the slice extends to the end of the wire
             return self._wire, range(payload - before_payload, len(self._wire), starts.step)
         return self._wire, [payload - before_payload for _, _, payload, _ in self._packets()]
 
@@ -299,7 +299,7 @@ class PublishBatch:
 
 #: One or many.
 Publication: TypeAlias = Message | PublishBatch
-#: As it came from the publisher, with packet identifiers.
+#: As received from the publisher, with packet identifiers.
 ReceivedPublication: TypeAlias = Publish | PublishBatch
-#: What a decoder that gathers gives.
+#: The result of a decoder that gathers.
 Decoded: TypeAlias = Packet | PublishBatch | Acknowledgements

@@ -1,7 +1,7 @@
 """A cursor over the body of one packet.
 
-It serves every packet but the common forms of PUBLISH and its acknowledgements, which `trunkline.mqtt.decoder` takes
-apart in place.
+It is used for every packet but the common forms of PUBLISH and its acknowledgements, which `trunkline.mqtt.decoder`
+parses in place.
 """
 
 from trunkline.mqtt.errors import MalformedPacket, ProtocolError
@@ -10,10 +10,8 @@ from trunkline.mqtt.versions import Version
 
 
 class Reader:
-    """Reads `data[position:end]`. Whatever would pass `end` is a malformed packet.
-
-    `version` is None until CONNECT tells it. `from_client` says which side sent the packet: some properties and reason
-    codes depend on it.
+    """Reads `data[position:end]`. Reading past `end` means a malformed packet. `version` is None until CONNECT.
+    `from_client` says which side sent the packet: some properties and reason codes depend on it.
     """
 
     __slots__ = ("data", "end", "from_client", "max_filters", "max_levels", "position", "strict", "version")
@@ -70,7 +68,7 @@ class Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if byte == 0 and shift:
-                    raise MalformedPacket("a variable byte integer is longer than it need be")  # [MQTT-1.5.5-1]
+                    raise MalformedPacket("a variable byte integer has needless bytes")  # [MQTT-1.5.5-1]
                 return value
         raise MalformedPacket("a variable byte integer has a fifth byte")
 

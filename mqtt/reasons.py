@@ -55,8 +55,8 @@ class Reason(IntEnum):
 
 
 def name_of(reason: int) -> str:
-    """The name of a reason code as events, logs and figures have it: `not_authorized`. A code that nobody has defined
-    is a number."""
+    """The name of a reason code in events, logs and metrics: `not_authorized`. An undefined code is shown as a
+    number."""
     try:
         return Reason(reason).name.lower()
     except ValueError:
@@ -68,8 +68,8 @@ def in_words(reason: int) -> str:
     return name_of(reason).replace("_", " ")
 
 
-#: CONNACK return codes of 3.1 and 3.1.1 (table 3.1) for the reasons a server gives in 5.0.
-#: What is not listed closes the connection with 3, server unavailable.
+#: CONNACK return codes of 3.1 and 3.1.1 (table 3.1) for the reasons a server gives in 5.0. For any other reason the
+#: return code is 3, server unavailable.
 CONNACK_V3: dict[int, int] = {
     Reason.SUCCESS: 0,
     Reason.UNSUPPORTED_PROTOCOL_VERSION: 1,
@@ -85,8 +85,8 @@ CONNACK_V3: dict[int, int] = {
 _ACKNOWLEDGED = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
 _RELEASED = frozenset((0x00, 0x92))
 
-#: The reason codes of 5.0 that a packet may carry, by packet type and whether a client sends it. What is not listed
-#: here is never sent by that side.
+#: The reason codes of 5.0 that a packet may carry, by packet type and whether a client sends it. A packet that is not
+#: listed here is never sent by that side.
 REASONS: dict[tuple[PacketType, bool], frozenset[int]] = {
     (PacketType.CONNACK, False): frozenset(
         (0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F)

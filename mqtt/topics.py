@@ -1,6 +1,6 @@
 """Topic names, topic filters and shared subscriptions (sections 4.7 and 4.8 of 5.0).
 
-Whether the characters are allowed in a string at all is judged in `trunkline.mqtt.strings`.
+`trunkline.mqtt.strings` checks which characters a string may contain.
 """
 
 from typing import Final
@@ -9,19 +9,20 @@ from trunkline.mqtt.errors import MalformedPacket, ProtocolError
 from trunkline.mqtt.explanations import quoted
 from trunkline.mqtt.reasons import Reason
 
-#: Nothing on the wire can have more: a string has 65,535 bytes.
+#: The most that a packet can hold: a string has 65,535 bytes.
 NO_LEVEL_LIMIT: Final = 65_536
 
 SHARE_PREFIX: Final = "$share/"
-#: How clients shared a filter before 5.0: `$queue/a` is read as `$share/$queue/a`, and nobody but the decoder knows it.
+#: An older form of a shared subscription: `$queue/a` is read as `$share/$queue/a`. Only the decoder knows this form.
 QUEUE_PREFIX: Final = "$queue/"
 
 
 def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
-    """Judge a topic name that somebody wants to publish to.
+    """Validate the topic name of a publication.
 
     Raises:
-        ProtocolError: MALFORMED_PACKET for what is no topic name, TOPIC_NAME_INVALID for one that is not taken here.
+        ProtocolError: MALFORMED_PACKET if it is not a topic name, TOPIC_NAME_INVALID if it exceeds this broker's
+            limits.
     """
     if "+" in topic or "#" in topic:
         # [MQTT-3.3.2-2] [MQTT-4.7.1-1]
@@ -31,24 +32,24 @@ def validate_name(topic: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
     if topic.count("/") >= max_levels:
         raise ProtocolError(f"the topic name has more than {max_levels} levels", Reason.TOPIC_NAME_INVALID)
     if topic.startswith(SHARE_PREFIX):
-        raise ProtocolError("a shared subscription is nothing to publish to", Reason.TOPIC_NAME_INVALID)
+        raise ProtocolError("a shared subscription cannot be published to", Reason.TOPIC_NAME_INVALID)
 
 
 def validate_filter(topic_filter: str, max_levels: int = NO_LEVEL_LIMIT) -> None:
-    """Judge a topic filter, shared or not. The levels of a shared one are counted without `$share/group/`.
+    """Validate a topic filter, shared or not. The levels of a shared one are counted without `$share/group/`.
 
     Raises:
-        ProtocolError: MALFORMED_PACKET for what is no topic filter, TOPIC_FILTER_INVALID for one that is not taken
+        ProtocolError: MALFORMED_PACKET if it is not a topic filter, TOPIC_FILTER_INVALID if it is not accepted
         here.
     """
     if topic_filter.startswith(SHARE_PREFIX):
         group, _, topic_filter = topic_filter[len(SHARE_PREFIX) :].partition("/")
         if not group or "+" in group or "#" in group:
             # [MQTT-4.8.2-1]: at least one character; [MQTT-4.8.2-2]: no wildcard in it
-            raise MalformedPacket(f"{quoted(group)} cannot name a group of subscribers")
+            raise MalformedPacket(f"{quoted(group)} is not a valid name of a shared group")
         if not topic_filter:
             # [MQTT-4.8.2-2]: a topic filter follows the name
-            raise MalformedPacket(f"group {quoted(group)} shares no topic filter")
+            raise MalformedPacket(f"the shared subscription of group {quoted(group)} has no topic filter")
     elif not topic_filter:
         raise MalformedPacket("the topic filter is empty")  # [MQTT-4.7.3-1]
     if topic_filter.count("/") >= max_levels:
@@ -71,19 +72,19 @@ def parse_shared(topic_filter: str) -> tuple[str, str] | None:
 
 
 def plain_filter(topic_filter: str) -> str:
-    """What a (valid) subscription is about: of a shared one, the filter behind `$share/group/`."""
+    """The topic filter of a (valid) subscription: for a shared one, the part behind `$share/group/`."""
     shared = parse_shared(topic_filter)
     return topic_filter if shared is None else shared[1]
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Whether a valid (not shared) filter takes a valid topic name. Case and every slash count: [MQTT-4.7.3-4]."""
+    """Whether a valid (not shared) filter matches a valid topic name. Case and every slash count: [MQTT-4.7.3-4]."""
     if topic.startswith("$") and topic_filter.startswith(("+", "#")):
         return False  # [MQTT-4.7.2-1]
     wanted = topic_filter.split("/")
     levels = topic.split("/")
     if wanted[-1] == "#":
-        # '#' takes its parent level too, so that many levels are enough.
+        # '#' matches its parent level too, so as many levels are enough.
         wanted.pop()
         if len(levels) < len(wanted):
             return False

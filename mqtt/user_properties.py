@@ -1,10 +1,10 @@
-"""User properties: judged when they arrive, built when somebody reads them.
+"""User properties: validated when they arrive, parsed when they are read.
 
-Anybody may send thousands of them in one CONNECT, and hardly anybody reads them. So a run of them is walked and judged
-by one regular expression, and the pairs of strings are built at the first look. The expression spells out a pair whose
-two strings have up to 63 bytes: `&`, a zero, a length, that many bytes that may stand in a string, and so again. Each
-step is decided by one byte and taken back never (the groups are atomic, the repeat possessive), so it is linear.
-Longer strings are walked in Python: they are fewer, as they need the room.
+A client may send thousands of them in one CONNECT, and they are rarely read. So one regular expression validates
+consecutive user properties, and the pairs of strings are built at the first access. The expression spells out a pair
+whose two strings have up to 63 bytes: `&`, a zero, a length, that many bytes that may stand in a string, and so again.
+Each step is decided by one byte and never taken back (the groups are atomic, the repeat possessive), so it is linear.
+Longer strings are handled in Python: few of them fit into a packet.
 
 Since every length in such a run is below 128, the whole run is UTF-8 exactly when every string in it is: an ASCII byte
 stands before and after each.
@@ -44,7 +44,7 @@ def skip_user_properties(reader: Reader) -> bytes:
     assert found is not None  # no pair at all is a match too
     reader.position = end = found.end()
     if end == start:
-        # A long string, or a wrong one.
+        # A long string, or an invalid one.
         reader.position = start + 1
         reader.string()
         reader.string()
@@ -61,7 +61,7 @@ def skip_user_properties(reader: Reader) -> bytes:
 
 
 class UserProperties(Sequence[tuple[str, str]]):
-    """The pairs of a block of user properties that was found valid. Equal to any sequence of the same pairs."""
+    """The pairs of a validated block of user properties. Equal to any sequence of the same pairs."""
 
     __slots__ = ("_pairs", "raw")
 

@@ -1,19 +1,18 @@
-"""What it costs to keep things in memory: the one notion behind every limit in bytes. Asked only where something is
-kept."""
+"""The memory that kept things take, roughly: every limit in bytes counts it. Computed only where something is kept."""
 
 from typing import Final, cast
 
 from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.user_properties import UserProperties
 
-#: Bytes that a message takes besides its content: itself, the heads of its strings, its place where it waits.
+#: Bytes that a message takes besides its content: the object, the headers of its strings, its place in a queue.
 OVERHEAD: Final = 512
-#: The same of a block of properties, and of each property in it.
+#: The same for a block of properties, and for each property in it.
 _BLOCK: Final = 256
 _PROPERTY: Final = 64
 
-#: Bytes from which on a message counts in the bytes of a window. Lighter ones are bounded by their number, and pay
-#: nothing.
+#: Messages of this weight or more count towards the bytes of a window. Lighter ones are limited by their number, and
+#: pay nothing.
 HEAVY: Final = 4096
 
 

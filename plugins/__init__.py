@@ -1,4 +1,4 @@
-"""Plugins: what they are given, how they are found and run, and those that come with the broker.
+"""Plugins: their context, how they are found and run, and those that come with the broker.
 
 Modules that know each other: context, declaring, running.
 """

@@ -1,11 +1,12 @@
-"""What a plugin is given: its settings, a logger, a nursery, and what it may do with the broker."""
+"""A plugin's context: its settings, a logger, a nursery, and its interface to the broker."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
 
 from trunkline.hooks.points import find
-from trunkline.hooks.registration import HookError, check_call, describe, is_async
+from trunkline.hooks.registration import HookError, Registering, check_call, describe, is_async
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.plugins.errors import PluginError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.decisions import Deny, Withhold
     from trunkline.hooks.points import Action, Point
-    from trunkline.hooks.registration import Callback
+    from trunkline.hooks.registration import Callback, RegistrationOptions
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.packets import SubscriptionRequest
     from trunkline.plugins.declaring import Settings
@@ -29,53 +30,61 @@ if TYPE_CHECKING:
     from trunkline.plugins.store import PluginStore
     from trunkline.router import Options
 
-# Type checkers know that what is read out of a context is a plugin's own model.
+# Covariant, so that type checkers know the plugin's own settings model.
 S_co = TypeVar("S_co", bound="Settings", covariant=True)
 
 
-class Client(Protocol):
-    """A client that has a session, connected or not, as it is listed."""
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client that has a session, connected or not."""
 
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def connected(self) -> bool: ...
-    @property
-    def username(self) -> str | None: ...
-    @property
-    def peer(self) -> str | None: ...
-    @property
-    def listener(self) -> str: ...
-    @property
-    def queued(self) -> int:
-        """Messages that wait for it."""
-        ...
-
-    @property
-    def inflight(self) -> int:
-        """Messages sent to it and not acknowledged."""
-        ...
-
-    @property
-    def created_at(self) -> float:
-        """When the session began, in seconds since the epoch."""
-        ...
+    client_id: str
+    connected: bool
+    username: str | None
+    #: Address and port; None for an in-process connection.
+    peer: str | None
+    listener: str
+    #: "3.1", "3.1.1" or "5.0".
+    version: str
+    #: Seconds; 0 means none.
+    keep_alive: int
+    clean_start: bool
+    #: Seconds since the epoch: of the last connection, and of the session.
+    connected_at: float
+    created_at: float
+    #: Seconds that the session outlives the connection; None means for ever.
+    expiry_interval: float | None
+    subscriptions: int
+    #: Messages that wait, and their bytes.
+    queued: int
+    queued_bytes: int
+    #: Messages sent and not acknowledged, and QoS 2 messages received whose PUBREL is missing.
+    inflight: int
+    awaiting_rel: int
+    superuser: bool
 
 
 class Host(Protocol):
-    """The broker as a plugin's context sees it. The node implements it."""
+    """The broker's interface for plugins. The node implements it."""
 
     def publish(self, message: Message) -> int: ...
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold: ...
     def message(
         self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties, publisher: str
     ) -> Message: ...
-    def subscribe(self, name: str, filter: str, qos: int, deliver: Callable[[Message], None]) -> Callable[[], None]: ...
+    def subscribe(
+        self,
+        name: str,
+        filter: str,
+        qos: int,
+        deliver: Callable[[Message], None],
+        answered: Callable[[Reason | None], None],
+    ) -> Callable[[], None]: ...
     def subscribe_client(self, client_id: str, requests: list[SubscriptionRequest]) -> bool: ...
     def unsubscribe_client(self, client_id: str, filters: list[str]) -> bool: ...
     def kick(self, client_id: str, reason: Reason, text: str) -> bool: ...
     def client(self, client_id: str) -> Client | None: ...
-    def clients(self, after: str, limit: int) -> list[Any]: ...
+    def clients(self, after: str, limit: int) -> list[Client]: ...
     def subscriptions(self, client_id: str) -> Mapping[str, Options]: ...
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool: ...
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None: ...
@@ -105,8 +114,14 @@ class Delivery(NamedTuple):
     message: Message
 
 
-class PluginHooks:
-    """The hooks of one plugin. What is registered here is gone at once when the plugin ends."""
+class SubscriptionRefused(NamedTuple):
+    """One of a plugin's own subscriptions cannot be made."""
+
+    text: str
+
+
+class PluginHooks(Registering):
+    """The hooks of one plugin. Its callbacks are removed at once when the plugin ends."""
 
     __slots__ = ("_hooks", "_registered", "_running")
 
@@ -115,27 +130,16 @@ class PluginHooks:
         self._hooks = hooks
         self._registered: list[tuple[Point, Callback]] = []
 
-    def add(
-        self,
-        point: Point | str,
-        callback: Callback,
-        *,
-        priority: int = 0,
-        filter: Callback | None = None,
-        args: tuple[object, ...] = (),
-        publications: bool = False,
-    ) -> bool:
+    def add(self, point: Point | str, callback: Callback, **options: Unpack[RegistrationOptions]) -> bool:
         """Register a callback, as `trunkline.hooks.Hooks.add`.
 
         Raises:
-            PluginError: there is no such point, or the callback cannot be called as the point calls it.
+            PluginError: the point does not exist, or the callback cannot be called as the point calls it.
         """
         self._running.check_alive()
         point = _point(point, callback)
         try:
-            added = self._hooks.add(
-                point, callback, priority=priority, filter=filter, args=args, publications=publications
-            )
+            added = self._hooks.add(point, callback, **options)
         except HookError as error:
             raise PluginError([f"{self._running.name}: {error}"]) from None
         if added:
@@ -144,19 +148,8 @@ class PluginHooks:
                 self._running.forget_decisions(point)
         return added
 
-    def on(
-        self, point: Point | str, *, priority: int = 0, filter: Callback | None = None
-    ) -> Callable[[Callback], Callback]:
-        """The decorator form of `add`."""
-
-        def register(callback: Callback) -> Callback:
-            self.add(point, callback, priority=priority, filter=filter)
-            return callback
-
-        return register
-
     def remove(self, point: Point | str, callback: Callback) -> bool:
-        """Take a callback out; False when it is not there."""
+        """Remove a callback; False if it is not registered."""
         point = _point(point, callback)
         if (point, callback) not in self._registered:
             return False
@@ -194,7 +187,8 @@ def _point(point: Point | str, callback: Callback) -> Point:
 
 
 class Context(Generic[S_co]):
-    """Everything that a plugin needs of the broker. It is good for one run of the plugin: a restart has a new one."""
+    """Everything that a plugin needs from the broker. It is valid for one run of the plugin: a restart gets a new
+    one."""
 
     __slots__ = ("_figures", "_running", "hooks", "logger", "name", "settings")
 
@@ -212,15 +206,14 @@ class Context(Generic[S_co]):
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The plugin's own. Its tasks are cancelled and awaited when the plugin ends; one that raises ends the
-        plugin."""
+        """The plugin's own nursery. Its tasks are cancelled and awaited when the plugin ends; a task that raises ends
+        the plugin."""
         return self._running.nursery
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What the plugin wants to find again after a crash, a reload, or when it is enabled again. It is empty when
-        the broker starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes
-        anew."""
+        """State that the plugin keeps over a crash, a reload, or until it is enabled again. It is empty when the broker
+        starts. Keep the broker's types and plain values in it: a reload makes the plugin's own classes anew."""
         return self._figures.kept
 
     @property
@@ -247,8 +240,8 @@ class Context(Generic[S_co]):
         return self._host.node_name
 
     def after(self, seconds: float, callback: Callable[..., object], *args: object) -> Callable[[], None]:
-        """Call back after so many seconds, unless the plugin has ended. Returns what cancels it. The callback is plain;
-        if it raises, the plugin crashes."""
+        """Call back after `delay` seconds, unless the plugin has ended. Returns a function that cancels the call. The
+        callback is plain; if it raises, the plugin crashes."""
         self._running.check_alive()
         self._check_callback(callback, "a timer", *args)
         return self._running.send_after(seconds, TimerDue(callback, args)).cancel
@@ -265,8 +258,8 @@ class Context(Generic[S_co]):
         properties: Properties = NO_PROPERTIES,
         publisher: str = "",
     ) -> int:
-        """Publish in the broker's own name, or in that of the client id `publisher`. Text goes out as UTF-8. Neither
-        access rules nor hooks at `message.publish` are asked. Returns the number of sessions that it went to.
+        """Publish as the broker itself, or as the client id `publisher`. Text is sent as UTF-8. Access rules and hooks
+        at `message.publish` do not apply. Returns the number of sessions that it went to.
 
         Raises:
             ProtocolError: this is not a topic name.
@@ -276,27 +269,31 @@ class Context(Generic[S_co]):
         return self._host.publish(self._host.message(topic, data, qos, retain, properties, publisher))
 
     def route(self, message: Message) -> int:
-        """Route a message that a hook has held back, as it is. Returns the number of sessions that it went to."""
+        """Route a message that a hook has held back, unchanged. Returns the number of sessions that it went to."""
         return self._host.publish(message)
 
     def publish_as(self, client: ClientInfo, message: Message) -> int | Deny | Withhold:
-        """Publish a message that a hook has TAKEN, as if its client published it now: under a new id, and through the
-        hooks at `message.publish`. Access rules are not asked. Returns the number of sessions that it went to, or the
+        """Publish a message that a hook has TAKEN, as if its client published it now: with a new id, and through the
+        hooks at `message.publish`. Access rules do not apply. Returns the number of sessions that it went to, or the
         answer of the hook that refused or took it."""
         return self._host.publish_as(client, message)
 
     def subscribe(self, filter: str, callback: Callable[[Message], None], *, qos: int = 2) -> Callable[[], None]:
-        """Have the plugin itself called with each message that matches. Returns what ends the subscription.
+        """Subscribe the plugin itself: it is called with each message that matches. Returns a function that ends the
+        subscription.
 
-        The callback is plain. If it raises, that is logged and counted, and the next message comes all the same.
+        The callback is plain. If it raises, that is logged and counted, and the next message comes all the same. A
+        plugin whose subscription the broker refuses crashes; during its start, it cannot start.
 
         Raises:
             ProtocolError: this is not a topic filter.
         """
         self._running.check_alive()
         self._check_callback(callback, f"a subscription to {filter!r}", "message")
-        cast = self._running.ref.cast
-        cancel = self._host.subscribe(self.name, filter, qos, lambda message: cast(Delivery(callback, message)))
+        cast, answered = self._running.ref.cast, self._running.expect_answer(filter)
+        cancel = self._host.subscribe(
+            self.name, filter, qos, lambda message: cast(Delivery(callback, message)), answered
+        )
         self._running.subscriptions.append(cancel)
         return cancel
 
@@ -307,68 +304,70 @@ class Context(Generic[S_co]):
         return self._host.client(client_id)
 
     def clients(self, after: str = "", limit: int = 1000) -> list[Client]:
-        """The next clients behind the client id `after`, in order of client id: a page, so that nobody waits for
-        long."""
+        """The next clients behind the client id `after`, in order of client id. It is a short page, so that other work
+        does not wait long."""
         return self._host.clients(after, limit)
 
     def all_clients(self) -> Iterator[Client]:
-        """All clients, page by page. An async plugin lets others have their turn in between now and then."""
+        """All clients, page by page. An async plugin should give other tasks a turn from time to time."""
         page = self.clients()
         while page:
             yield from page
             page = self.clients(page[-1].client_id)
 
     def subscriptions(self, client_id: str) -> Mapping[str, Options]:
-        """What a client's session has subscribed to, by topic filter, as it is now. Empty when it has no session."""
+        """The current subscriptions of a client's session, by topic filter. Empty if it has no session."""
         return self._host.subscriptions(client_id)
 
     def subscribe_client(self, client_id: str, *requests: SubscriptionRequest) -> bool:
-        """Subscribe a connected client on its behalf: it gets no SUBACK. Access rules at `subscribe` are not asked.
-        False: it is not connected."""
+        """Subscribe on behalf of a connected client: it gets no SUBACK. Access rules for `subscribe` do not apply.
+        Returns False if it is not connected."""
         return self._host.subscribe_client(client_id, list(requests))
 
     def unsubscribe_client(self, client_id: str, *filters: str) -> bool:
-        """End subscriptions of a client on its behalf. False: it has no session."""
+        """End subscriptions on behalf of a client. Returns False if it has no session."""
         return self._host.unsubscribe_client(client_id, list(filters))
 
     def kick(self, client_id: str, reason: Reason = Reason.ADMINISTRATIVE_ACTION, text: str = "") -> bool:
-        """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
+        """End the connection of a client; its session stays until it expires. Returns False if the client is not
+        connected."""
         return self._host.kick(client_id, reason, text or f"disconnected by the plugin {self.name}")
 
     # Access
 
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
-        """What the access rules and hooks say, for a topic that the client did not name itself."""
+        """The decision of access rules and hooks about a topic that the client did not name itself."""
         return self._host.may(client, action, topic, qos, retain)
 
     def forget_decisions(self, client_id: str | None = None, *, subscriptions: bool = True) -> None:
-        """Access decisions remembered for this client, or for all, no longer hold. What is subscribed to is asked about
-        again, and taken away where the answer is no; for one client `subscriptions=False` leaves it as it is."""
+        """Forget the cached access decisions of this client, or of all clients. Subscriptions are checked again, and
+        removed where they are denied; for one client, `subscriptions=False` leaves them unchanged."""
         self._host.forget_decisions(client_id, subscriptions=subscriptions)
 
-    # What operators see
+    # For operators
 
     async def metrics(self) -> dict[str, int]:
-        """All metrics of the broker and of its plugins, by name, as they are now."""
+        """All current metrics of the broker and its plugins, by name."""
         return await self._host.metrics()
 
     def counter(self, name: str, text: str) -> Counter:
-        """A counter of the plugin's own. A restart goes on with the count."""
+        """A counter of the plugin. A restart continues the count."""
         return self._figures.counters.setdefault(name, Counter(name, text))
 
     def gauge(self, name: str, text: str, read: Callable[[], int]) -> None:
-        """A figure that is read when somebody asks."""
+        """A gauge whose value is read on request."""
         self._figures.gauges[name] = Gauge(name, text, read)
 
     def command(self, name: str, handler: Callable[..., object]) -> None:
-        """A command of the plugin's own: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it
-        gets the arguments by name, as text, or as numbers where they are annotated `int`. It returns what JSON can
-        hold: a list of flat dicts becomes a table. Its ValueError and LookupError become the answer to the caller."""
+        """A command of the plugin: `trunkline ctl plugins call PLUGIN NAME KEY=VALUE …`. The handler is plain; it gets
+        the arguments by name, as text, or as numbers where they are annotated `int`. Its result must be representable
+        in JSON: a list of flat dicts becomes a table. Its ValueError and LookupError become the answer to the
+        caller."""
         self._check_plain(handler, "a command", "")
         self._running.commands[name] = handler
 
     def raise_alarm(self, name: str, text: str) -> None:
-        """An operator should know of this, until `clear_alarm`. The name gets the plugin's own in front."""
+        """Raise an alarm, which lasts until `clear_alarm`. The plugin's name is put in front of its name."""
         self._host.raise_alarm(f"{self.name}.{name}", text)
 
     def clear_alarm(self, name: str) -> None:
@@ -379,7 +378,8 @@ class Context(Generic[S_co]):
             raise PluginError([f"{self.name}: {describe(callback)} is async; {what} needs a plain function{hint}"])
 
     def _check_callback(self, callback: Callable[..., object], what: str, *arguments: object) -> None:
-        """Raises PluginError: it cannot be called like this. A mistake shows at the start, not when something comes."""
+        """Raises PluginError if it cannot be called with these arguments. So a mistake shows at the start, not at the
+        first call."""
         self._check_plain(callback, what, ", which may start a task: context.nursery.start_soon(…)")
         count = f"{len(arguments)} argument" + ("" if len(arguments) == 1 else "s")
         try:

@@ -1,4 +1,4 @@
-"""How a plugin says what it is: its settings, and which of its methods are hooks."""
+"""A plugin's declarations: its settings, and the methods that are hooks."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -23,12 +23,12 @@ _MARK: Final = "__trunkline_hooks__"
 Factory = Callable[[Any], Any]
 
 
-#: The settings of a plugin: subclass it, and give each key its default and its meaning with `setting`.
-#: `class Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are
-#: those of `trunkline.config.units`; a value that does not fit is refused as one of the broker's own settings is.
+#: The settings of a plugin: subclass it, and give each key its default and its meaning with `setting`. `class
+#: Greeting(Settings): word: Text = setting("hello", "What clients are greeted with.")`. The types of keys are those of
+#: `trunkline.config.units`; an invalid value is refused like one of the broker's own settings.
 Settings = PluginSettings
 
-#: A table within the settings, or one entry of a list of tables. Its keys are given as those of the settings are.
+#: A table within the settings, or one entry of a list of tables. Its keys are declared like those of the settings.
 Table = Section
 
 #: A key of the settings: default, meaning, unit, and limits as pydantic's Field has them (`ge`, `le`, `max_length`, …).
@@ -36,7 +36,7 @@ setting = key
 
 
 class Hooked(NamedTuple):
-    """A method that is to be registered at a hook point."""
+    """A method to register at a hook point."""
 
     point: str
     priority: int
@@ -47,7 +47,7 @@ def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = N
     """Mark a method of a plugin's class: it is registered at this point when the plugin starts, as `Hooks.add` does.
 
     Raises:
-        TypeError: the point is not text; `@hook` alone would mark nothing.
+        TypeError: the point is not text, as with a bare `@hook`.
     """
     if not isinstance(point, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f'hook takes the name of a point, as in @hook("client.connected"), not {point!r:.80}')
@@ -69,28 +69,28 @@ def marks(kind: type) -> list[tuple[str, Hooked]]:
     """The names of a class's marked methods, and their marks."""
     found: list[tuple[str, Hooked]] = []
     for name in dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base)):
-        method = inspect.getattr_static(kind, name)  # not what a descriptor makes of it, which may be anything
-        inner = getattr(method, "__func__", None)  # of a static method, or one of the class
+        method = inspect.getattr_static(kind, name)  # not the result of a descriptor, which may be anything
+        inner = getattr(method, "__func__", None)  # of a static or class method
         found += [(name, mark) for mark in getattr(method, _MARK, getattr(inner, _MARK, []))]
     return found
 
 
 def settings_of(factory: Factory) -> type[Settings]:
-    """The settings model of a plugin: what its parameter is annotated with, `context: Context[MySettings]`.
+    """The settings model of a plugin, from the annotation of its parameter: `context: Context[MySettings]`.
 
     Raises:
-        PluginError: it cannot be called with a context, or its annotation says something else.
+        PluginError: it cannot be called with a context, or its annotation is something else.
     """
     name = describe(factory)
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError) as error:
-        raise PluginError([f"{name} is no plugin: {error}"]) from None
+        raise PluginError([f"{name} is not a plugin: {error}"]) from None
     except NameError as error:
         raise _unreadable(name, error) from None
     needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not parameters or len(needed) > 1 or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        raise PluginError([f"{name} is no plugin: it must be called with one argument, its Context"])
+        raise PluginError([f"{name} is not a plugin: it must be callable with one argument, its Context"])
     if parameters[0].annotation is inspect.Parameter.empty:
         return Settings
     try:
@@ -113,7 +113,7 @@ def settings_of(factory: Factory) -> type[Settings]:
 
 
 def _wrong_defaults(model: type[Settings]) -> Iterator[str]:
-    """pydantic takes a default for granted. A mistake shows at the start, not when the value is used."""
+    """pydantic does not check defaults. So a mistake shows at the start, not when the value is used."""
     own = {name: field for name, field in model.model_fields.items() if name not in Settings.model_fields}
     defaults = {
         name: field.get_default(call_default_factory=True) for name, field in own.items() if not field.is_required()
@@ -129,7 +129,7 @@ def _wrong_defaults(model: type[Settings]) -> Iterator[str]:
 
 
 def _evaluated(factory: Factory, annotation: object) -> object:
-    """What an annotation means, which may be text. `Context` need not be there: many import it for type checkers
+    """Evaluates an annotation, which may be text. `Context` may be missing: many plugins import it for type checkers
     only."""
     function: Any = inspect.unwrap(factory)
     while isinstance(function, partial):
@@ -143,5 +143,5 @@ def _evaluated(factory: Factory, annotation: object) -> object:
 
 
 def _unreadable(name: str, error: NameError) -> PluginError:
-    hint = "the settings must be imported where the plugin runs, not for type checkers only, and stand in a module"
+    hint = "the settings class must be at module level and imported at run time, not for type checkers only"
     return PluginError([f"{name}: its annotations cannot be read: {error}; {hint}"])

@@ -1,4 +1,4 @@
-"""What a plugin counts, and what it keeps."""
+"""A plugin's metrics and kept state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Iterator
 
-#: The largest value of a figure: it goes into 64 bits.
+#: The largest value of a metric: 64 bits, signed.
 MAX_FIGURE: Final = 2**63 - 1
 
 
@@ -29,7 +29,7 @@ class Counter:
 
 
 class Gauge(NamedTuple):
-    """How something stands, read when somebody asks."""
+    """A gauge: a value that is read on request."""
 
     name: str
     text: str
@@ -37,7 +37,7 @@ class Gauge(NamedTuple):
 
 
 class PluginFigures:
-    """Of one plugin. They outlive a restart."""
+    """The metrics of one plugin. They outlive a restart."""
 
     __slots__ = ("counters", "errors", "gauges", "kept")
 
@@ -45,7 +45,7 @@ class PluginFigures:
         self.counters: dict[str, Counter] = {}
         self.gauges: dict[str, Gauge] = {}
         self.kept: dict[str, Any] = {}
-        #: Calls of its callbacks that raised, but for those at hooks that are registered now.
+        #: Calls of its callbacks that raised, except at the hooks that are registered now.
         self.errors = 0
 
     def failed(self) -> bool:
@@ -54,13 +54,13 @@ class PluginFigures:
         return worth_logging(self.errors)
 
     def read(self, logger: logging.Logger) -> dict[str, int]:
-        """All that can be read, and are numbers."""
+        """All metrics that can be read and are numbers."""
         figures = {name: counter.value for name, counter in self.counters.items()}
         for name, gauge in self.gauges.items():
             try:
                 value = gauge.read()
                 if not isinstance(value, int) or abs(value) > MAX_FIGURE:  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise TypeError(f"returned {value!r:.80}, which is no whole number of 64 bits")
+                    raise TypeError(f"returned {value!r:.80}, which is not a whole number of 64 bits")
             except BaseException as error:
                 if not is_crash(error):
                     raise
@@ -71,6 +71,6 @@ class PluginFigures:
         return figures
 
     def meanings(self) -> Iterator[tuple[str, str]]:
-        """What each counts."""
+        """The description of each metric."""
         yield from ((counter.name, counter.text) for counter in self.counters.values())
         yield from ((gauge.name, gauge.text) for gauge in self.gauges.values())

@@ -34,15 +34,15 @@ class Installed:
 
 
 def check_name(name: str) -> None:
-    """Raises PluginError: a plugin cannot be called this."""
+    """Raises PluginError if the name is not valid for a plugin."""
     if _NAME.fullmatch(name) is None:
         raise PluginError(
-            [f"{name!r}: a plugin's name is lower-case letters, digits and single hyphens, a letter first"]
+            [f"{name!r}: a plugin's name has lower-case letters, digits and single hyphens, and begins with a letter"]
         )
 
 
 def installed() -> dict[str, Installed]:
-    """By name. Reads what is installed anew, so that a package that has come since is there."""
+    """The installed plugins by name. Installed packages are read anew, so that new ones are found."""
     importlib.invalidate_caches()
     return {
         point.name: Installed(
@@ -61,10 +61,10 @@ def shipped() -> list[str]:
 
 
 def find(name: str) -> EntryPoint:
-    """Where the plugin of this name is.
+    """The entry point of the plugin with this name.
 
     Raises:
-        PluginError: there is none, or there are two.
+        PluginError: none is installed, or two are.
     """
     check_name(name)
     points = list(entry_points(group=GROUP, name=name))
@@ -79,16 +79,17 @@ def find(name: str) -> EntryPoint:
 
 
 def load(name: str, *, fresh: bool = False) -> Factory:
-    """The plugin of this name. `fresh` imports its module anew, for code that has changed; of a package, all modules.
+    """The plugin with this name. `fresh` imports its module anew, for code that has changed; for a package, all its
+    modules.
 
     Raises:
-        PluginError: there is none, there are two, or it cannot be imported.
+        PluginError: none is installed, two are, or it cannot be imported.
     """
     return _imported(find(name), fresh)
 
 
 async def load_aside(name: str, *, fresh: bool = False) -> Factory:
-    """As `load`, for a broker that runs: what is not imported yet is imported in a worker thread.
+    """As `load`, for a running broker: modules that are not imported yet are imported in a worker thread.
 
     Raises:
         PluginError: as `load` does.
@@ -103,11 +104,11 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
     former = {name: sys.modules.pop(name) for name in list(sys.modules) if fresh and _is_in(name, point.module)}
     try:
         factory = point.load()
-    except (Exception, SystemExit) as error:  # a module may raise anything, and it must not take the broker along
+    except (Exception, SystemExit) as error:  # a module may raise anything, and must not end the broker
         sys.modules.update(former)
         hint = f"; is its extra installed? {point.extras}" if point.extras else ""
         if isinstance(error, ModuleNotFoundError) and error.name == point.module.partition(".")[0]:
-            hint = "; if it was installed with --editable while this process ran, start the process again"
+            hint = "; if it was installed with --editable while this process ran, restart the process"
         raise PluginError(
             [f"{point.name}: {point.value} cannot be imported: {type(error).__name__}: {error}{hint}"]
         ) from error
@@ -117,7 +118,7 @@ def _imported(point: EntryPoint, fresh: bool) -> Factory:
 
 
 def _is_in(name: str, module: str) -> bool:
-    """Is it the module, or within the package that the module is?"""
+    """Whether it is the module, or within it if the module is a package."""
     return name == module or name.startswith(f"{module}.")
 
 

@@ -1,7 +1,7 @@
-"""The plugins of a node: which there are, which run, and what becomes of one that crashes.
+"""The plugins of a node: installs, runs, restarts and disables them.
 
-Each runs under a supervisor of its own, so that one that fails stops itself alone. Starting, stopping and reloading
-happen while messages flow: a plugin's hooks are there when its start is over, and gone at once when its end begins.
+Each runs under a supervisor of its own, so that a failing plugin stops alone. Starting, stopping and reloading happen
+while messages flow: a plugin's hooks are registered when its start is complete, and removed as soon as its end begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.plugins")
 
-#: Seconds after which the broker no longer waits for a plugin to end. Its tasks have five, and its `stop` as well.
+#: Seconds after which the broker no longer waits for a plugin to end. Its tasks have five seconds, and so does its
+#: `stop`.
 MAX_END: Final = 15.0
 
 
@@ -58,7 +59,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PluginRow:
-    """A plugin as it is listed."""
+    """A plugin in a listing."""
 
     name: str
     status: str
@@ -66,16 +67,30 @@ class PluginRow:
     version: str
     #: Callbacks registered at hook points.
     hooks: int
-    #: Crashes since somebody started it.
+    #: Crashes since it was last started on request.
     crashes: int
     #: Calls that raised without ending it, since the broker started: of hooks, subscriptions and gauges.
     errors: int
-    #: Why it is not running, when it should.
+    #: Why it does not run although it should.
     problem: str
 
 
+class _Guard:
+    """Denies, where a plugin is to decide, for as long as it does not run."""
+
+    def __init__(self, plugin: _Plugin) -> None:
+        self._plugin = plugin
+        #: As operators see it among the callbacks.
+        self.__module__, self.__qualname__ = "", f"guard of {plugin.name}: denies while it is down"
+
+    def __call__(self, *_: object) -> Deny | None:
+        current = self._plugin.current
+        running = current is not None and current.decides
+        return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
+
+
 class _Plugin:
-    """One plugin that was ever started here, from run to run."""
+    """A plugin that was started here, over all its runs."""
 
     def __init__(self, name: str, hooks: Hooks, host: Host) -> None:
         self.name = name
@@ -84,12 +99,13 @@ class _Plugin:
         self.crashes = self._starts = 0
         self.figures = PluginFigures()
         self.current: Running | None = None
-        #: What it was started from, for `reload`. No factory: its entry point leads to it.
+        #: The factory that it was started from, for `reload`. None: its entry point.
         self.factory: Factory | None = None
         self.settings: Settings | None = None
         self._hooks = hooks
         self._host = host
-        #: The points that it guards.
+        self._guard = _Guard(self)
+        #: The points that deny while it does not run.
         self._guarded: tuple[str, ...] = ()
 
     def child(self, factory: Factory, settings: Settings) -> Child:
@@ -102,7 +118,7 @@ class _Plugin:
         return Child(self.name, lambda: _Supervision(self, run, settings), Restart.TEMPORARY)
 
     def started(self) -> None:
-        if self.status is Status.STARTING:  # else it has crashed too often by now
+        if self.status is Status.STARTING:  # otherwise it has crashed too often by now
             self.status = Status.RUNNING
             _logger.info("the plugin %s runs", self.name)
             self.clear_alarm()
@@ -137,25 +153,21 @@ class _Plugin:
         return f"plugin.{self.name}"
 
     def owns(self, callback: object) -> bool:
-        return callback == self.deny_while_down or (self.current is not None and self.current.hooks.owns(callback))
+        return callback is self._guard or (self.current is not None and self.current.hooks.owns(callback))
 
     def guard(self, settings: Settings) -> None:
-        """Deny, where the plugin is to decide, for as long as it does not run."""
+        """Deny at the points where the plugin decides, while it does not run."""
         self.unguard()
         self._guarded = settings.guards
         for point in self._guarded:
-            self._hooks.add(point, self.deny_while_down, priority=GUARD)
+            self._hooks.add(point, self._guard, priority=GUARD)
         self._forget_decisions()
 
     def unguard(self) -> None:
         for point in self._guarded:
-            self._hooks.remove(point, self.deny_while_down)
+            self._hooks.remove(point, self._guard)
         self._forget_decisions()
         self._guarded = ()
-
-    def deny_while_down(self, *_: object) -> Deny | None:
-        running = self.current is not None and self.current.decides
-        return None if running else Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
 
     def _forget_decisions(self) -> None:
         if CLIENT_CHECK_ACL.name in self._guarded:
@@ -163,7 +175,7 @@ class _Plugin:
 
 
 class _Supervision(Supervisor):
-    """Starts a plugin again when it crashes, and lets it know when it crashed too often, and when it has ended."""
+    """Restarts a plugin that crashes, and notifies it when it has crashed too often, and when it has ended."""
 
     def __init__(self, plugin: _Plugin, run: Callable[[], Running], settings: Settings) -> None:
         super().__init__(
@@ -182,34 +194,35 @@ class _Supervision(Supervisor):
 
 
 class Plugins:
-    """All of a node."""
+    """All plugins of a node."""
 
     def __init__(self, hooks: Hooks, host: Host) -> None:
         self._hooks = hooks
         self._host = host
-        #: Those that run are its children; stopped in reverse order, each with the time that it needs.
+        #: The running plugins are its children; they stop in reverse order, each with the time that it needs.
         self.supervisor = Supervisor(name="plugins")
         self._plugins: dict[str, _Plugin] = {}
-        #: Held while one is started or stopped.
+        #: Held while a plugin is started or stopped.
         self._lock = trio.Lock()
 
     async def start(self, configured: Mapping[str, Settings]) -> None:
-        """Start those that the configuration enables. One that cannot start is logged, and an alarm; the others run."""
+        """Start the plugins that the configuration enables. A plugin that cannot start is logged and raises an alarm;
+        the others run."""
         for name, settings in configured.items():
             if settings.enabled:
                 with suppress(PluginError):
                     await self.enable(name, settings)
 
     def release_hooks(self) -> None:
-        """When all have ended: nothing is left to be guarded."""
+        """After all plugins have ended: remove the denials in their place."""
         for plugin in self._plugins.values():
             plugin.unguard()
 
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
     ) -> None:
-        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given,
-        and may be given by key, as in the configuration.
+        """Start a plugin: an installed one, or the one that `factory` makes. Its settings may be given by key, as in
+        the configuration; without them, the defaults apply.
 
         Raises:
             PluginError: it runs already, is not installed, or cannot start. The broker goes on without it.
@@ -221,7 +234,7 @@ class Plugins:
         """Stop a plugin: its hooks go at once, its tasks are cancelled and awaited.
 
         Raises:
-            PluginError: there is none of this name; or it does not end, and goes on without its hooks.
+            PluginError: no plugin with this name was started; or it does not end, and goes on without its hooks.
         """
         async with self._lock:
             plugin = self._known(name)
@@ -229,14 +242,14 @@ class Plugins:
                 await self._stop(plugin)
                 plugin.clear_alarm()
             finally:
-                plugin.unguard()  # an operator decided to do without it
+                plugin.unguard()  # an operator chose to run without it
 
     async def reload(self, name: str, settings: Settings | Callable[[], Settings | None] | None = None) -> None:
-        """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given: as they
-        are, or by a function that reads them when the new module is there, with keys that only this one may know.
+        """Import a plugin's module anew, stop the plugin and start it, with other settings if some are given: as
+        values, or as a function that reads them after the import, because only the new module may have their keys.
 
         Raises:
-            PluginError: there is none of this name, or it cannot be imported, and everything goes on as it was; or it
+            PluginError: no plugin with this name was started, or it cannot be imported, and nothing has changed; or it
                 cannot start again, and is stopped.
         """
         async with self._lock:
@@ -253,7 +266,7 @@ class Plugins:
 
         Raises:
             PluginError: it does not run.
-            LookupError: it has no such command, or the command finds nothing.
+            LookupError: the plugin does not have the command, or the command raised it.
             ValueError: the arguments are wrong.
         """
         running = {each.name: each.current for each in self._plugins.values() if each.current is not None}
@@ -262,7 +275,7 @@ class Plugins:
         return running[name].call(command, arguments)
 
     def enabled(self) -> dict[str, Settings]:
-        """The settings of those that run, or should, by name."""
+        """The settings of the plugins that run, or should, by name."""
         on = (Status.STARTING, Status.RUNNING)
         return {
             name: plugin.settings
@@ -271,7 +284,7 @@ class Plugins:
         }
 
     def rows(self) -> list[PluginRow]:
-        """All that are installed or were started, by name."""
+        """All plugins that are installed or were started, by name."""
         offered = installed()
         rows: list[PluginRow] = []
         for name in sorted(offered.keys() | self._plugins.keys()):
@@ -292,28 +305,28 @@ class Plugins:
         return rows
 
     def at_work(self) -> Iterator[tuple[str, list[str]]]:
-        """Those that run or still end, and the names of their tasks."""
+        """The plugins that run or are still ending, and the names of their tasks."""
         return ((each.name, each.current.tasks) for each in self._plugins.values() if each.current is not None)
 
     def plugin_of(self, call: object) -> str:
-        """The plugin that registered what the chain calls; empty if none did."""
+        """The plugin that registered a function that the chain calls; empty if none did."""
         for entry in self._hooks.listing() if call is not None else ():
             if entry.call == call:
                 return self.owner_of(entry.callback)
         return ""
 
     def owner_of(self, callback: object) -> str:
-        """The plugin that registered a callback; empty when none did."""
+        """The plugin that registered a callback; empty if none did."""
         return next((plugin.name for plugin in self._plugins.values() if plugin.owns(callback)), "")
 
     def figures(self) -> Iterator[tuple[str, int]]:
-        """What plugins count, by the names of their metrics."""
+        """The metrics of the plugins by name."""
         for plugin in self._plugins.values():
             for name, value in plugin.figures.read(logger_of(plugin.name)).items():
                 yield f"plugins.{plugin.name}.{name}", value
 
     def meanings(self) -> Iterator[tuple[str, str]]:
-        """What each of the figures counts, by the same names."""
+        """The descriptions of these metrics, by the same names."""
         for plugin in self._plugins.values():
             for name, text in plugin.figures.meanings():
                 yield f"plugins.{plugin.name}.{name}", text
@@ -332,11 +345,11 @@ class Plugins:
     ) -> None:
         check_name(name)
         if factory is None:
-            find(name)  # or it is as if nobody had asked
+            find(name)  # otherwise nothing has changed
         plugin = self._plugins.setdefault(name, _Plugin(name, self._hooks, self._host))
         if plugin.status in (Status.RUNNING, Status.STARTING):
             raise PluginError([f"the plugin {name} runs already"])
-        await self._stop(plugin)  # its former run may not be over yet
+        await self._stop(plugin)  # its former run may not have ended yet
         try:
             if isinstance(settings, PluginSettings):
                 plugin.guard(settings)
@@ -346,7 +359,7 @@ class Plugins:
             plugin.guard(checked)
             await self.supervisor.start_child(plugin.child(made, checked))
         except trio.Cancelled:
-            plugin.status, plugin.problem = Status.STOPPED, "its start was cut short"
+            plugin.status, plugin.problem = Status.STOPPED, "its start was cancelled"
             raise
         except Exception as error:
             plugin.fail(Status.FAILED, error)
@@ -362,27 +375,27 @@ class Plugins:
                 await self.supervisor.stop_child(plugin.name)
             if limit.cancelled_caught:
                 tasks = ", ".join(plugin.current.tasks) if plugin.current is not None else ""
-                text = f"it does not end within {MAX_END:g} s; a task goes on although it was cancelled: {tasks}"
+                text = f"it does not end within {MAX_END:g} s; these tasks go on although they were cancelled: {tasks}"
                 plugin.fail(Status.FAILED, PluginError([text]))
                 raise PluginError([f"{plugin.name}: {text}"])
         plugin.status = Status.STOPPED
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the plugin itself raised."""
+    """The exception that the plugin itself raised."""
     while True:
         if isinstance(error, BaseExceptionGroup):
             error = innermost(error)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(error, TooManyRestarts) and error.__cause__ is not None:
             error = error.__cause__
         elif isinstance(error, Down) and isinstance(error.reason, Shutdown):  # the node ends
-            return PluginError(["its start was cut short"])
+            return PluginError(["its start was cancelled"])
         else:
             return error
 
 
 def _checked(name: str, given: Settings | Mapping[str, object] | None, model: type[Settings]) -> Settings:
-    """Raises PluginError: the settings are wrong, or name a file that is not there."""
+    """Raises PluginError: the settings are wrong, or name a missing file."""
     if isinstance(given, Mapping):
         try:
             return plugin_settings(name, model, given)

@@ -1,4 +1,4 @@
-"""One run of a plugin, as an actor: what it registered, its tasks, and its end.
+"""One run of a plugin, as an actor: its callbacks, its tasks, and its end.
 
 A crash (a task that raises, a timer that raises) ends the actor; its supervisor starts a new one, with a new context
 and a new object of the plugin. Hooks are gone from the moment that the actor ends, before its tasks are awaited.
@@ -16,7 +16,7 @@ from trunkline.actors import Actor
 from trunkline.hooks.chain import is_crash
 from trunkline.hooks.points import CLIENT_CHECK_ACL
 from trunkline.hooks.registration import describe, is_async
-from trunkline.plugins.context import Context, Delivery, PluginHooks, TimerDue
+from trunkline.plugins.context import Context, Delivery, PluginHooks, SubscriptionRefused, TimerDue
 from trunkline.plugins.declaring import hooked_methods
 from trunkline.plugins.errors import PluginError, contained, ends_process
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from trunkline.hooks.chain import Hooks
     from trunkline.hooks.points import Point
+    from trunkline.mqtt.reasons import Reason
     from trunkline.plugins.context import Host
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.figures import PluginFigures
@@ -33,11 +34,11 @@ _NOT_YET: Final = object()
 
 
 def logger_of(name: str) -> logging.Logger:
-    """What a plugin writes to."""
+    """The logger of a plugin."""
     return logging.getLogger(f"trunkline.plugins.{name}")
 
 
-class Running(Actor["TimerDue | Delivery"]):
+class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
     """From the start of a plugin to its end."""
 
     def __init__(
@@ -47,7 +48,7 @@ class Running(Actor["TimerDue | Delivery"]):
         self.nursery: trio.Nursery
         self.hooks = PluginHooks(self, hooks)
         self.commands: dict[str, Callable[..., object]] = {}
-        #: What ends its subscriptions.
+        #: Functions that end its subscriptions.
         self.subscriptions: list[Callable[[], None]] = []
         self.logger = logger_of(name)
         self._factory = factory
@@ -55,15 +56,19 @@ class Running(Actor["TimerDue | Delivery"]):
         self._host = host
         self._figures = figures
         self._plugin: object = _NOT_YET
-        #: Its end has begun, and is done.
+        #: Subscriptions that the broker has not answered yet, and refusals during the start.
+        self._unanswered = 0
+        self._refused: list[str] = []
+        self._answered = trio.Event()
+        #: Whether its end has begun, and whether it is complete.
         self._over = self._finished = False
 
     async def setup(self) -> None:
-        """Make the plugin's object, and let it start.
+        """Create the plugin's object, and start it.
 
         Raises:
-            PluginError: a hook of it does not fit.
-            Exception: whatever the plugin raises.
+            PluginError: one of its hooks does not fit its point.
+            Exception: any that the plugin raises.
         """
         opened = trio.Event()
         self.start_task(self._hold_nursery, opened)
@@ -71,14 +76,40 @@ class Running(Actor["TimerDue | Delivery"]):
         try:
             with contained(f"{self.name}: its start"), trio.move_on_after(self._settings.start_timeout) as limit:
                 await self._start()
+                await self._all_answered()
             if limit.cancelled_caught:
-                text = f"{self.name}: it was not done with its start after {self._settings.start_timeout:g} s"
-                raise PluginError(
-                    [f"{text}; what goes on for as long as it runs is for `run`, or a task in its nursery"]
-                )
+                text = f"{self.name}: its start was not complete after {self._settings.start_timeout:g} s"
+                raise PluginError([f"{text}; work that lasts belongs into `run`, or a task in its nursery"])
         except BaseException:
-            self.terminate(None)  # the runtime calls it only for what has started
+            self.terminate(None)  # the runtime calls this only for an actor that has started
             raise
+
+    def expect_answer(self, filter: str) -> Callable[[Reason | None], None]:
+        """Returns what is to be called when the plugin's own subscription is made, or refused."""
+        self._unanswered += 1
+
+        def answered(reason: Reason | None) -> None:
+            self._unanswered -= 1
+            if reason is not None and not self._over:
+                text = f"{self.name}: the broker refuses its subscription to {filter!r}: {reason.name.lower()}"
+                self._refused.append(text)
+                self.ref.cast(SubscriptionRefused(text))
+            if not self._unanswered:
+                self._answered.set()
+
+        return answered
+
+    async def _all_answered(self) -> None:
+        """Wait until its subscriptions are in force.
+
+        Raises:
+            PluginError: one is refused.
+        """
+        while self._unanswered:
+            self._answered = trio.Event()
+            await self._answered.wait()
+        if self._refused:
+            raise PluginError(self._refused)
 
     async def _hold_nursery(self, opened: trio.Event) -> None:
         try:
@@ -91,7 +122,7 @@ class Running(Actor["TimerDue | Delivery"]):
             ending, rest = error.split(lambda each: not isinstance(each, BaseExceptionGroup) and ends_process(each))
             if ending is None:
                 raise
-            crash = PluginError([f"{self.name}: a task wanted to end the process"])
+            crash = PluginError([f"{self.name}: a task tried to end the process"])
             if rest is None or isinstance(rest, Exception):
                 raise crash from error
             raise BaseExceptionGroup("it was being cancelled", [crash, rest]) from error
@@ -115,15 +146,18 @@ class Running(Actor["TimerDue | Delivery"]):
         self.forget_decisions(*self.hooks.points)
 
     def forget_decisions(self, *points: Point) -> None:
-        """When other callbacks decide about access now, its guard included, what was decided is asked again."""
+        """When the callbacks that decide about access have changed, including the denials in its place, decisions are
+        made again."""
         if CLIENT_CHECK_ACL in points or CLIENT_CHECK_ACL.name in self._settings.guards:
             self._host.forget_decisions(None)
 
-    def handle(self, message: TimerDue | Delivery) -> None:
+    def handle(self, message: TimerDue | Delivery | SubscriptionRefused) -> None:
         if isinstance(message, TimerDue):
             with contained(f"{self.name}: a timer"):
                 message.callback(*message.args)
             return
+        if isinstance(message, SubscriptionRefused):
+            raise PluginError([message.text])
         try:
             message.callback(message.message)
         except BaseException as error:
@@ -158,7 +192,7 @@ class Running(Actor["TimerDue | Delivery"]):
 
     @property
     def decides(self) -> bool:
-        """Whether it has started, and is not over."""
+        """Whether it has started and not ended."""
         return self._plugin is not _NOT_YET and not self._over
 
     @property
@@ -167,12 +201,12 @@ class Running(Actor["TimerDue | Delivery"]):
         return [task.name for task in self.nursery.child_tasks] if hasattr(self, "nursery") else []
 
     def call(self, command: str, arguments: dict[str, Any]) -> object:
-        """Run a command of the plugin's own.
+        """Run a command of the plugin.
 
         Raises:
-            LookupError: it has no such command.
+            LookupError: it does not have the command.
             ValueError: the command takes other arguments.
-            PluginError: it wanted to end the process.
+            PluginError: it tried to end the process.
         """
         handler = self.commands.get(command)
         if handler is None:
@@ -187,7 +221,7 @@ class Running(Actor["TimerDue | Delivery"]):
 
     @property
     def host(self) -> Host:
-        """The broker, for as long as the plugin may use it: it may still publish when it stops.
+        """The broker, while the plugin may use it: it may still publish when it stops.
 
         Raises:
             RuntimeError: this run is over.
@@ -202,10 +236,10 @@ class Running(Actor["TimerDue | Delivery"]):
 
 
 def _with_numbers(handler: Callable[..., object], arguments: dict[str, Any]) -> dict[str, Any]:
-    """A command's arguments come as text; those annotated as int are made numbers.
+    """A command's arguments come as text; those annotated as int are converted.
 
     Raises:
-        ValueError: one is none.
+        ValueError: one of them is not a number.
     """
     numbers = {name for name, each in inspect.signature(handler).parameters.items() if each.annotation in (int, "int")}
     converted = dict(arguments)
@@ -213,5 +247,5 @@ def _with_numbers(handler: Callable[..., object], arguments: dict[str, Any]) -> 
         try:
             converted[name] = int(arguments[name])
         except (TypeError, ValueError):
-            raise ValueError(f"{name}: {arguments[name]!r:.80} is no whole number") from None
+            raise ValueError(f"{name}: {arguments[name]!r:.80} is not a whole number") from None
     return converted

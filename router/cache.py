@@ -7,29 +7,31 @@ from typing import Generic
 from trunkline.router.target import Route, S
 from trunkline.router.topictree import PATIENCE, TopicTree
 
-#: So many routes are dropped at a time when the cache is full.
+#: The number of routes that are dropped at a time when the cache is full.
 _BATCH = 256
-#: A change of a filter drops no more routes one by one; beyond that all of them go, which is quick.
+#: A change of a filter drops at most this many routes one by one; beyond that the whole cache is cleared, which is
+#: quick.
 _DROPS = 512
-#: Branches of the index that changes of filters may look at in vain, before the same happens: one for each route that
-#: was remembered since, and so many at most. So changes never cost more than what they make void.
+#: Branches of the index that changes of filters may search without finding a route, before the cache is cleared as
+#: well: one for each route remembered since, up to this number. So changes never cost more than the routes that they
+#: invalidate.
 _CREDIT = 4096
-#: So many topics that were asked for once are kept in mind when the cache is full.
+#: The number of topics looked up once that are remembered when the cache is full.
 _ASKED = 65_536
 
 
 def _cost(topic: str) -> int:
-    """What a topic weighs, roughly in units of 300 bytes: its nodes in the index, and its name."""
+    """The weight of a topic, roughly in units of 300 bytes: its nodes in the index, and its name."""
     return 1 + topic.count("/") + (len(topic) >> 8)
 
 
 class RouteCache(dict[str, Route[S]], Generic[S]):
-    """A dict that finds out what it does not have: `cache[topic]` always answers, and a hit runs no Python code.
+    """A dict that computes missing entries: `cache[topic]` always answers, and a hit runs no Python code.
 
-    It is bounded by what its topics weigh, so that long and deep topic names cannot fill the memory. When it is full, a
-    topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the topics
-    that match it, which an index finds: a client that subscribes to `devices/17/+` leaves the routes of all other
-    devices alone. Where finding them would take long, everything goes.
+    It is bounded by the weight of its topics, so that long and deep topic names cannot fill the memory. When it is
+    full, a topic that is asked for a second time takes the place of the oldest. A change of a wildcard filter drops the
+    topics that match it, which an index finds: a client that subscribes to `devices/17/+` leaves the routes of all
+    other devices alone. Where finding them would take long, everything goes.
     """
 
     __slots__ = ("_asked", "_credit", "_index", "_resolve", "capacity", "cost")

@@ -1,4 +1,4 @@
-"""What a filter leads to, and how the subscribers of several filters become one list.
+"""The targets of a filter, and how the subscribers of several filters become one list.
 
 Most filters have one subscriber: its target stands in the table itself. The others have a `Fanout`.
 A topic that one filter matches takes the filter's own tuple of targets, however many topics there are. One that several
@@ -24,7 +24,8 @@ class Fanout(Generic[S]):
 
 Entry: TypeAlias = Target[S] | Fanout[S]
 
-#: Combinations of no more filters with one subscriber each are merged anew for each topic: it is as cheap as looking.
+#: Combinations of up to this many filters with one subscriber each are merged anew for each topic: merging them is as
+#: cheap as a lookup.
 _FEW = 4
 #: Pointers that the remembered tuples may hold together.
 _CAPACITY = 2_000_000
@@ -60,8 +61,8 @@ def _size(entry: Entry[S]) -> int:
 
 
 class _Merged(Generic[S]):
-    """The targets of one combination. It is known by identity: a combination may be of thousands of filters, and
-    looking at them once for each filter would be too often."""
+    """The targets of one combination. It is known by identity: a combination may have thousands of filters, and
+    comparing it filter by filter would cost too much."""
 
     __slots__ = ("combination", "cost", "targets")
 

@@ -1,19 +1,22 @@
-"""What a subscriber asked for with one subscription."""
+"""The options of a subscription."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one subscription, as SUBSCRIBE gives them."""
+    """The options of one subscription, as the SUBSCRIBE packet has them."""
 
     qos: int = 0
     no_local: bool = False
     retain_as_published: bool = False
-    #: 0 send retained messages, 1 only for a new subscription, 2 never.
+    #: 0: send retained messages; 1: only for a new subscription; 2: never.
     retain_handling: int = 0
     identifier: int | None = None
 
+
+OPTION_NAMES: Final = tuple(field.name for field in fields(Options))
 
 _shared: dict[Options, Options] = {}
 

@@ -18,7 +18,7 @@ from trunkline.router.topictree import TopicTree
 
 
 class RetainResult(Enum):
-    """What became of a message that was to be retained."""
+    """The outcome of retaining a message."""
 
     STORED = "stored"
     #: Stored, in place of an older one of the same topic.
@@ -27,9 +27,9 @@ class RetainResult(Enum):
     DELETED = "deleted"
     #: An empty payload found nothing to delete.
     ABSENT = "absent"
-    #: Not stored: it is larger than allowed. The older one of the topic is gone all the same.
+    #: Not stored: it is larger than allowed. The older one of the topic is deleted all the same.
     TOO_LARGE = "too large"
-    #: Not stored: there are as many messages or bytes as allowed. Here, too, the older one of the topic is gone.
+    #: Not stored: there are as many messages or bytes as allowed. Here, too, the older one of the topic is deleted.
     FULL = "full"
 
     @property
@@ -63,12 +63,12 @@ class RetainedStore:
         self.max_message_size = max_message_size
         #: Seconds after which any message expires, if its publisher has not asked for less.
         self.expiry_interval = expiry_interval
-        #: What the messages weigh that the limits are about, and how many they are.
+        #: Weight and number of the messages that the limits apply to.
         self.byte_size = 0
         self.limited = 0
-        #: Number of the newest message. Which of two was stored first, and whether a message was there before somebody
-        #: subscribed, is asked of these numbers alone: an id is as old as its publisher's PUBLISH, which may have
-        #: waited for its PUBREL.
+        #: Number of the newest message. Only these numbers tell which of two messages was stored first, and whether a
+        #: message was stored before a client subscribed: a message id dates from the PUBLISH, which may have waited for
+        #: its PUBREL.
         self.sequence = 0
         #: Called with the topic of each message that is stored, replaced or deleted, but for those of `$SYS`.
         self.changed: Callable[[str], object] | None = None
@@ -107,7 +107,7 @@ class RetainedStore:
         if not _is_own(topic):
             refused = self._refusal(weighs, old)
             if refused is not None:
-                # The older one must be replaced [MQTT-3.3.1-5]; to nobody it is still what the topic says.
+                # The older one must be replaced [MQTT-3.3.1-5]; it is no longer the topic's current value for anybody.
                 self.delete(topic)
                 return refused
             self.byte_size += weighs - (0 if old is None else old.weight)
@@ -156,7 +156,7 @@ class RetainedStore:
         return self._kept.get(topic)
 
     def find(self, topic: str, now: float) -> Retained | None:
-        """What is kept for one topic, unless it has expired."""
+        """The stored entry of one topic, unless it has expired."""
         kept = self._kept.get(topic)
         return None if kept is None or kept.deadline <= now else kept
 
@@ -171,12 +171,12 @@ class RetainedStore:
         return inf if kept is None else kept.deadline
 
     def may_match(self, filter: str) -> bool:
-        """Is it worth a look? This one is quick."""
+        """A quick check whether anything may match."""
         return self._tree.may_match(filter) if has_wildcard(filter) else filter in self._kept
 
     def match(self, filter: str, now: float) -> Iterator[Retained | None]:
-        """What is kept for the topics that match, found while it is asked for, and None now and then, so that whoever
-        asks can go on later where there is little to find.
+        """The messages of the topics that match, found lazily, and None now and then, so that the caller can pause a
+        search that finds little.
 
         The store may change in between: each message is the newest of its topic when it comes, those deleted meanwhile
         do not come, those of new topics may or may not. `now` is the time of the start; a caller that waits in between
@@ -192,7 +192,7 @@ class RetainedStore:
 
     @property
     def next_deadline(self) -> float:
-        """When `sweep` has something to do next; infinite if nothing expires."""
+        """When the next message expires, for `sweep`; infinite if none does."""
         return self._queue[0][0] if self._queue else inf
 
     def sweep(self, now: float, limit: int = 1000) -> list[Message]:

@@ -7,15 +7,18 @@ Nothing here is locked. One writer subscribes and unsubscribes, everyone may mat
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from itertools import islice
 from operator import itemgetter
 from random import Random
 from typing import Any, Generic
 
+from sortedcontainers import SortedList
+
 from trunkline.mqtt.topics import parse_shared
 from trunkline.router.cache import RouteCache
 from trunkline.router.fanout import Entry, Fanout, Merges
-from trunkline.router.listing import Listing
-from trunkline.router.options import Options
+from trunkline.router.options import OPTION_NAMES, Options
 from trunkline.router.shared import Group, ShareStrategy, flatten, make_group
 from trunkline.router.table import FilterTable, has_wildcard
 from trunkline.router.target import Route, S, Target, make_target
@@ -35,7 +38,7 @@ class Router(Generic[S]):
         seed: int | None = None,
         cache_capacity: int = _DEFAULT_CACHE,
     ) -> None:
-        #: How shared groups pick a member, and the exceptions by group name. Asked when a group gets its first member.
+        #: How shared groups pick a member, and the exceptions by group name. Read when a group gets its first member.
         self.strategy = ShareStrategy(strategy)
         self.strategies = {name: ShareStrategy(other) for name, other in (strategies or {}).items()}
         self._random = Random(seed)
@@ -45,10 +48,10 @@ class Router(Generic[S]):
         self._serial = 0
         #: Routes by topic. `cache[topic]` is `match(topic)`.
         self.cache: RouteCache[S] = RouteCache(self._resolve, cache_capacity)
-        #: Where messages of a topic go. The dict's own lookup, so that a known topic runs no Python code.
+        #: The route of a topic. It is the dict's own lookup, so that a known topic runs no Python code.
         self.match: Callable[[str], Route[S]] = self.cache.__getitem__
-        #: For management: what there is, in pages.
-        self.listing: Listing[S] = Listing(self.targets)
+        #: All of them in order, for management.
+        self._filters: SortedList[str] = SortedList()
         #: Number of subscriptions, shared ones included.
         self.subscriptions = 0
         #: Number of shared subscriptions.
@@ -70,7 +73,7 @@ class Router(Generic[S]):
         entry = self._plain.setdefault(filter, target)
         old = None
         if entry is target:
-            self.listing.add(filter)
+            self._filters.add(filter)
         else:
             old = self._find(entry, subscriber)
             if old is not None:
@@ -103,7 +106,7 @@ class Router(Generic[S]):
                 self._plain.set(filter, next(iter(entry.targets.values())))
         else:
             self._plain.remove(filter)
-            self.listing.discard(filter)
+            self._filters.discard(filter)
         self._changed(filter)
         self.subscriptions -= 1
         return True
@@ -146,35 +149,33 @@ class Router(Generic[S]):
         entry = self._plain.get(filter)
         return len(entry.targets) if isinstance(entry, Fanout) else int(entry is not None)
 
+    def page(self, after: str = "", limit: int = 100) -> list[str]:
+        """The next filters behind `after`, in order. However much changes between two pages, what is there all the
+        while comes exactly once."""
+        return list(islice(self._filters.irange(after, inclusive=(False, True)), limit))
+
+    def all(self) -> Iterator[tuple[str, Target[S]]]:
+        """All subscriptions, by filter and in the order of subscription. They may change in between."""
+        page = self.page(limit=1000)
+        while page:
+            for filter in page:
+                for target in self.targets(filter):
+                    yield filter, target
+            page = self.page(page[-1], limit=1000)
+
     def export(self) -> Iterator[dict[str, object]]:
-        """All subscriptions as plain values, by filter and in the order of subscription. They may change in between."""
-        for filter in self.listing:
-            for target in self.targets(filter):
-                options = target.options
-                yield {
-                    "filter": filter,
-                    "client_id": target.subscriber.client_id,
-                    "qos": options.qos,
-                    "no_local": options.no_local,
-                    "retain_as_published": options.retain_as_published,
-                    "retain_handling": options.retain_handling,
-                    "identifier": options.identifier,
-                    "serial": target.serial,
-                }
+        """All subscriptions as plain values, as `all` has them."""
+        for filter, target in self.all():
+            of_whom = {"filter": filter, "client_id": target.subscriber.client_id, "serial": target.serial}
+            yield {**of_whom, **asdict(target.options)}
 
     def load(self, rows: Iterable[Mapping[str, Any]], find: Callable[[str], S | None]) -> int:
-        """Take in what `export` gave; `find` knows subscribers by client id. Returns how many are new."""
+        """Load the result of `export`; `find` looks subscribers up by client id. Returns how many are new."""
         new = 0
         for row in sorted(rows, key=itemgetter("serial")):
             subscriber = find(row["client_id"])
             if subscriber is not None:
-                options = Options(
-                    qos=row["qos"],
-                    no_local=row["no_local"],
-                    retain_as_published=row["retain_as_published"],
-                    retain_handling=row["retain_handling"],
-                    identifier=row["identifier"],
-                )
+                options = Options(**{name: row[name] for name in OPTION_NAMES})
                 new += self.subscribe(subscriber, row["filter"], options)
         return new
 
@@ -191,7 +192,7 @@ class Router(Generic[S]):
             else:
                 self._shared.set(inner, {entry.name: entry, name: group})
             self.groups += 1
-            self.listing.add(filter)
+            self._filters.add(filter)
             self._changed(inner)
         # Routes hold the group, not its members: they need no change.
         new = group.join(subscriber, options)
@@ -214,7 +215,7 @@ class Router(Generic[S]):
             else:
                 self._shared.remove(inner)
             self.groups -= 1
-            self.listing.discard(filter)
+            self._filters.discard(filter)
             self._changed(inner)
         return True
 

@@ -1,4 +1,4 @@
-"""Shared subscriptions: of a group's members one gets each message.
+"""Shared subscriptions: one member of a group gets each message.
 
 Members that are online come first. Only when none is, an offline one is picked, by the same strategy, and its session
 keeps the message. Whether a member is online is asked when it is picked, so nobody has to report changes; as long as
@@ -8,7 +8,7 @@ most members are online, a pick looks at one or two of them, however many there 
 from collections.abc import Container, Iterator, Sequence
 from enum import StrEnum
 from random import Random
-from typing import Generic
+from typing import Any, Final, Generic
 from zlib import crc32
 
 from trunkline.router.options import Options, intern_options
@@ -18,7 +18,7 @@ from trunkline.router.target import Destination, S, Target
 class ShareStrategy(StrEnum):
     """How a group picks the member that gets a message."""
 
-    #: Each in turn, in order of subscription.
+    #: Each member in turn, in order of subscription.
     ROUND_ROBIN = "round_robin"
     RANDOM = "random"
     #: Always the same one, while it is online.
@@ -51,23 +51,24 @@ class Member(Target[S]):
         self.group = group  # type: ignore[misc]  # a slot in place of the class's constant
 
 
-#: Up to so many members are searched one by one; above, their positions are kept in a dict.
+#: Up to this many members are searched one by one; for more, their positions are kept in a dict.
 _SMALL = 8
-#: So many members are tried at random before all of them are looked at.
+#: This many members are tried at random before all of them are examined.
 _PROBES = 12
 
 
 class Group(Generic[S]):
     """The members that share one filter under one group name. The subclasses are the strategies."""
 
-    __slots__ = ("_gaps", "_positions", "_ring", "filter", "name")
+    __slots__ = ("_gaps", "_positions", "_random", "_ring", "filter", "name")
 
     strategy: ShareStrategy
 
-    def __init__(self, name: str, filter: str) -> None:
+    def __init__(self, name: str, filter: str, random: Random) -> None:
         self.name = name
         self.filter = filter
-        # In order of subscription. Who leaves a big group leaves a gap, so that leaving needs no search.
+        self._random = random
+        # In order of subscription. A member that leaves a big group leaves a gap, so that leaving needs no search.
         self._ring: list[Member[S] | None] = []
         self._positions: dict[S, int] | None = None
         self._gaps = 0
@@ -138,7 +139,7 @@ class Group(Generic[S]):
         self._positions = {member.subscriber: position for position, member in enumerate(self._ring) if member}
 
     def _removed(self, position: int) -> None:
-        """Members behind the position moved up by one."""
+        """Members behind the position have moved up by one."""
 
     def _replaced(self, old: Member[S] | None, new: Member[S] | None) -> None:
         """A member has left, or has new options."""
@@ -161,8 +162,8 @@ class RoundRobin(Group[S]):
 
     strategy = ShareStrategy.ROUND_ROBIN
 
-    def __init__(self, name: str, filter: str) -> None:
-        super().__init__(name, filter)
+    def __init__(self, name: str, filter: str, random: Random) -> None:
+        super().__init__(name, filter, random)
         self._next = 0
 
     def _removed(self, position: int) -> None:
@@ -194,13 +195,9 @@ class RoundRobin(Group[S]):
 class Chance(Group[S]):
     """Each with the same probability."""
 
-    __slots__ = ("_random",)
+    __slots__ = ()
 
     strategy = ShareStrategy.RANDOM
-
-    def __init__(self, name: str, filter: str, random: Random) -> None:
-        super().__init__(name, filter)
-        self._random = random
 
     def pick(self, publisher: str, topic: str, exclude: Container[Destination] = ()) -> Member[S] | None:
         ring = self._ring
@@ -287,18 +284,13 @@ class HashTopic(Hashed[S]):
         return self._pick(topic, exclude)
 
 
-def make_group(strategy: ShareStrategy, name: str, filter: str, random: Random) -> Group[S]:
-    match strategy:
-        case ShareStrategy.ROUND_ROBIN:
-            return RoundRobin(name, filter)
-        case ShareStrategy.RANDOM:
-            return Chance(name, filter, random)
-        case ShareStrategy.STICKY:
-            return Sticky(name, filter, random)
-        case ShareStrategy.HASH_CLIENT:
-            return HashClient(name, filter)
-        case ShareStrategy.HASH_TOPIC:
-            return HashTopic(name, filter)
+_GROUPS: Final[dict[ShareStrategy, type[Group[Any]]]] = {
+    kind.strategy: kind for kind in (RoundRobin, Chance, Sticky, HashClient, HashTopic)
+}
+
+
+def make_group(strategy: ShareStrategy, name: str, filter: str, random: Random) -> Group[Any]:
+    return _GROUPS[strategy](name, filter, random)
 
 
 def flatten(entries: Sequence["Group[S] | dict[str, Group[S]]"]) -> tuple[Group[S], ...]:

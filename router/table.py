@@ -1,4 +1,4 @@
-"""Filters and what they lead to: a dict for those without wildcards, a trie for the others."""
+"""Values by topic filter: a dict for filters without wildcards, a trie for the others."""
 
 from typing import Generic, TypeVar
 

@@ -1,4 +1,4 @@
-"""What a publish to one topic means: who gets it, and how."""
+"""The result of routing a topic: which subscribers get the message, and how."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Destination(Protocol):
-    """Whoever can be delivered to: a session, or a stand-in for one that lives elsewhere. Told apart by identity."""
+    """A subscriber that messages can be delivered to: a session, or a stand-in for one on another node. Compared by
+    identity."""
 
     @property
     def client_id(self) -> str: ...
@@ -42,20 +43,20 @@ class Target(Generic[S]):
 
     #: The group of a shared subscription's member, for messages that must go to another one.
     group: "ClassVar[Group[Any] | None]" = None
-    #: Position in the order of subscription; only kept where identifiers have an order to keep.
+    #: Position in the order of subscription; only kept where the order of identifiers matters.
     serial: ClassVar[int] = 0
 
     def __init__(self, subscriber: S, options: Options) -> None:
         self.subscriber = subscriber
-        #: As subscribed; of merged targets those of the subscription with the highest QoS.
+        #: As subscribed; of a merged target, those of the subscription with the highest QoS.
         self.options = options
         self.qos = options.qos
         self.retain_as_published = options.retain_as_published
         identifier = options.identifier
         self.identifiers: tuple[int, ...] = () if identifier is None else (identifier,)
-        #: Whether the subscriber's own messages need a second look: if so they take `own` instead of this.
+        #: Whether the subscriber's own messages are treated differently: if so, they use `own` instead of this.
         self.no_local = options.no_local
-        #: What is left for the subscriber's own messages; None is nothing. Only meaningful with `no_local`.
+        #: The target for the subscriber's own messages; None if it does not get them. Only meaningful with `no_local`.
         self.own: Target[S] | None = None
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
-"""Topic names, matched against a topic filter: the way round of retained messages.
+"""Topic names, matched against a topic filter: the reverse of routing, for retained messages.
 
-The cost of a match is the number of topics that match, and of branches that a `+` inside a filter leads to. How often
-each level stands where is counted, so that a filter with a level that no topic has there costs nothing.
+The cost of a match is the number of topics that match, and of branches that a `+` inside a filter leads to. The tree
+counts how often each level occurs at each position, so that a filter with a level that no topic has there costs
+nothing.
 
 A node stands where at least two topics part, or where one ends and others go on. A branch that one topic goes along is
 that topic's name itself. Topics that begin with $ have a root of their own, which filters that begin with a wildcard
@@ -27,7 +28,7 @@ _Branch: TypeAlias = _TopicNode | str
 
 #: In place of a number of levels: the filter's `#` has been reached.
 _ALL = -1
-#: Branches that a match looks at before it lets its caller do something else.
+#: Branches that a match examines before it gives control back to its caller.
 PATIENCE: Final = 64
 
 
@@ -60,7 +61,7 @@ class TopicTree:
             if isinstance(branch, str):
                 if branch == topic:
                     return
-                # Another topic had the branch for itself: it goes one level down.
+                # Another topic had the branch to itself: it moves one level down.
                 if branch is not other:
                     other = branch
                     others = branch.split("/")

@@ -104,7 +104,7 @@ class FilterTrie(Generic[V]):
         return node
 
     def _share(self, suffix: str) -> str:
-        """Filters of a million devices end alike: keep that text once."""
+        """The filters of a million devices have the same ending: keep that text once."""
         if len(self._common) >= _COMMON:
             self._common.clear()
         return self._common.setdefault(suffix, suffix) if len(suffix) < 64 else suffix

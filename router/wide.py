@@ -1,10 +1,9 @@
 """Topics that match the beginnings of very many filters.
 
 `a` and `+` in turn at each of thirteen levels make 8,192 filters, all of which match one topic, and each further topic
-would be carried through all of them again. So a set of nodes that is large is made a state of an automaton: the levels
-that lead on from it, and where each of them leads, are found out once. All levels that no filter of the set names lead
-to the same next state, so that varying the topic does not help. What is remembered is forgotten when one of its nodes
-changes.
+would be carried through all of them again. So a large set of nodes becomes a state of an automaton: the levels that
+lead on from it, and the next state for each of them, are computed once. All levels that no filter of the set names lead
+to the same next state, so that varying the topic does not help. A state is dropped when one of its nodes changes.
 """
 
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -13,7 +12,7 @@ from trunkline.router.branches import Leaf, TrieNode
 
 V = TypeVar("V")
 
-#: What is left of a filter that has no nodes of its own any more: its value, its levels, and how many have been met.
+#: The rest of a filter that has no nodes of its own any more: its value, its levels, and how many of them have matched.
 _Tail: TypeAlias = tuple[V, list[str], int]
 
 #: References that all states may hold together.
@@ -28,12 +27,12 @@ class _State(Generic[V]):
     def __init__(self, nodes: list[TrieNode[V]], tails: list[_Tail[V]]) -> None:
         self.nodes = nodes
         self.tails = tails
-        #: Of the filters that match if the topic ends here, and of those that match if it goes on, however.
+        #: Values of the filters that match if the topic ends here, and of those that match if it goes on in any way.
         self.ends: list[V] = []
         self.passes: list[V] = []
-        #: The levels that have a step of their own; None is all.
+        #: The levels that have a step of their own; None stands for all.
         self.named: set[str] | None = None
-        #: The state behind each level; None stands for those that are not named.
+        #: The next state for each level; None stands for all levels that no filter names.
         self.steps: dict[str | None, _State[V]] = {}
         named: set[str] = set()
         names = 0
@@ -85,7 +84,7 @@ class WideMatches(Generic[V]):
 
     def __init__(self) -> None:
         self._beginnings: dict[tuple[TrieNode[V], ...], _State[V]] = {}
-        #: Those whose change makes a state wrong.
+        #: The states by the nodes whose change invalidates them.
         self._nodes: set[TrieNode[V]] = set()
         #: References that the states hold.
         self.size = 0

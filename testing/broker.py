@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trunkline.broker.node import Node
-    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.broker.views import RetainedRow, SubscriptionRow
     from trunkline.hooks.alarm import Alarm
     from trunkline.hooks.chain import Hooks
     from trunkline.mqtt.properties import Properties
+    from trunkline.plugins.context import Client
     from trunkline.plugins.declaring import Factory, Settings
     from trunkline.plugins.manager import PluginRow
     from trunkline.testing.connections import ConnectionRow
@@ -79,13 +80,13 @@ class BrokerProxy(Messages[P]):
     # What is in it. The modules for its rows are imported on demand
 
     @property
-    def clients(self) -> list[ClientRow]:
+    def clients(self) -> list[Client]:
         """The clients that are connected, by client id."""
         return [row for row in self.sessions if row.connected]
 
     @property
     @in_broker
-    def sessions(self) -> list[ClientRow]:
+    def sessions(self) -> list[Client]:
         """All sessions, of clients that are connected and of those that are away, by client id."""
         from trunkline.broker.views import client_row
 
@@ -103,15 +104,16 @@ class BrokerProxy(Messages[P]):
         """By topic filter and client id."""
         from trunkline.broker.views import subscription_rows
 
-        return subscription_rows(self._running.node.router, limit=maxsize)
+        return subscription_rows(self._running.node.router)
 
     @property
     @in_broker
     def retained(self) -> list[RetainedRow]:
         """By topic."""
-        from trunkline.broker.views import retained_rows
+        from trunkline.broker.views import retained_row
 
-        return retained_rows(self._running.node.retained, trio.current_time(), limit=maxsize)[0]
+        now, retained = trio.current_time(), self._running.node.retained
+        return [retained_row(message, retained, now) for message in retained.page(now, limit=maxsize, scan=maxsize)[0]]
 
     @property
     @in_broker
@@ -209,7 +211,7 @@ class BrokerProxy(Messages[P]):
         await self._until(condition, timeout, f"this did not come true within {timeout:g} s: {condition}")
 
     @maybe_async
-    async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> ClientRow:  # noqa: ASYNC109 - as elsewhere here
+    async def wait_for_client(self, client_id: str | None = None, timeout: float = 5.0) -> Client:  # noqa: ASYNC109 - as elsewhere here
         """Wait until a client is connected: this one, or any.
 
         Raises:
@@ -218,7 +220,7 @@ class BrokerProxy(Messages[P]):
         __tracebackhide__ = True
         missing = "no client connected" if client_id is None else f"the client {client_id!r} did not connect"
 
-        def found() -> list[ClientRow]:
+        def found() -> list[Client]:
             return [row for row in self.clients if client_id in (None, row.client_id)]
 
         return (await self._until(found, timeout, f"{missing} within {timeout:g} s"))[0]
@@ -309,7 +311,6 @@ class Plugins(Proxy[P]):
             PluginError: it runs already, is not installed, or cannot start.
         """
         await self._running.node.plugins.enable(name, settings, factory)
-        await self._running.node.scheduler.drained()  # what it has subscribed to reaches it from here on
 
     @waiting_in_broker
     async def disable(self, name: str) -> None:

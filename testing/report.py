@@ -13,7 +13,8 @@ from trunkline.testing.expecting import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from trunkline.broker.views import ClientRow, RetainedRow, SubscriptionRow
+    from trunkline.broker.views import RetainedRow, SubscriptionRow
+    from trunkline.plugins.context import Client
     from trunkline.testing.broker import BrokerProxy
     from trunkline.testing.published import Published
     from trunkline.testing.running import Options
@@ -92,7 +93,7 @@ def _short(text: str, width: int = WIDTH) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _session(row: ClientRow) -> str:
+def _session(row: Client) -> str:
     waiting = f", {counted(row.queued, 'message')} queued" if row.queued else ""
     unacknowledged = f", {row.inflight} not acknowledged" if row.inflight else ""
     state = f"connected by {row.version}" if row.connected else "away"

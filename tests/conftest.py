@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 # A test does not fail because the machine is busy.
-settings.register_profile("tests", deadline=None)
+settings.register_profile("tests", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 #: One session of Spark costs half a gigabyte and more seconds than any test: one worker takes all that may need it.

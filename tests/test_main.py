@@ -80,7 +80,7 @@ def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process])
     broker.wait_for(rf"trunkline \S+, Python {platform.python_version()}, process \d+, ")
     port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("kept in memory only")
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
         # 3.1.1, clean session 0, then a subscription at QoS 1 and a retained message to itself, which it leaves open
         client.sendall(bytes.fromhex("10 0d 0004 4d515454 04 00 003c 0001 61"))
         client.sendall(bytes.fromhex("82 06 0001 0001 74 01") + bytes.fromhex("33 06 0001 74 0001 78"))
@@ -164,6 +164,22 @@ def test_a_log_file_that_cannot_be_written(start: Callable[..., Process], tmp_pa
     assert "".join(broker.lines).count("\n") == 1
 
 
+def test_a_control_socket_that_a_killed_broker_left(start: Callable[..., Process], tmp_path: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    killed = start("--no-config", "--listen", "tcp://127.0.0.1:0", **environ)
+    killed.wait_for("serving")
+    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
+    asking = start("ctl", "--no-config", "status", **environ)
+    assert asking.end() == 3
+    left = tmp_path / "trunkline" / "trunkline.sock"
+    assert asking.lines == [f"trunkline: no broker at {left}: the broker that made this file has ended\n"]
+    broker = start("--no-config", "--listen", "tcp://127.0.0.1:0", **environ)
+    broker.wait_for("serving")
+    assert any(f"control socket {left}\n" in line for line in broker.lines)
+    assert not any(level in line for line in broker.lines for level in (" WARNING ", " ERROR "))
+    assert start("ctl", "--no-config", "status", **environ).end() == broker.end(signal.SIGTERM) == 0
+
+
 #: Signals the process when it is about to import these modules.
 SIGNALLED = """
 import os, signal, sys
@@ -182,6 +198,7 @@ main()
     [
         {"trunkline.management.cli": signal.SIGINT},
         {"trunkline.broker.node": signal.SIGINT},
+        {"trunkline.management.cli": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
         {"trunkline.broker.node": signal.SIGHUP, "trunkline.broker.watchdog": signal.SIGINT},
     ],
 )
@@ -190,6 +207,13 @@ def test_a_signal_in_the_middle_of_an_import(signals: dict[str, signal.Signals])
     command = [sys.executable, "-c", code, "serve", "--no-config", "--listen", "tcp://127.0.0.1:0"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_command_ends_with_its_terminal_and_a_broker_does_not() -> None:
+    code = f"signals = {{'trunkline.management.cli': {int(signal.SIGHUP)}}}\n{SIGNALLED}"
+    for arguments, code_of in ((["config", "check", "--no-config"], -signal.SIGHUP), (["serve", "--help"], 0)):
+        ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, timeout=120)
+        assert ended.returncode == code_of
 
 
 def loaded(code: str) -> set[str]:

@@ -39,8 +39,10 @@ def test_every_reason_is_explained() -> None:
     whole, one = (
         set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE)) for part in PAGE.split("did not reach one subscriber")
     )
-    assert {reason.word for reason in DropReason if reason.value.startswith("messages.")} <= whole
-    assert {reason.word for reason in DropReason if reason.value.startswith("delivery.")} == one - {"fault"}  # of tests
+    assert {reason.word for reason in DropReason if reason.counter.startswith("messages.")} <= whole
+    assert {reason.word for reason in DropReason if reason.counter.startswith("delivery.")} == one - {
+        "fault"
+    }  # of tests
     # and the hook point names them too
     assert all(f"`{reason.word}`" in MESSAGE_DROPPED.doc for reason in DropReason)
 

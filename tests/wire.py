@@ -16,7 +16,7 @@ from tests.conformance import raw
 from trunkline.broker.node import Node
 
 #: Seconds that a packet may take. A limit for broken brokers, not a wait.
-PATIENCE = float(os.environ.get("CONFORMANCE_PATIENCE", "5"))
+PATIENCE = float(os.environ.get("CONFORMANCE_PATIENCE", "120"))
 
 
 class Wire:

@@ -4,16 +4,18 @@ lag behind."""
 import json
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final, get_type_hints
+from typing import Annotated, Any, Final, get_type_hints
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from trunkline.analytics.jobs.job import OptionError, Options, Positive, job
+from trunkline.analytics.jobs.job import Options, job
 from trunkline.analytics.jobs.machines import microseconds
 from trunkline.analytics.jobs.records import AuditFinding, Auditor, RowRun, runs
+from trunkline.analytics.options import OptionError, Positive
+from trunkline.config.units import Accepts
 from trunkline.events.columns import Column, arrow_schema, columns, spark_schema
 from trunkline.events.layout import DEAD_LETTERS, NodeKey, local_root
 from trunkline.events.positions import Positions, consumers
@@ -43,7 +45,7 @@ def _batches(columns: tuple[Column, ...], rows: Iterable[RowRun | AuditFinding])
 class AuditOptions(Options):
     silence: Positive = 10.0
     """Seconds without any row, not even `node.tick`, after which a node is silent."""
-    root: str | None = None
+    root: Annotated[str | None, Accepts("a folder, or a URI")] = None
     """Root of the event log, whose consumers and dead letters are audited too. Not for streams."""
 
 
@@ -155,7 +157,7 @@ def audit(events: DataFrame, options: AuditOptions) -> DataFrame:
         LogError: the log at `root` cannot be read.
     """
     if options.root is not None and events.isStreaming:
-        raise OptionError(["job audit, option root: is for recorded events; a stream has no moment to look at the log"])
+        raise OptionError("job audit: option root: is for recorded events; a stream has no moment to look at the log")
     silence = microseconds(options.silence)
     found = events.select(
         "node", "incarnation", "seq", F.unix_micros("time").alias("at"), "kind", "reason", "value"

@@ -7,8 +7,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import CLOCK, Names, Options, Positive, job
+from trunkline.analytics.jobs.job import CLOCK, Options, job
 from trunkline.analytics.jobs.windows import BOUNDS, heard, window
+from trunkline.analytics.options import Names, Positive
 from trunkline.events.columns import columns
 
 #: What is counted, by the kind of event that counts for it.

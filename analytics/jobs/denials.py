@@ -3,15 +3,17 @@
 from functools import partial
 from typing import Final, Literal
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs import alerts
 from trunkline.analytics.jobs.alerts import Baseline, Burst, Limit, Occurrence, Surge
-from trunkline.analytics.jobs.job import DAY, Amount, Calm, Factor, Limited, Positive, Share, UpToADay, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import heard
+from trunkline.analytics.options import DAY, Amount, Calm, Factor, Limited, Positive, Share, UpToADay
 from trunkline.events.schema import Flag
 from trunkline.mqtt.reasons import Reason
 
@@ -45,6 +47,17 @@ class DenialOptions(StatefulOptions):
     """More user names that failed from an address in it are too many."""
     logins: Literal["client.connack", "client.authenticated"] = "client.connack"
     """The kind of events that records failed logins."""
+
+
+def refused_message() -> Expression:
+    """Each refused message is dropped, whereas decisions are cached and recorded once."""
+    return (F.col("kind") == "message.dropped") & (F.col("reason") == "not_authorized")
+
+
+def refused_subscription() -> Expression:
+    """The decision is all that there is."""
+    allowed = F.col("flags").bitwiseAND(int(Flag.ALLOWED)) != 0
+    return (F.col("kind") == "client.acl_decided") & (F.col("action") == "subscribe") & ~allowed
 
 
 def _kinds(options: DenialOptions) -> tuple[str, ...]:
@@ -81,14 +94,9 @@ def denials(events: DataFrame, options: DenialOptions) -> DataFrame:
 
     Exact, whatever the order in which events come, for all that are at most `lateness` seconds late.
     """
-    kind, code = F.col("kind"), F.col("reason_code")
-    # Each refused message is dropped. Of a refused subscription the decision is all that there is.
-    denied = ((kind == "message.dropped") & (F.col("reason") == "not_authorized")) | (
-        (kind == "client.acl_decided")
-        & (F.col("action") == "subscribe")
-        & (F.col("flags").bitwiseAND(int(Flag.ALLOWED)) == 0)
-    )
-    failed = (kind == options.logins) & (
+    code = F.col("reason_code")
+    denied = refused_message() | refused_subscription()
+    failed = (F.col("kind") == options.logins) & (
         code.isin(*map(int, _LOGINS)) if options.logins == "client.connack" else code >= int(Reason.UNSPECIFIED_ERROR)
     )
     rows = in_buckets(

@@ -8,11 +8,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Count, Limited, OptionError, UpToADay, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject
 from trunkline.analytics.jobs.stateful import in_buckets, run, subject
 from trunkline.analytics.jobs.subscriptions import CHANGES, MADE, Subscriptions
 from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, busiest, heard, of_messages, window
+from trunkline.analytics.options import Count, Limited, OptionError, UpToADay
 from trunkline.events.columns import columns
 
 _ROUTED: Final = "message.routed"
@@ -76,7 +77,7 @@ def fanout(events: DataFrame, options: FanoutOptions) -> DataFrame:
         OptionError: filters are asked for, of a stream.
     """
     if options.by == "filter" and events.isStreaming:
-        raise OptionError(["job fanout: by=filter needs recorded events, and these are a stream"])
+        raise OptionError("job fanout: by=filter needs recorded events, and these are a stream")
     counted = _of_filters(events, options) if options.by == "filter" else _of_topics(events, options)
     order = sorted(_COUNTS, key=lambda each: each != options.order)
     amplification = F.when(F.col("messages") > 0, F.col("deliveries") / F.col("messages"))

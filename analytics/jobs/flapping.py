@@ -6,10 +6,11 @@ from pyspark.sql import DataFrame
 
 from trunkline.analytics.jobs import alerts
 from trunkline.analytics.jobs.alerts import Baseline, Burst, Limit, Occurrence, Surge
-from trunkline.analytics.jobs.job import DAY, Amount, Calm, Factor, Limited, Positive, Share, UpToADay, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import heard
+from trunkline.analytics.options import DAY, Amount, Calm, Factor, Limited, Positive, Share, UpToADay
 
 KINDS = ("client.connected",)
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from trunkline.analytics.jobs.catalogue import entry
-from trunkline.config.units import parse_duration
+from trunkline.analytics.options import DAY, OptionModel, Seconds, read
 from trunkline.events.columns import Column
 
 if TYPE_CHECKING:
@@ -17,48 +16,16 @@ if TYPE_CHECKING:
 
 #: This kind of event lets the time of a stream go on where nothing else happens.
 CLOCK: Final = "node.tick"
-DAY: Final = 86_400
 
 
-def _split(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(name.strip() for name in value.split(",") if name.strip())
-    return value
-
-
-#: A time in seconds; as text also `500ms`, `90s`, `5m`, `2h`, `7d`, as everywhere in Trunkline.
-_Duration = Annotated[float, BeforeValidator(parse_duration)]
-Seconds = Annotated[_Duration, Field(ge=0)]
-Positive = Annotated[_Duration, Field(gt=0)]
-UpToADay = Annotated[Positive, Field(le=DAY)]
-Count = Annotated[int, Field(ge=1)]
-Factor = Annotated[float, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Amount = Annotated[float, Field(ge=0)]
-Calm = Annotated[Seconds, Field(le=DAY)]
-#: How many events may be remembered of each subject.
-Limited = Annotated[int, Field(ge=1, le=1000)]
-#: Several words; as text with commas between them.
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
-
-
-class Options(BaseModel):
+class Options(OptionModel):
     """The options of every job. The text below an option is what users read about it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     lateness: Annotated[Seconds, Field(le=7 * DAY)] = 10.0
     """Seconds that an event may come later than the newest one and still count. A stream waits that long before it
     emits a result; of recorded events, all count."""
-
-
-class OptionError(ValueError):
-    """Options that a job does not take."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        #: A line each.
-        self.problems = problems
 
 
 O = TypeVar("O", bound=Options)
@@ -119,21 +86,7 @@ class Job(Generic[O]):
         Raises:
             OptionError: naming each one that is wrong.
         """
-        try:
-            return self.options.model_validate(dict(given))
-        except ValidationError as error:
-            raise OptionError([self._problem(**found) for found in error.errors(include_url=False)]) from None
-
-    def _problem(self, **found: Any) -> str:
-        option = ".".join(str(part) for part in found["loc"])
-        if found["type"] == "extra_forbidden":
-            near = get_close_matches(option, self.options.model_fields, 1, 0.5)
-            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.options.model_fields)}"
-            return f"job {self.name} has no option {option!r}: {known}"
-        message = found["msg"].removeprefix("Value error, ")
-        if not option:
-            return f"job {self.name}: {message}"
-        return f"job {self.name}, option {option}: {message[0].lower()}{message[1:]} (given: {found['input']!r})"
+        return read(self.options, given, name=str, owner=f"job {self.name}: ")
 
 
 def _in_columns(results: "DataFrame", columns: tuple[Column, ...]) -> "DataFrame":

@@ -6,8 +6,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import UpToADay, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, of_messages, window
+from trunkline.analytics.options import UpToADay
 from trunkline.events.columns import columns
 
 _SHARES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}

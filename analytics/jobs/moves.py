@@ -6,10 +6,11 @@ from typing import ClassVar, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from trunkline.analytics.jobs.job import DAY, Positive, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import heard
+from trunkline.analytics.options import DAY, Positive
 from trunkline.events.columns import columns
 
 CONNECTED: Final = "client.connected"

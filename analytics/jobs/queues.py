@@ -9,8 +9,10 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Names, Options, Positive, job
+from trunkline.analytics.jobs.job import Options, job
 from trunkline.analytics.jobs.windows import BOUNDS, heard, window
+from trunkline.analytics.options import Names, OptionalPositive, Positive
+from trunkline.config.units import Accepts
 from trunkline.events.columns import columns
 
 KINDS: Final = ("session.stats", "node.stats")
@@ -26,10 +28,13 @@ def _limits(value: object) -> object:
     return {name.strip(): number.strip() for name, _, number in pairs}
 
 
+_Limits = Annotated[dict[str, float], Accepts("`name=limit` with commas between"), BeforeValidator(_limits)]
+
+
 class QueuesOptions(Options):
     window: Positive = 300.0
     """Seconds over which the growth is measured."""
-    slide: Positive | None = None
+    slide: OptionalPositive = None
     """Seconds from one window to the next; as long as the window if not given."""
     metrics: Names = ("queue.count", "queue.bytes", "inflight.count", "retained.count", "retained.bytes")
     """Metrics of nodes to look at, named as in the page on metrics."""
@@ -37,11 +42,11 @@ class QueuesOptions(Options):
     """Messages: `session.max_queue_length` of the brokers. 0 is no limit."""
     max_inflight: Annotated[int, Field(ge=0)] = 100
     """Messages: `session.max_inflight` of the brokers. 0 is no limit."""
-    limits: Annotated[dict[str, float], BeforeValidator(_limits)] = Field({"retained.count": 1_000_000.0})
+    limits: _Limits = Field({"retained.count": 1_000_000.0})
     """Limits of metrics of nodes, as `name=limit` with commas between them."""
     min_samples: Annotated[int, Field(ge=2)] = 3
     """Readings that a window must have before it has a slope."""
-    full_within: Positive | None = None
+    full_within: OptionalPositive = None
     """Seconds: only what is or will be full by then. Everything if not given."""
 
     @model_validator(mode="after")

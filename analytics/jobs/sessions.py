@@ -7,10 +7,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.connections import ConnectionEvent, Connections
-from trunkline.analytics.jobs.job import Positive, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machines, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, run
 from trunkline.analytics.jobs.windows import heard, interval
+from trunkline.analytics.options import Positive
 from trunkline.events.columns import columns
 
 _OF_NODES: Final = ("exporter.started", "exporter.stopped", "node.tick")

@@ -7,10 +7,11 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from trunkline.analytics.jobs.job import DAY, Limited, Positive, Seconds, Share, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import heard
+from trunkline.analytics.options import DAY, Limited, Positive, Seconds, Share
 from trunkline.events.columns import columns
 
 KINDS = ("message.publish",)

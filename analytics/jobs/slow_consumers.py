@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs import subscriptions
-from trunkline.analytics.jobs.job import Count, Positive, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.windows import BOUNDS, heard
+from trunkline.analytics.options import Count, Positive
 from trunkline.events.columns import columns
 
 #: A client came back. It is sent again what it has not acknowledged between the first of these and the second.

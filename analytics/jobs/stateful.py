@@ -6,7 +6,6 @@ one text, and one timer stands for all that is to be done.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -27,12 +26,12 @@ from pyspark.sql.streaming.stateful_processor import (
 from trunkline.analytics.jobs.job import Options
 from trunkline.analytics.jobs.machines import Keeper, Machines, Result, Subject, play
 from trunkline.events.columns import Column, arrow_schema, spark_schema
+from trunkline.events.times import from_microseconds
 
 #: Names a row of the input belongs to: bucket, and the subject in it.
 _KEY: Final = ("bucket", "scope", "subject")
 #: Rows of a batch of results.
 _ROWS: Final = 4096
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StatefulOptions(Options):
@@ -103,7 +102,7 @@ def _row(result: Result, columns: Sequence[Column]) -> Row:
     values = {column.name: result.get(column.name) for column in columns}
     for column in columns:
         if column.type == "timestamp" and (at := values[column.name]) is not None:
-            values[column.name] = _EPOCH + timedelta(microseconds=at)
+            values[column.name] = from_microseconds(at)
     return Row(**values)
 
 

@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import Limited, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.windows import BOUNDS, MessageOptions, busiest, of_messages, window
+from trunkline.analytics.options import Limited
 from trunkline.events.columns import columns
 
 _KINDS = {"published": "message.routed", "delivered": "message.delivered"}

@@ -8,11 +8,12 @@ from typing import Any, Final, Literal, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import DAY, Count, Positive, job
+from trunkline.analytics.jobs.job import job
 from trunkline.analytics.jobs.machines import Machine, Machines, Result, Subject, microseconds
 from trunkline.analytics.jobs.stateful import StatefulOptions, in_buckets, run, subject
 from trunkline.analytics.jobs.subscriptions import CHANGES, MADE, Subscriptions
 from trunkline.analytics.jobs.windows import heard, window
+from trunkline.analytics.options import DAY, Count, Positive
 from trunkline.events.columns import columns
 
 DELIVERED: Final = "message.delivered"

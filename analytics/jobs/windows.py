@@ -8,7 +8,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trunkline.analytics.jobs.job import DAY, Options, Positive
+from trunkline.analytics.jobs.job import Options
+from trunkline.analytics.options import DAY, Positive
 from trunkline.events.columns import columns
 
 #: Of each result of a window.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from trunkline.events.times import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
 #: Points of a plot: a page must not grow with its period.
 MAX_POINTS: Final = 240
@@ -18,7 +21,6 @@ STEPS: Final = (
     *(3600, 7200, 3 * 3600, 6 * 3600, 12 * 3600),
     *(86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400, 28 * 86_400, 91 * 86_400, 364 * 86_400),
 )
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Grid:
@@ -70,10 +72,10 @@ class Grid:
         length = (self.end - self.begin).total_seconds()
         step = next((step for step in STEPS if length / step <= most), math.ceil(length / most / STEPS[-1]) * STEPS[-1])
         form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86_400 else "%d %b" if length < 300 * 86_400 else "%b %Y"
-        first, last = ((time - _EPOCH).total_seconds() / step for time in (self.begin, self.end))
+        first, last = ((time - EPOCH).total_seconds() / step for time in (self.begin, self.end))
         found: list[tuple[float, str]] = []
         for number in range(math.ceil(first), math.floor(last) + 1):
-            time = _EPOCH + timedelta(seconds=number * step)
+            time = EPOCH + timedelta(seconds=number * step)
             midnight = form == "%H:%M" and not time.hour and not time.minute
             label = time.strftime("%d %b" if midnight else form)
             found.append(((time - self.begin).total_seconds() / length, label))

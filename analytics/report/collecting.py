@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from trunkline.analytics.jobs.catalogue import find
+from trunkline.analytics.printing import with_zone
 from trunkline.analytics.report import figures
 from trunkline.analytics.report.axes import MAX_POINTS, STEPS
-from trunkline.analytics.report.results import (
-    Alert,
-    Consumer,
-    Denial,
-    Drop,
-    Growth,
-    Health,
-    Lag,
-    Latency,
-    Queue,
-    Results,
-    Silence,
-    Slow,
-    Talker,
-    Window,
-)
+from trunkline.analytics.report.results import Alert, Denial, Health, Results, Silence, Window
 from trunkline.events.reader import EventLog
+from trunkline.events.times import EPOCH, from_microseconds, to_microseconds
 from trunkline.mqtt.reasons import in_words
 
 if TYPE_CHECKING:
@@ -38,8 +26,6 @@ if TYPE_CHECKING:
 
     from trunkline.analytics.jobs.job import Job
 
-T = TypeVar("T")
-Row = dict[str, Any]
 
 #: Rows of each kind in the results, of which a page shows fewer.
 MAX_ROWS: Final = 200
@@ -49,8 +35,6 @@ MAX_ALERTS: Final = 5_000
 MAX_QUEUES: Final = 10
 #: Seconds over which growth is measured, at least and at most.
 _GROWTH: Final = (60.0, 900.0)
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NothingRecorded(ValueError):
@@ -75,7 +59,7 @@ def period(source: str, since: datetime | None, until: datetime | None) -> tuple
             newest.append(extent.newest)
     if not oldest:
         raise NothingRecorded("no events were recorded there")
-    begin, end = _time(min(oldest)), _time(max(newest)) + timedelta(microseconds=1)
+    begin, end = from_microseconds(min(oldest)), from_microseconds(max(newest)) + timedelta(microseconds=1)
     if (since is not None and since >= end) or (until is not None and until <= begin):
         raise NothingRecorded(f"no events were recorded then; there are some from {begin:%F %T} to {end:%F %T} UTC")
     return max(begin, since or begin), min(end, until or end)
@@ -106,19 +90,19 @@ def collect(
     """
     begin, end = period(source, since, until)
     seconds = window(begin, end)
-    first = math.floor((begin - _EPOCH).total_seconds() / seconds) * seconds
+    first = math.floor((begin - EPOCH).total_seconds() / seconds) * seconds
     found: dict[str, Any] = {"source": source, "made": now, "window": seconds, "end": end}
-    found["begin"] = _EPOCH + timedelta(seconds=first)
+    found["begin"] = EPOCH + timedelta(seconds=first)
     reading = _Reading(spark, source, since, until)
     say("traffic, connections, drops")
     timeline = _rows(figures.timeline(reading.events(figures.TIMELINE, figures.COLUMNS), seconds))
-    dropped = [row for row in timeline if row["sort"] == "dropped"]
     found["timeline"] = _windows(timeline)
-    found["drops"] = [Drop(row["time"], row["reason"] or "unknown", row["events"]) for row in dropped]
+    dropped = [row for row in timeline if row.sort == "dropped"]
+    found["drops"] = [Row(time=row.time, reason=row.reason or "unknown", messages=row.events) for row in dropped]
     say("top talkers")
     published = reading.events(("message.publish",), figures.COLUMNS)
-    found["topics"] = _each(Talker, _top(published, "topic"))
-    found["clients"] = _each(Talker, _top(published, "client_id"))
+    found["topics"] = _rows(_top(published, "topic"))
+    found["clients"] = _rows(_top(published, "client_id"))
     say("refusals")
     refusals = figures.refusals(reading.events(figures.REFUSAL_KINDS, figures.COLUMNS))
     most = refusals.orderBy(F.desc("times"), "client_id", "peer", "action", "topic").limit(MAX_ROWS)
@@ -127,8 +111,8 @@ def collect(
     say("latency")
     delays = figures.delays(reading.events(("message.delivered",), figures.DELAY_COLUMNS), seconds)
     windows = reading.run("latency", window=seconds).where("p99_us is not null")
-    found["latency"] = _each(Latency, delays)
-    found["slow"] = _each(Slow, windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
+    found["latency"] = _rows(delays)
+    found["slow"] = _rows(windows.orderBy(F.desc("p99_us")).limit(MAX_ROWS))
     say("flapping, denials, silent clients")
     connecting = _alerts(_rows(reading.run("flapping").limit(MAX_ALERTS)))
     found["flapping"] = [alert for alert in connecting if alert.name == "flapping"]
@@ -140,14 +124,13 @@ def collect(
     measured = min(max(_GROWTH[0], length), _GROWTH[1])
     slow = reading.run("slow-consumers", window=max(1.0, math.ceil(length))).where("slow")
     lost = (F.col("dropped_slow") + F.col("dropped_full")).alias("dropped")
-    found["queues"] = _each(Queue, _longest(reading.run("queues", window=seconds)))
-    found["growth"] = _each(Growth, _newest(reading.run("queues", window=measured, slide=measured / 5), end))
-    found["consumers"] = _each(Consumer, slow.select("*", lost).limit(MAX_ROWS))
+    found["queues"] = _rows(_longest(reading.run("queues", window=seconds)))
+    found["growth"] = _rows(_newest(reading.run("queues", window=measured, slide=measured / 5), end))
+    found["consumers"] = _rows(slow.select("*", lost).limit(MAX_ROWS))
     say("audit")
     findings = _rows(reading.audit())
-    lags = [row for row in findings if row["check"] == "lag"]
     found["health"] = _health(findings)
-    found["lags"] = [Lag(row["consumer"], row["rows"], row["seconds"]) for row in lags]
+    found["lags"] = [row for row in findings if row["check"] == "lag"]
     return Results(**found)
 
 
@@ -182,23 +165,8 @@ class _Reading:
 
 
 def _rows(frame: DataFrame) -> list[Row]:
-    """All rows of a result that is small, with aware times: Spark gives naive ones, of this machine's zone."""
-    times = [name for name, type in frame.dtypes if type == "timestamp"]
-    plain = frame.withColumns({name: F.unix_micros(name) for name in times}) if times else frame
-    found = [row.asDict() for row in plain.collect()]
-    for row in found:
-        row.update({name: _time(row[name]) for name in times if row[name] is not None})
-    return found
-
-
-def _each(kind: Callable[..., T], frame: DataFrame) -> list[T]:
-    """The rows as named tuples of this kind, whose fields are columns."""
-    names: Sequence[str] = kind._fields  # type: ignore[attr-defined]
-    return [kind(**row) for row in _rows(frame.select(*names))]
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
+    """All rows of a result that is small."""
+    return [Row(**with_zone(row.asDict())) for row in frame.collect()]
 
 
 def _top(published: DataFrame, column: str) -> DataFrame:
@@ -223,7 +191,7 @@ def _longest(queues: DataFrame) -> DataFrame:
 
 def _newest(queues: DataFrame, end: datetime) -> DataFrame:
     """Queues that grow at the end of the period, or will be full: older readings do not show that."""
-    last = queues.where(F.unix_micros("window_end") >= F.lit((end - _EPOCH) // timedelta(microseconds=1)))
+    last = queues.where(F.unix_micros("window_end") >= F.lit(to_microseconds(end)))
     newest = last.groupBy("node", F.coalesce("client_id", F.lit("")).alias("client_id"), "metric").agg(
         *[F.min_by(name, "window_end").alias(name) for name in ("last", "slope", "full_in")]
     )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from trunkline.analytics.jobs.denials import refused_message, refused_subscription
 from trunkline.analytics.jobs.windows import window
-from trunkline.events.schema import Flag
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 #: The kinds of events that are summed, with the names of their sums.
 TIMELINE: Final = {
@@ -49,32 +49,21 @@ def timeline(events: DataFrame, seconds: float) -> DataFrame:
 
 
 def refusals(events: DataFrame) -> DataFrame:
-    """Refused connections by reason code, subscriptions and messages, with their number. Of a refused message the drop
-    counts, since decisions are cached and recorded once."""
-    kind, connection = F.col("kind"), F.col("kind") == "client.connack"
-    subscription = (
-        (kind == "client.acl_decided")
-        & (F.col("action") == "subscribe")
-        & (F.col("flags").bitwiseAND(int(Flag.ALLOWED)) == 0)
-    )
-    message = (kind == "message.dropped") & (F.col("reason") == "not_authorized")
+    """Refused connections by reason code, subscriptions and messages, with their number."""
+    connection = (F.col("kind") == "client.connack") & (F.col("reason_code") != 0)
+    own = F.col("client_id") == F.col("publisher")
+    action = F.when(connection, "connect").when(refused_subscription(), "subscribe")
     return (
-        events.where((connection & (F.col("reason_code") != 0)) | subscription | message)
+        events.where(connection | refused_subscription() | refused_message())
         .groupBy(
             "client_id",
             "peer",
-            _action(connection, subscription).alias("action"),
+            action.when(own, "publish").otherwise("receive").alias("action"),
             F.when(~connection, F.col("topic")).alias("topic"),
             F.when(connection, F.col("reason_code")).alias("reason_code"),
         )
         .agg(F.sum("weight").alias("times"))
     )
-
-
-def _action(connection: Column, subscription: Column) -> Column:
-    own = F.col("client_id") == F.col("publisher")
-    words = F.when(connection, "connect").when(subscription, "subscribe")
-    return words.when(own, "publish").otherwise("receive")
 
 
 def delays(events: DataFrame, seconds: float) -> DataFrame:

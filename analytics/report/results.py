@@ -1,4 +1,4 @@
-"""The rows that a report is made of.
+"""The rows that a report is made of: those of jobs as they are, and what is put together of several.
 
 Times are aware datetimes at the beginning of their window, sizes are bytes, latencies microseconds. Windows in which
 nothing happened may be missing.
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from pyspark.sql import Row
+
 
 class Window(NamedTuple):
     """What happened in a window; bytes are those of payloads."""
@@ -25,35 +27,6 @@ class Window(NamedTuple):
     connected: int = 0
     disconnected: int = 0
     refused: int = 0
-
-
-class Latency(NamedTuple):
-    """From the broker's acceptance of a message until it was written to a subscriber."""
-
-    time: datetime
-    deliveries: int
-    p50: float
-    p95: float
-    p99: float
-
-
-class Slow(NamedTuple):
-    """A window of the latency job: messages of one prefix and QoS."""
-
-    window_start: datetime
-    prefix: str
-    qos: int
-    delivered: int
-    p99_us: float
-    undelivered: int
-
-
-class Talker(NamedTuple):
-    """A topic or a client, and the messages published by it."""
-
-    name: str
-    messages: int
-    bytes: int
 
 
 class Alert(NamedTuple):
@@ -78,45 +51,6 @@ class Denial(NamedTuple):
     #: A topic or filter; the reason, if a connection was refused.
     target: str
     times: int
-
-
-class Drop(NamedTuple):
-    time: datetime
-    reason: str
-    messages: int
-
-
-class Queue(NamedTuple):
-    """The greatest length of a client's queue that was read within the window."""
-
-    time: datetime
-    client_id: str
-    length: int
-
-
-class Growth(NamedTuple):
-    """The growth of a queue or store, by the readings at the end of the period."""
-
-    #: Empty: it is the node's.
-    client_id: str
-    metric: str
-    node: str
-    last: float
-    #: A second; None: there were too few readings.
-    slope: float | None
-    #: Seconds; None: it has no limit, or does not grow.
-    full_in: float | None
-
-
-class Consumer(NamedTuple):
-    """A subscriber that does not keep up."""
-
-    client_id: str
-    delivered: int
-    #: None: it acknowledged nothing.
-    ack_p99_us: float | None
-    unanswered: int
-    dropped: int
 
 
 class Silence(NamedTuple):
@@ -145,14 +79,6 @@ class Health(NamedTuple):
     end: str
 
 
-class Lag(NamedTuple):
-    """How far a consumer of the log is behind."""
-
-    consumer: str
-    rows: int
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
     #: The event log, as the user named it.
@@ -164,19 +90,28 @@ class Results:
     #: Seconds of a window.
     window: float
     timeline: Sequence[Window] = ()
-    latency: Sequence[Latency] = ()
-    slow: Sequence[Slow] = ()
+    #: Of each window `time`: `deliveries`, and percentiles of the time from the broker's acceptance of a message until
+    #: it was written to a subscriber: `p50`, `p95`, `p99`.
+    latency: Sequence[Row] = ()
+    #: The slowest of the latency job.
+    slow: Sequence[Row] = ()
     flapping: Sequence[Alert] = ()
-    topics: Sequence[Talker] = ()
-    clients: Sequence[Talker] = ()
+    #: Topics and clients by `name`, with the `messages` and `bytes` published by each.
+    topics: Sequence[Row] = ()
+    clients: Sequence[Row] = ()
     denials: Sequence[Denial] = ()
     #: All of them, of which `denials` are the most frequent.
     denied: int = 0
     alerts: Sequence[Alert] = ()
-    drops: Sequence[Drop] = ()
-    queues: Sequence[Queue] = ()
-    growth: Sequence[Growth] = ()
-    consumers: Sequence[Consumer] = ()
+    #: `messages` by `time` and `reason`.
+    drops: Sequence[Row] = ()
+    #: The greatest `length` of the queue of a `client_id` that was read within the window `time`.
+    queues: Sequence[Row] = ()
+    #: Of the job queues, at the end of the period; `client_id` is empty for what is the node's.
+    growth: Sequence[Row] = ()
+    #: Subscribers that do not keep up, of the job slow-consumers, with the messages that their queues lost (`dropped`).
+    consumers: Sequence[Row] = ()
     silences: Sequence[Silence] = ()
     health: Sequence[Health] = ()
-    lags: Sequence[Lag] = ()
+    #: How many `rows` and `seconds` each `consumer` of the log is behind, of the audit.
+    lags: Sequence[Row] = ()

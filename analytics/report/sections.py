@@ -26,7 +26,9 @@ from trunkline.analytics.report.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trunkline.analytics.report.results import Drop, Results, Talker, Window
+    from pyspark.sql import Row
+
+    from trunkline.analytics.report.results import Results, Window
 
 #: Reasons, or clients, that a plot shows apart; the rest is one.
 MAX_SERIES: Final = 5
@@ -122,7 +124,7 @@ def _latency(results: Results, grid: Grid) -> Section:
             table(
                 "latency-slowest",
                 "The slowest windows",
-                sorted(results.slow, key=lambda row: (-row.p99_us, row)),
+                sorted(results.slow, key=lambda row: (-row.p99_us, row.window_start, row.prefix, row.qos)),
                 ("From (UTC)", TIME, "window_start"),
                 ("p99", MICROSECONDS._replace(bar=True), "p99_us"),
                 ("Topics", NAME, lambda row: f"{row.prefix}/…"),
@@ -187,7 +189,7 @@ def _talkers(results: Results, grid: Grid) -> Section:
     return Section("talkers", "Top talkers", words, parts, "No message was published.")
 
 
-def _talker_table(id: str, title: str, heading: str, rows: Sequence[Talker]) -> Table:
+def _talker_table(id: str, title: str, heading: str, rows: Sequence[Row]) -> Table:
     return table(
         id,
         title,
@@ -235,7 +237,7 @@ def _drops(results: Results, grid: Grid) -> Section:
         totals[drop.reason] += drop.messages
     reasons = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
     own = [reason for reason, _ in (reasons if len(reasons) <= MAX_SERIES else reasons[: MAX_SERIES - 1])]
-    groups: dict[str, list[Drop]] = {reason: [] for reason in own}
+    groups: dict[str, list[Row]] = {reason: [] for reason in own}
     for drop in results.drops:
         groups.setdefault(drop.reason if drop.reason in own else "other reasons", []).append(drop)
     series = [

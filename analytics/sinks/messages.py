@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -66,23 +66,21 @@ class Template:
     def columns(self) -> list[str]:
         return [column for _, column in self._parts if column is not None]
 
-    def fill(self, batch: "pa.RecordBatch", *, escape: bool = False) -> Iterator[str | SinkError]:
-        """The text of each row, or why there is none."""
-        values = {name: batch.column(name).to_pylist() for name in self.columns}
-        for number in range(batch.num_rows):
-            pieces: list[str] = []
-            for literal, column in self._parts:
-                pieces.append(literal)
-                if column is None:
-                    continue
-                value = values[column][number]
-                if value is None:
-                    yield SinkError(f"{self.option}: column {column} is null")
-                    break
-                text = in_topic(value)
+    def fill(self, row: Mapping[str, Any], *, escape: bool = False) -> str:
+        """The text of a row.
+
+        Raises:
+            SinkError: a column of it is null.
+        """
+        pieces: list[str] = []
+        for literal, column in self._parts:
+            pieces.append(literal)
+            if column is not None:
+                if row[column] is None:
+                    raise SinkError(f"{self.option}: column {column} is null")
+                text = in_topic(row[column])
                 pieces.append(_ESCAPED.sub(_percent, text) if escape else text)
-            else:
-                yield "".join(pieces)
+        return "".join(pieces)
 
 
 def _percent(found: re.Match[str]) -> str:
@@ -161,47 +159,43 @@ class Plan:
         Raises:
             SinkError: a row cannot be a message.
         """
-        if self.topic is None:
-            topics: Iterator[str | SinkError] = (
-                SinkError("column topic is null") if topic is None else topic
-                for topic in batch.column("topic").to_pylist()
-            )
-        else:
-            topics = self.topic.fill(batch, escape=self.escape)
+        named = {"topic"} if self.topic is None else set(self.topic.columns)
+        if self.id is not None:
+            named.update(self.id.columns)
+        values = batch.select(sorted(named)).to_pylist() if named else [{}] * batch.num_rows
         if self.payload is None:
             payloads = json_payloads(batch, self.columns)
         else:
             payloads = (_payload(value) for value in batch.column(self.payload).to_pylist())
-        rows: Iterator[str | SinkError] = (
-            (f"{partition}/{number}" for number in range(first, first + batch.num_rows))
-            if self.id is None
-            else self.id.fill(batch)
-        )
-        for number, topic, payload, row in zip(
-            range(first, first + batch.num_rows), topics, payloads, rows, strict=True
-        ):
-            wrong = topic if isinstance(topic, SinkError) else judge(topic)
-            if wrong is None:
-                wrong = row if isinstance(row, SinkError) else _judge_row(row)
-            if wrong is None:
-                assert isinstance(topic, str)
-                assert isinstance(row, str)
-                yield Outgoing(row, topic, payload)
-            elif self.skip:
-                yield None
-            else:
-                raise SinkError(f"row {number} of partition {partition}: {wrong}")
+        for number, (row, payload) in enumerate(zip(values, payloads, strict=True), first):
+            message: Outgoing | None = None
+            try:
+                message = Outgoing(self._id_of(row, partition, number), self._topic_of(row), payload)
+            except SinkError as error:
+                if not self.skip:
+                    raise SinkError(f"row {number} of partition {partition}: {error}") from None
+            yield message
+
+    def _topic_of(self, row: Mapping[str, Any]) -> str:
+        topic: str | None = row["topic"] if self.topic is None else self.topic.fill(row, escape=self.escape)
+        if topic is None:
+            raise SinkError("column topic is null")
+        if (wrong := judge(topic)) is not None:
+            raise SinkError(wrong)
+        return topic
+
+    def _id_of(self, row: Mapping[str, Any], partition: int, number: int) -> str:
+        if self.id is None:
+            return f"{partition}/{number}"
+        text = self.id.fill(row)
+        if len(text.encode()) > MAX_STRING or "\0" in text:
+            raise SinkError(f"id: {text[:80]!r} cannot be a text of MQTT")
+        return text
 
 
 def _payload(value: Any) -> bytes:
     """An empty payload has a retained message deleted, and is what null means."""
     return b"" if value is None else value.encode() if isinstance(value, str) else value
-
-
-def _judge_row(row: str) -> str | None:
-    if len(row.encode()) > MAX_STRING or "\0" in row:
-        return f"id: {row[:80]!r} cannot be a text of MQTT"
-    return None
 
 
 def plan(settings: SinkSettings, schema: "StructType") -> Plan:

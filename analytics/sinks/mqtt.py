@@ -1,5 +1,6 @@
 """Rows of a query as messages: `df.writeStream.format("trunkline")` and `df.write.format("trunkline")`."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -8,9 +9,9 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from trunkline.analytics.sinks.messages import Outgoing, Plan, plan
+from trunkline.analytics.sinks.messages import Outgoing, plan
 from trunkline.analytics.sinks.publisher import Publisher, client_id
-from trunkline.analytics.sinks.settings import SinkError, SinkSettings, parse
+from trunkline.analytics.sinks.settings import SinkError, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,83 +32,56 @@ class TaskResult(WriterCommitMessage):
     skipped: int
 
 
-class _Rows:
-    """Messages of a task's rows, counted."""
+class _Publishing:
+    """Publishes the rows of each task. There is nothing to commit: all has been acknowledged by then. What has been
+    published before a failure cannot be taken back; it is known by its numbers when it comes again."""
 
-    def __init__(self, plan: Plan, partition: int) -> None:
-        self._plan = plan
-        self._partition = partition
-        self.messages = 0
-        self.skipped = 0
+    def __init__(self, options: Mapping[str, str], schema: "StructType", query: str = "") -> None:
+        """`query` stands for the query where Spark does not know of one.
 
-    def of(self, batches: "Iterator[pa.RecordBatch]") -> Iterator[Outgoing]:
-        for batch in batches:
-            for message in self._plan.messages(batch, self._partition, self.messages + self.skipped):
-                if message is None:
-                    self.skipped += 1
-                else:
-                    self.messages += 1
-                    yield message
-
-
-def publish(settings: SinkSettings, plan: Plan, query: str, batches: "Iterator[pa.RecordBatch]") -> TaskResult:
-    """Publish the rows of this task, by one connection, which is not made if there are none.
-
-    `query` stands for the query where Spark does not know of one.
-
-    Raises:
-        PublishError: a message was refused, or the broker cannot be reached.
-        SinkError: a row cannot be a message.
-    """
-    task = TaskContext.get()
-    assert task is not None
-    partition = task.partitionId()
-    query = settings.query or task.getLocalProperty(QUERY_ID) or query
-    batch = task.getLocalProperty(BATCH_ID) or 0
-    rows = _Rows(plan, partition)
-    publisher = Publisher(settings, client_id(settings.client_id_prefix, query, partition), f"{query}/{batch}")
-    publisher.publish(rows.of(batches))
-    return TaskResult(partition, rows.messages, rows.skipped)
-
-
-class MqttStreamWriter(DataSourceStreamArrowWriter):
-    """Each batch is published at least once, with the same numbers if it is more than once."""
-
-    def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool = False) -> None:
-        """`overwrite` is output mode `complete`: each batch is the whole result, and all of it is published.
-
-        Raises: SinkError.
+        Raises: OptionError, SinkError.
         """
         self._settings = parse(options)
         self._plan = plan(self._settings, schema)
+        self._query = query
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskResult:  # type: ignore[override]
-        return publish(self._settings, self._plan, "", iterator)
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskResult:
+        """Publish the rows of this task, by one connection, which is not made if there are none.
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All has been acknowledged already."""
+        Raises:
+            PublishError: a message was refused, or the broker cannot be reached.
+            SinkError: a row cannot be a message.
+        """
+        task = TaskContext.get()
+        assert task is not None
+        partition = task.partitionId()
+        query = self._settings.query or task.getLocalProperty(QUERY_ID) or self._query
+        batch = task.getLocalProperty(BATCH_ID) or 0
+        counts: Counter[bool] = Counter()
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What has been published cannot be taken back; it is known by its numbers when it comes again."""
+        def messages() -> Iterator[Outgoing]:
+            for rows in iterator:
+                for message in self._plan.messages(rows, partition, counts.total()):
+                    counts[message is not None] += 1
+                    if message is not None:
+                        yield message
+
+        name = client_id(self._settings.client_id_prefix, query, partition)
+        Publisher(self._settings, name, f"{query}/{batch}").publish(messages())
+        return TaskResult(partition, counts[True], counts[False])
 
 
-class MqttWriter(DataSourceArrowWriter):
+class MqttStreamWriter(_Publishing, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Each batch is published at least once, with the same numbers if it is more than once. In output mode `complete`
+    each batch is the whole result, and all of it is published."""
+
+
+class MqttWriter(_Publishing, DataSourceArrowWriter):  # type: ignore[misc]
     """The rows of a table, once; or of a batch, in `foreachBatch`."""
 
     def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool = False) -> None:
-        """Raises: SinkError."""
+        """Raises: OptionError, SinkError."""
         if overwrite:
             raise SinkError('topics cannot be overwritten: use mode("append")')
-        self._settings = parse(options)
-        self._plan = plan(self._settings, schema)
-        # made here and not in the tasks: a task that is tried again has the same
-        self._query = str(uuid4())
-
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskResult:  # type: ignore[override]
-        return publish(self._settings, self._plan, self._query, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All has been acknowledged already."""
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What has been published cannot be taken back."""
+        # named here and not in the tasks: a task that is tried again has the same
+        super().__init__(options, schema, str(uuid4()))

@@ -2,65 +2,56 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from trunkline.analytics import options
-from trunkline.analytics.options import DURATION, FLAG, NAMES, OptionError, Takes, one_of, option, text, whole
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-_TEXT: Final = text("text")
-_FILE: Final = text("a file's path")
+from trunkline.analytics.options import OptionModel, Positive, SomeNames, Word, read
+from trunkline.config.units import Secret
+
 #: Spark's own, which it hands over as well.
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname", "outputmode", "__default__"))
 
 
-def _positive(given: str) -> float:
-    seconds: float = DURATION.parse(given)
-    if not seconds:
-        raise ValueError
-    return seconds
-
-
 class SinkError(ValueError):
-    """An option, a column or a row that the sink cannot do with; the text says which and why."""
+    """A column or a row that the sink cannot do with, or a secret that is not there; the text says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkSettings:
+class SinkSettings(OptionModel):
     """The options, with their defaults."""
 
-    host: str = option(text("a name or an address"), "127.0.0.1")
-    port: int = option(whole(1, 65_535, "a port, 1 to 65535"), 0)
-    tls: bool = option(FLAG, False)
-    ca: str = option(_FILE)
-    cert: str = option(_FILE)
-    key: str = option(_FILE)
-    username: str = option(_TEXT)
-    password: str = option(_TEXT, secret=True)
-    password_file: str = option(_FILE)
-    password_env: str = option(text("the name of an environment variable"))
-    client_id_prefix: str = option(_TEXT, "trunkline-sink")
+    host: Word = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65_535)] = 0
+    tls: bool = False
+    ca: Word = ""
+    cert: Word = ""
+    key: Word = ""
+    username: Word = ""
+    password: Secret = SecretStr("")
+    password_file: Word = ""
+    password_env: Word = ""
+    client_id_prefix: Word = "trunkline-sink"
     #: A template over columns. Without it, the column `topic` has each row's topic.
-    topic: str = option(_TEXT)
+    topic: Word = ""
     #: The column that is the payload; without it and `columns`, the column `payload` if there is one, else JSON.
-    payload: str = option(text("the name of a column"))
+    payload: Word = ""
     #: The columns that the JSON has; all if there are none.
-    columns: tuple[str, ...] = option(NAMES, ())
-    qos: int = option(whole(0, 1, "0 or 1"), 1)
-    retain: bool = option(FLAG, False)
+    columns: SomeNames = ()
+    qos: Annotated[int, Field(ge=0, le=1)] = 1
+    retain: bool = False
     #: A template over columns that distinguishes a row from all others of its batch, in place of its number.
-    id: str = option(_TEXT)
+    id: Word = ""
     #: Whether what a topic must not hold is written %2B instead.
-    escape: bool = option(FLAG, False)
+    escape: bool = False
     #: What becomes of a row that cannot be a message.
-    invalid: Literal["fail", "skip"] = option(one_of("fail", "skip"), "fail")
-    max_inflight: int = option(whole(1, 65_535, "a whole number, 1 to 65535"), 256)
+    invalid: Annotated[Literal["fail", "skip"], BeforeValidator(str.lower)] = "fail"
+    max_inflight: Annotated[int, Field(ge=1, le=65_535)] = 256
     #: Seconds.
-    timeout: float = option(Takes(_positive, 'a duration, more than 0, such as "30s"'), 30.0)
-    retries: int = option(whole(0, 1_000_000, "a whole number, 0 or more"), 5)
+    timeout: Positive = 30.0
+    retries: Annotated[int, Field(ge=0, le=1_000_000)] = 5
     #: Stands for the query in the number of each message.
-    query: str = option(_TEXT)
+    query: Word = ""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -83,26 +74,25 @@ class SinkSettings:
             if found is None:
                 raise SinkError(f"passwordEnv {self.password_env}: there is no such environment variable")
             return found.encode()
-        return self.password.encode() if self.password else None
+        return self.password.get_secret_value().encode() or None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if sum(map(bool, (self.password.get_secret_value(), self.password_file, self.password_env))) > 1:
+            raise ValueError("give one of the options password, passwordFile and passwordEnv")
+        if self.payload and self.columns:
+            raise ValueError("give one of the options payload and columns")
+        if not self.tls and (self.ca or self.cert or self.key):
+            raise ValueError("the options ca, cert and key are of use with tls=true only")
+        if self.key and not self.cert:
+            raise ValueError("option key: it belongs to a certificate, which option cert names")
+        return self
 
 
 def parse(given: Mapping[str, str]) -> SinkSettings:
     """The settings that the options ask for.
 
     Raises:
-        SinkError: there is no such option, it has a value that it cannot have, or two of them exclude each other.
+        OptionError: there is no such option, it has a value that it cannot have, or two of them exclude each other.
     """
-    try:
-        own = {name: value for name, value in given.items() if name.lower() not in _OF_SPARK}
-        settings = SinkSettings(**options.parse(SinkSettings, own))
-    except OptionError as error:
-        raise SinkError(str(error)) from None
-    if sum(map(bool, (settings.password, settings.password_file, settings.password_env))) > 1:
-        raise SinkError("give one of the options password, passwordFile and passwordEnv")
-    if settings.payload and settings.columns:
-        raise SinkError("give one of the options payload and columns")
-    if not settings.tls and (settings.ca or settings.cert or settings.key):
-        raise SinkError("the options ca, cert and key are of use with tls=true only")
-    if settings.key and not settings.cert:
-        raise SinkError("option key: it belongs to a certificate, which option cert names")
-    return settings
+    return read(SinkSettings, {name: value for name, value in given.items() if name.lower() not in _OF_SPARK})

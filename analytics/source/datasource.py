@@ -50,7 +50,7 @@ class TrunklineDataSource(DataSource):
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
         from trunkline.analytics.sinks.mqtt import MqttStreamWriter
 
-        return MqttStreamWriter(self.options, schema, overwrite)
+        return MqttStreamWriter(self.options, schema)
 
     def _settings(self, mode: Mode | None) -> "SourceSettings":
         from trunkline.analytics.source.places import check_place

@@ -1,113 +1,111 @@
 """The options of the source, and what they mean."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from difflib import get_close_matches
-from typing import Any, Final, Literal
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from trunkline.analytics.options import (
-    COUNT,
-    DURATION,
-    FLAG,
-    NAMES,
-    SIZE,
+    Count,
+    OptionalBytes,
+    OptionalCount,
     OptionError,
-    Takes,
-    one_of,
-    option,
-    parse,
-    text,
+    OptionModel,
+    Seconds,
+    SomeNames,
+    Word,
+    read,
 )
 from trunkline.analytics.source import offsets
 from trunkline.analytics.source.offsets import Offsets
+from trunkline.config.key_path import nearest
+from trunkline.config.units import Accepts, Size
+from trunkline.events.times import to_microseconds
 
 #: The two ways of reading.
 Mode = Literal["batch", "stream"]
-Policy = Literal["fail", "skip"]
-#: Rows that are there when a query first starts, or from where on.
-Position = Literal["earliest", "latest"] | Offsets
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Begins the options that are handed to the file system.
 STORAGE: Final = "fs."
 
 
-def _kinds(given: str) -> tuple[str, ...]:
+def _known_kinds(names: tuple[str, ...]) -> tuple[str, ...]:
     from trunkline.events.schema import OWN_KINDS
     from trunkline.hooks.points import POINTS
 
     known = {kind.name for kind in OWN_KINDS} | {point.name for point in POINTS}
-    names: tuple[str, ...] = NAMES.parse(given)
     for name in names:
         group = name.removesuffix("*")
         if name not in known and (group == name or not any(one.startswith(group) for one in known)):
-            near = get_close_matches(name, known, 1)
-            raise OptionError(f"there is no kind {name!r}" + (f", perhaps {near[0]!r}?" if near else ""))
+            raise ValueError(f"there is no kind {name!r}{nearest(name, known)}")
     return names
 
 
-def _time(given: str) -> int:
-    moment = datetime.fromisoformat(given.strip())
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    span = moment - _EPOCH
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+def _parse_time(given: object) -> int:
+    try:
+        return to_microseconds(datetime.fromisoformat(str(given).strip()))
+    except ValueError:
+        raise ValueError("not a time") from None
 
 
-def _position(given: str) -> Position:
-    match given.strip().lower():
-        case "earliest":
-            return "earliest"
-        case "latest":
-            return "latest"
-        case _:
-            try:
-                return offsets.parse(given)
-            except offsets.OffsetError as error:
-                raise OptionError(str(error)) from None
+def _parse_position(given: object) -> object:
+    text = str(given).strip()
+    return text.lower() if text.lower() in ("earliest", "latest") else offsets.parse(text)
 
 
-def _consumer(given: str) -> str:
+def _check_consumer(name: str) -> str:
     from trunkline.events.positions import is_name
 
-    if not is_name(given):
-        raise ValueError
-    return given
+    if not is_name(name):
+        raise ValueError("not a consumer's name")
+    return name
 
 
-_NODES: Final = Takes(lambda given: frozenset(NAMES.parse(given)), "names of nodes, or node keys, with commas between")
-_KINDS: Final = Takes(_kinds, 'kinds of events with commas between; "client.*" stands for all that begin so')
-_TIME: Final = Takes(_time, 'a time such as "2026-03-01T12:00:00Z", UTC unless it says otherwise')
-_POLICY: Final = one_of("fail", "skip")
-_POSITION: Final = Takes(_position, 'earliest, latest, or JSON such as {"n1@1763739192123": 5000}')
-_CONSUMER: Final = Takes(_consumer, "1 to 100 letters, digits, dots, dashes and underscores, no dot or dash in front")
+#: Rows that are there when a query first starts, or from where on.
+Position = Annotated[
+    Literal["earliest", "latest"] | Offsets,
+    Accepts('earliest, latest, or JSON such as {"n1@1763739192123": 5000}'),
+    BeforeValidator(_parse_position),
+]
+Policy = Annotated[Literal["fail", "skip"], BeforeValidator(str.lower)]
+Kinds = Annotated[SomeNames, AfterValidator(_known_kinds)]
+Time = Annotated[
+    int | None,
+    Accepts('a time such as "2026-03-01T12:00:00Z", UTC unless it says otherwise'),
+    BeforeValidator(_parse_time),
+]
+Consumer = Annotated[
+    str | None,
+    Accepts("1 to 100 letters, digits, dots, dashes and underscores, no dot or dash in front"),
+    AfterValidator(_check_consumer),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(OptionModel):
     """The options, with their defaults. Times are microseconds since the epoch, durations are in seconds."""
 
-    path: str = option(text("a directory, or a URI such as s3://bucket/events"))
-    nodes: frozenset[str] = option(_NODES, frozenset())
-    kinds: tuple[str, ...] = option(_KINDS, ())
-    since: int | None = option(_TIME, None)
-    until: int | None = option(_TIME, None)
-    starting_offsets: Position = option(_POSITION, "earliest")
-    ending_offsets: Position = option(_POSITION, "latest")
-    on_corrupt: Policy = option(_POLICY, "fail")
-    on_loss: Policy = option(_POLICY, "fail")
-    verify: bool = option(FLAG, True)
-    max_rows_per_partition: int = option(COUNT, 250_000)
-    max_bytes_per_partition: int = option(SIZE, 64 * 2**20)
-    max_rows_per_trigger: int | None = option(COUNT, None)
-    max_bytes_per_trigger: int | None = option(SIZE, None)
-    align_event_time: bool = option(FLAG, True)
-    align_within: float = option(DURATION, 0.5)
-    max_wait: float = option(DURATION, 10.0)
-    consumer: str | None = option(_CONSUMER, None)
-    push_filters: bool = option(FLAG, False)
-    storage: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    path: Word
+    nodes: SomeNames = ()
+    kinds: Kinds = ()
+    since: Time = None
+    until: Time = None
+    starting_offsets: Position = "earliest"
+    ending_offsets: Position = "latest"
+    on_corrupt: Policy = "fail"
+    on_loss: Policy = "fail"
+    verify: bool = True
+    max_rows_per_partition: Count = 250_000
+    max_bytes_per_partition: Annotated[Size, Field(ge=1)] = 64 * 2**20
+    max_rows_per_trigger: OptionalCount = None
+    max_bytes_per_trigger: OptionalBytes = None
+    align_event_time: bool = True
+    align_within: Seconds = 0.5
+    max_wait: Seconds = 10.0
+    consumer: Consumer = None
+    push_filters: bool = False
+    #: Options of the file system.
+    storage: dict[str, str] = Field({}, repr=False, exclude=True)
 
 
 def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSettings:
@@ -123,20 +121,13 @@ def understood(options: Mapping[str, str], mode: Mode | None = None) -> SourceSe
         name.lower().removeprefix(STORAGE): value for name, value in options.items() if name.lower().startswith(STORAGE)
     }
     others = {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}
-    values = parse(SourceSettings, others, also=f", and {STORAGE}* for the storage")
-    if "path" not in values:
-        raise OptionError("option path is missing: the directory or URI of an event log")
-    _check_together(values, mode)
-    return SourceSettings(storage=storage, **values)
-
-
-def _check_together(values: Mapping[str, Any], mode: Mode | None) -> None:
-    if mode == "stream" and "ending_offsets" in values:
+    settings = read(SourceSettings, others, also=f", and {STORAGE}* for the storage", storage=storage)
+    if mode == "stream" and "ending_offsets" in settings.model_fields_set:
         raise OptionError("option endingOffsets: a stream has no end; read with spark.read, or with availableNow")
-    if mode == "batch" and values.get("starting_offsets") == "latest":
+    if mode == "batch" and settings.starting_offsets == "latest":
         raise OptionError("option startingOffsets='latest': only streams begin there; a batch would be empty")
-    if values.get("ending_offsets") == "earliest":
+    if settings.ending_offsets == "earliest":
         raise OptionError("option endingOffsets='earliest': expected latest, or JSON: a batch would be empty")
-    since, until = values.get("since"), values.get("until")
-    if since is not None and until is not None and since >= until:
+    if settings.since is not None and settings.until is not None and settings.since >= settings.until:
         raise OptionError("options since and until: since must be before until")
+    return settings

@@ -19,15 +19,7 @@ from typing import NamedTuple
 
 from trunkline.analytics.source.offsets import Offsets
 from trunkline.events.layout import NodeKey
-from trunkline.events.reader import Span
-
-
-class NodeProgress(NamedTuple):
-    """How far a node has come: the time of its newest row in microseconds since the epoch, and whether more may
-    come."""
-
-    newest: int
-    ended: bool
+from trunkline.events.reader import Extent, Span
 
 
 class Range(NamedTuple):
@@ -79,24 +71,18 @@ def superseded(nodes: Iterable[str]) -> set[str]:
     return {key for key, (name, incarnation) in keys.items() if incarnation < newest[name]}
 
 
-def frontier(nodes: Mapping[str, NodeProgress], *, now: int, max_wait: int, within: int) -> int | None:
+def frontier(nodes: Mapping[str, Extent], *, now: int, max_wait: int, within: int) -> int | None:
     """The time up to which rows may be taken, when some node has yet to write what is after it. None: no node is
     waited for.
 
-    A node is waited for while it is live: not ended, not started anew, and with something new in the last `max_wait`,
+    A node is waited for while it is live: not ended, and with something new in the last `max_wait`,
     by the clock as by the other nodes' events. So one that was killed, or whose clock is wrong, holds the others back
     no longer than that. All in microseconds.
     """
     if len(nodes) < 2:
         return None
-    over = superseded(nodes)
-    newest = max(progress.newest for progress in nodes.values())
-    since = max(now, newest) - max_wait
-    awaited = [
-        progress.newest
-        for key, progress in nodes.items()
-        if not progress.ended and key not in over and progress.newest > since
-    ]
+    since = max(now, *(extent.newest for extent in nodes.values())) - max_wait
+    awaited = [extent.newest for extent in nodes.values() if not extent.ended and extent.newest > since]
     return min(awaited) + within if awaited else None
 
 

@@ -1,7 +1,7 @@
 """Conditions of a query that the reader checks in place of Spark: those on nodes and times spare it whole files."""
 
-import datetime
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,11 +22,11 @@ from pyspark.sql.datasource import (
 from trunkline.analytics.source.planning import Window
 from trunkline.events.layout import NodeKey
 from trunkline.events.schema import COLUMNS, SCHEMA
+from trunkline.events.times import to_microseconds
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SPARK_TYPES: Final = {column.name: column.type for column in COLUMNS}
 #: Columns whose values compare in Arrow as they do in Spark.
 _COMPARABLE: Final = frozenset({"string", "int", "bigint", "timestamp"})
@@ -82,7 +82,7 @@ class Pushed:
             names = {str(value) for value in values}
             self._names = names if self._names is None else self._names & names
         elif column == "time":
-            moments = [_microseconds(value) for value in values]
+            moments = [to_microseconds(value) for value in values]
             since = min(moments) if kind in (EqualTo, In, GreaterThan, GreaterThanOrEqual) else None
             until = max(moments) + 1 if kind in (EqualTo, In, LessThan, LessThanOrEqual) else None
             self._window = _both(self._window, Window(since, until))
@@ -97,7 +97,7 @@ class Pushed:
 
 def _comparable(values: list[Any], column: str) -> bool:
     """Whether there are values at all, none of them null, and the column could have them."""
-    if any(isinstance(value, datetime.datetime) and value.tzinfo is None for value in values):
+    if any(isinstance(value, datetime) and value.tzinfo is None for value in values):
         return False
     try:
         return bool(values) and pa.array(values, SCHEMA.field(column).type).null_count == 0
@@ -109,7 +109,3 @@ def _both(one: Window, other: Window) -> Window:
     since = [value for value in (one.since, other.since) if value is not None]
     until = [value for value in (one.until, other.until) if value is not None]
     return Window(max(since) if since else None, min(until) if until else None)
-
-
-def _microseconds(moment: datetime.datetime) -> int:
-    return (moment - _EPOCH) // datetime.timedelta(microseconds=1)

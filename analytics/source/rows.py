@@ -1,24 +1,25 @@
 """Rows as Spark wants them: filtered, with its columns, in its types. What runs in the tasks."""
 
 import difflib
-import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trunkline.analytics.options import OptionError
+from trunkline.analytics.source.options import SourceSettings
 from trunkline.analytics.source.places import open_log
+from trunkline.events.gathering import together
 from trunkline.events.layout import LogError
 from trunkline.events.schema import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from trunkline.analytics.source.options import SourceSettings
     from trunkline.analytics.source.planning import Range
     from trunkline.events.reader import EventLog
 
@@ -51,24 +52,17 @@ def arrow_schema(schema: "StructType") -> pa.Schema:
 #: From a column to which of its rows are wanted. Functions, for Arrow's expressions cost a small batch far more.
 Condition = Callable[[Any], Any]
 
-#: Logs that this process has open: it does one task after another, and finds out by itself when files have changed.
-_LOGS: "OrderedDict[tuple[str, str], EventLog]" = OrderedDict()
-_MOST_LOGS: Final = 4
 
-
-def _opened(settings: "SourceSettings") -> "EventLog":
-    key = (settings.path, json.dumps(settings.storage, sort_keys=True))
-    if key not in _LOGS:
-        _LOGS[key] = open_log(settings)
-        if len(_LOGS) > _MOST_LOGS:
-            _LOGS.popitem(last=False)
-    return _LOGS[key]
+@lru_cache(maxsize=4)
+def _opened(path: str, storage: tuple[tuple[str, str], ...]) -> "EventLog":
+    """The log stays open: a process does one task after another, and finds out by itself when files have changed."""
+    return open_log(SourceSettings(path=path, storage=dict(storage)))
 
 
 class RowReader:
     """Reads ranges of rows. Goes to the tasks, so it opens nothing before it is asked for rows."""
 
-    def __init__(self, settings: "SourceSettings", schema: "StructType") -> None:
+    def __init__(self, settings: SourceSettings, schema: "StructType") -> None:
         self._settings = settings
         self._schema = arrow_schema(schema)
         self._conditions: list[tuple[str, Condition]] = []
@@ -87,13 +81,11 @@ class RowReader:
 
     def read(self, part: "Range") -> Iterator[pa.RecordBatch]:
         """Raises: LogError, for rows that are damaged or lost, unless the settings say that they are skipped."""
-        log = _opened(self._settings)
+        log = _opened(self._settings.path, tuple(sorted(self._settings.storage.items())))
         wanted = self._schema.names
         names = [*wanted, *sorted(self._columns.difference(wanted))]
-        together: list[pa.RecordBatch] = []
-        waiting = 0
-        for first, end in part.runs:
-            for batch in log.read(
+        batches = chain.from_iterable(
+            log.read(
                 part.node,
                 first,
                 end,
@@ -101,22 +93,15 @@ class RowReader:
                 on_corrupt=self._settings.on_corrupt,
                 on_lost=self._settings.on_loss,
                 verify=self._settings.verify,
-            ):
-                together.append(batch)
-                waiting += batch.num_rows
-                if waiting >= _TOGETHER:
-                    yield from self._finished(together)
-                    together, waiting = [], 0
-        yield from self._finished(together)
-
-    def _finished(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if len(batches) > 1:
-            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        for batch in batches:
-            for column, condition in self._conditions:
-                batch = batch.filter(condition(batch.column(column)))
-            if batch.num_rows:
-                yield batch if batch.schema == self._schema else self._shaped(batch)
+            )
+            for first, end in part.runs
+        )
+        for table in together(batches, _TOGETHER, maxsize):
+            for batch in table.combine_chunks().to_batches():
+                for column, condition in self._conditions:
+                    batch = batch.filter(condition(batch.column(column)))
+                if batch.num_rows:
+                    yield batch if batch.schema == self._schema else self._shaped(batch)
 
     def _shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns: list[pa.Array[Any]] = []

@@ -15,10 +15,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from trunkline.analytics.source.offsets import Offsets, check, farthest
+from trunkline.analytics.source.offsets import Offsets, farthest
 from trunkline.analytics.source.planning import (
     Budget,
-    NodeProgress,
     Range,
     Window,
     admit,
@@ -28,13 +27,13 @@ from trunkline.analytics.source.planning import (
 )
 from trunkline.analytics.source.rows import RowReader
 from trunkline.analytics.source.view import View
+from trunkline.events.positions import Positions, checked
 from trunkline.events.reader import Span
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from trunkline.analytics.source.options import SourceSettings
-    from trunkline.events.positions import Positions
 
 #: Wide spans that are remembered as divided.
 _DIVIDED: Final = 64
@@ -80,7 +79,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark asks when it has finished everything before `start`, so that is what consumers are done with. Its own word
         for it, `commit`, comes a trigger later, and for the last one never.
         """
-        begin = check(start)
+        begin = checked(start)
         self._hold(begin)
         view = self._view()
         view.refresh()
@@ -114,11 +113,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Budget(rows, size), True
 
     def _frontier(self, view: View) -> int | None:
-        nodes = {
-            node: NodeProgress(extent.newest, extent.ended) for node, extent in view.extents().items() if extent.end
-        }
         return frontier(
-            nodes,
+            {node: extent for node, extent in view.extents().items() if extent.end},
             now=time.time_ns() // 1000,
             max_wait=round(self._settings.max_wait * 1_000_000),
             within=self._within(),
@@ -161,22 +157,20 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         window = Window(self._settings.since, self._settings.until)
-        return [InputPartition(part) for part in self._view().ranges(check(start), check(end), window)]
+        return [InputPartition(part) for part in self._view().ranges(checked(start), checked(end), window)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         part: Range = partition.value
         return self._rows.read(part)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._hold(check(end))
+        self._hold(checked(end))
 
     def _hold(self, position: Offsets) -> None:
         """Note the position, so that retention keeps what is still wanted."""
         if self._settings.consumer is None or (self._held is not None and farthest(self._held, position) == self._held):
             return
         if self._positions is None:
-            from trunkline.events.positions import Positions
-
             self._positions = Positions(self._settings.path, self._settings.consumer)
         self._positions.write(position)
         self._held = position

@@ -82,7 +82,7 @@ class Acceptor:
         Raises:
             Exception: it cannot be served. The stream stays the caller's.
         """
-        self.accept(StreamTransport(stream, peer, self._scheduler))
+        self.accept(StreamTransport(stream, peer, self._scheduler, self._metrics))
 
     def accept(self, transport: Transport) -> None:
         """

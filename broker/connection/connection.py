@@ -61,7 +61,6 @@ class Connection(ProtocolActor["Mail"]):
         "_last_read",
         "_listener",
         "_max_silence",
-        "_metrics",
         "_on_closed",
         "_timer",
         "_transport",
@@ -72,7 +71,6 @@ class Connection(ProtocolActor["Mail"]):
         self, listener: MqttListener, transport: Transport, on_closed: Callable[[ProtocolActor[Any]], None]
     ) -> None:
         self._listener = listener
-        self._metrics = listener.services.metrics
         self._transport = transport
         self._on_closed = on_closed
         self.state = ConnectionState.AWAITING_CONNECT
@@ -144,32 +142,29 @@ class Connection(ProtocolActor["Mail"]):
             self.ref.cast(data)
             return
         self._last_read = self.scheduler.now
-        self._metrics.bytes_received += len(data)
         channel, decoder = self._channel, self._decoder
         if channel is not None:
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
-                channel.hand(mail.Received(channel, packets, decoder.error))
+                hand = channel.hand  # as in the poller
+                hand(mail.Received(channel, packets, decoder.error))
         elif self._handshake is not None:
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
                 self._handshake.received(packets, decoder.error, decoder.version, data)
 
-    def send(self, pieces: list[bytes]) -> None:
+    def send(self, data: bytes) -> None:
         """Send what the session has written. The session calls this at the end of its turn: a message to the connection
         would only have the same done later. So an error must end the connection here, and not the session."""
         if self._channel is None:
             return
         try:
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._metrics.bytes_sent += len(data)
             self._transport.send(data)
         except Exception as error:  # noqa: BLE001 - the connection's end is the handling
             self.ref.crash(error)
 
     def write(self, data: bytes) -> None:
         """Send what the connection itself has to say."""
-        self._metrics.bytes_sent += len(data)
         self._transport.send(data)
 
     def pause(self, holder: object) -> None:

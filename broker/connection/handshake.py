@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -33,14 +33,18 @@ from trunkline.mqtt.reasons import Reason, name_of
 from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from trunkline.broker.connection.connection import Connection
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.hooks.points import Decide
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.properties import Properties
     from trunkline.mqtt.publication import Decoded
+
+D = TypeVar("D")
+P = TypeVar("P")
 
 _logger = logging.getLogger("trunkline.connection")
 
@@ -142,14 +146,7 @@ class Handshake:
             self._exchange = Exchange(method, connect.properties.get("authentication_data", b""))
             self._ask_exchange()
         else:
-            self._ask_password(connect.password)
-
-    def _ask_password(self, password: bytes | None) -> None:
-        hooks, client = self._listener.services.hooks, self._client
-        if hooks.is_async(CLIENT_AUTHENTICATE):
-            self._wait(lambda: hooks.decide_async(CLIENT_AUTHENTICATE, client, password), self._decided)
-        else:
-            self._decided(hooks.decide(CLIENT_AUTHENTICATE, client, password))
+            self._ask(CLIENT_AUTHENTICATE, connect.password, self._decided)
 
     def _decided(self, decision: Allow | Deny | None) -> None:
         metrics = self._listener.services.metrics
@@ -179,14 +176,8 @@ class Handshake:
     # Enhanced authentication
 
     def _ask_exchange(self) -> None:
-        hooks, client, exchange = self._listener.services.hooks, self._client, self._exchange
-        assert exchange is not None
-        if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):
-            self._wait(
-                lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, client, exchange), self._exchange_decided
-            )
-        else:
-            self._exchange_decided(hooks.decide(CLIENT_ENHANCED_AUTHENTICATE, client, exchange))
+        assert self._exchange is not None
+        self._ask(CLIENT_ENHANCED_AUTHENTICATE, self._exchange, self._exchange_decided)
 
     def _exchange_decided(self, decision: Continue | Success | Deny | None) -> None:
         exchange = self._exchange
@@ -238,16 +229,22 @@ class Handshake:
 
     # The outcome
 
-    def _wait(self, question: Callable[[], Awaitable[Any]], decided: Callable[[Any], None]) -> None:
-        self._connection.pause(self)
+    def _ask(self, point: Decide[D, ClientInfo, P], proof: P, decided: Callable[[D | Deny | None], None]) -> None:
+        """Let the hooks decide; where one of them is async, the connection reads no more until then."""
+        hooks, client, connection = self._listener.services.hooks, self._client, self._connection
+        if not hooks.is_async(point):
+            decision = hooks.decide(point, client, proof)
+            decided(decision)
+            return
+        connection.pause(self)
 
         async def ask() -> None:
-            answer = await question()
-            self._connection.resume(self)
-            if self._connection.state is ConnectionState.AUTHENTICATING:
+            answer = await hooks.decide_async(point, client, proof)
+            connection.resume(self)
+            if connection.state is ConnectionState.AUTHENTICATING:
                 decided(answer)
 
-        self._connection.start_task(ask)
+        connection.start_task(ask)
 
     def _reject(self, reason: int, text: str) -> None:
         connect, services = self._connect, self._listener.services

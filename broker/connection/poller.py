@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from trunkline.actors import Ref, Scheduler
+    from trunkline.broker.metrics import Metrics
 
 if sys.platform == "linux":
     READ: Final = select.EPOLLIN
@@ -61,8 +62,9 @@ class Polled(Protocol):
 
     @property
     def owner(self) -> Ref[Any] | None: ...
-    def ready(self, events: int, /) -> bytes | None:
-        """The socket is ready for that. Returns what was read, if anybody is to receive it."""
+    def ready(self, events: int, limit: int, /) -> bytes | None:
+        """The socket is ready for that. Returns what was read, no more than `limit` bytes, if anybody is to receive
+        it."""
         ...
 
 
@@ -74,17 +76,16 @@ class Reader(Polled, Protocol):
 
 
 class Poller:
-    __slots__ = ("_busy_poll", "_epoll", "_polled", "_scheduler", "at_end", "read_size")
+    __slots__ = ("_busy_poll", "_epoll", "_polled", "metrics", "read_size", "scheduler")
 
-    def __init__(self, scheduler: Scheduler, *, busy_poll: float = 0.0) -> None:
+    def __init__(self, scheduler: Scheduler, metrics: Metrics, *, busy_poll: float = 0.0) -> None:
         """For `busy_poll` seconds after a turn it asks for the next bytes without a pause, before it goes back to trio:
         falling asleep and waking up costs as much as ten messages. All other tasks wait that long, too."""
-        self._scheduler = scheduler
+        self.scheduler = scheduler
+        self.metrics = metrics
         self._busy_poll = busy_poll
         #: Bytes that may be read in a turn, and of one socket at a time.
         self.read_size = MIN_READ
-        #: For whoever writes: to do that at the end of the turn.
-        self.at_end = scheduler.at_end
         self._epoll = Epoll()
         #: By descriptor.
         self._polled: dict[int, Polled] = {}
@@ -126,12 +127,12 @@ class Poller:
                 while events:
                     # All is read before any of it is looked at, and all is written at the end of the turn: the kernel
                     # and the interpreter are faster when they don't alternate, by a quarter with one packet a read.
-                    with self._scheduler.turn:
+                    with self.scheduler.turn:
                         size = self._read(events)
                     # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
                     # these lie in mailboxes would let a client that sends fast enough fill the memory.
-                    if self._scheduler.ready:
-                        await self._scheduler.drained()
+                    if self.scheduler.ready:
+                        await self.scheduler.drained()
                     ended = thread_time()
                     self._keep_pace(size, ended - began)
                     began = ended
@@ -149,26 +150,32 @@ class Poller:
     def _read(self, events: list[tuple[int, int]]) -> int:
         """Read from sockets that are ready, and take them out of `events`, until it is enough. Returns how many bytes
         that were."""
-        find, blame = self._polled.get, self._scheduler.blame
+        find, blame = self._polled.get, self.scheduler.blame
         size, limit = 0, self.read_size
         read: list[tuple[Reader, bytes]] = []
-        while events and size < limit:
-            descriptor, mask = events.pop()
+        waiting = iter(events)
+        for descriptor, mask in waiting:
             polled = find(descriptor)
-            if polled is not None:  # or it was closed by another one's turn
-                try:
-                    data = polled.ready(mask)
-                except Exception as error:  # noqa: BLE001 - the owner's end is the handling
-                    blame(polled.owner, polled.ready, error)
-                    continue
-                if data is not None:
-                    size += len(data)
-                    read.append((polled, data))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        for reader, data in read:
+            if polled is None:
+                continue  # it was closed by another one's turn
             try:
-                reader.receiver(data)
+                data = polled.ready(mask, limit)
+            except Exception as error:  # noqa: BLE001 - the owner's end is the handling
+                blame(polled.owner, polled.ready, error)
+                continue
+            if data:
+                read.append((polled, data))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                size += len(data)
+                if size >= limit:
+                    break
+        events[:] = waiting
+        for reader, data in read:
+            receiver = reader.receiver  # a local one is quicker to call than a slot
+            try:
+                receiver(data)
             except Exception as error:  # noqa: BLE001 - as above
-                blame(reader.owner, reader.receiver, error)
+                blame(reader.owner, receiver, error)
+        self.metrics.bytes_received += size
         return size
 
     def _keep_pace(self, size: int, seconds: float) -> None:

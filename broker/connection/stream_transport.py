@@ -15,6 +15,7 @@ from trunkline.broker.connection.transport import BLOCKED, DRAINED, NO_LINGER, R
 if TYPE_CHECKING:
     from trunkline.actors import Actor, Scheduler
     from trunkline.broker.connection.transport import Receiver
+    from trunkline.broker.metrics import Metrics
 
 #: Bytes that may wait for a stream before it counts as blocked. (A socket has the kernel's buffer for that.)
 STREAM_BUFFER: Final = 65_536
@@ -26,6 +27,7 @@ class StreamTransport:
     __slots__ = (
         "_blocked",
         "_finishing",
+        "_metrics",
         "_pending",
         "_receiver",
         "_resetting",
@@ -36,10 +38,13 @@ class StreamTransport:
         "peer",
     )
 
-    def __init__(self, stream: trio.abc.Stream, peer: tuple[str, int] | None, scheduler: Scheduler) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, peer: tuple[str, int] | None, scheduler: Scheduler, metrics: Metrics
+    ) -> None:
         self.peer = peer
         self._stream = stream
         self._scheduler = scheduler
+        self._metrics = metrics
         self._pending = bytearray()
         self._blocked = False
         self._finishing = False
@@ -69,6 +74,7 @@ class StreamTransport:
             except (trio.BrokenResourceError, trio.ClosedResourceError) as lost:
                 error = str(lost.__cause__ or "connection lost")
             await self._resumed.wait()
+            self._metrics.bytes_received += len(data)
             with self._scheduler.turn:
                 self._receiver(bytes(data) if data else Ended(error))
             if not data:
@@ -100,6 +106,7 @@ class StreamTransport:
                         self._receiver(DRAINED)
 
     def send(self, data: bytes) -> None:
+        self._metrics.bytes_sent += len(data)
         self._pending += data
         self._wake.set()
         if self._blocked or len(self._pending) > STREAM_BUFFER:

@@ -164,10 +164,12 @@ class Layer:
 class SocketTransport:
     __slots__ = (
         "_finishing",
+        "_metrics",
         "_outgoing",
         "_pending",
         "_poller",
         "_reading",
+        "_scheduler",
         "_sock",
         "_usual_size",
         "owner",
@@ -190,6 +192,8 @@ class SocketTransport:
         self.receiver: Receiver
         self._sock = sock
         self._poller = poller
+        self._scheduler = poller.scheduler
+        self._metrics = poller.metrics
         self._usual_size = SMALL_READ
         #: What leaves at the end of this turn, and what the socket did not take of earlier turns.
         self._outgoing = b""
@@ -202,12 +206,13 @@ class SocketTransport:
         self.owner = owner.ref
         self._poller.register(self._sock, READ, self)
 
-    def ready(self, events: int) -> bytes | None:
+    def ready(self, events: int, limit: int) -> bytes | None:
         if events != READ and self._pending:
             self._flush()
         if not self._reading or events == WRITE:
             return None
-        size = min(self._poller.read_size, self._usual_size)
+        size = self._usual_size
+        size = min(size, limit)
         try:
             data = self._sock.recv(size)
         except (BlockingIOError, InterruptedError):
@@ -218,7 +223,10 @@ class SocketTransport:
         if not data:
             self._end("")
             return None
-        self._usual_size = MAX_READ if len(data) == size else SMALL_READ
+        if len(data) == size:
+            self._usual_size = MAX_READ
+        elif size > SMALL_READ:
+            self._usual_size = SMALL_READ
         return data
 
     def _end(self, error: str) -> None:
@@ -228,11 +236,11 @@ class SocketTransport:
     def send(self, data: bytes) -> None:
         if self._outgoing:
             self._outgoing += data
-        elif len(data) < WRITTEN_AT_ONCE:
-            self._outgoing = data
-            self._poller.at_end(self)
+            return
+        self._outgoing = data
+        if len(data) < WRITTEN_AT_ONCE:
+            self._scheduler.at_end(self)
         else:
-            self._outgoing = data
             self.end_turn()
 
     def end_turn(self) -> None:
@@ -250,6 +258,7 @@ class SocketTransport:
             sent = 0
         except OSError:
             sent = len(data)  # the peer is gone; the next read says so
+        self._metrics.bytes_sent += sent
         if sent < len(data):
             self._pending += memoryview(data)[sent:]
             self._watch()
@@ -265,6 +274,7 @@ class SocketTransport:
         except OSError:
             self._pending.clear()
         else:
+            self._metrics.bytes_sent += sent
             del self._pending[:sent]
         if not self._pending:
             self._watch()

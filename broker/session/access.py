@@ -61,14 +61,17 @@ class Access:
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
-    def decide(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
-        """Decide at once: what only a service could decide is denied."""
+    def decide(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool | None:
+        """Decide at once: what only a service could decide is denied. None is a denial, too: nobody could decide, and
+        the next answer may be another one."""
         if client.superuser:
             return True
         decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
         return self._conclude(decision, self._default, client, action, topic, qos, retain)
 
-    async def ask(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool:
+    async def ask(
+        self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False
+    ) -> bool | None:
         """As `decide`, but wait for services, with a timeout."""
         if client.superuser:
             return True
@@ -104,7 +107,7 @@ class Access:
     def _conclude_again(self, decision: Allow | Deny | None, client: ClientInfo, filter: str, qos: int) -> bool | None:
         if isinstance(decision, Deny) and decision.reason in _CANNOT_SAY:
             return None
-        return self._conclude(decision, self._default, client, "subscribe", filter, qos, False)
+        return bool(self._conclude(decision, self._default, client, "subscribe", filter, qos, False))
 
     @property
     def waits(self) -> bool:
@@ -113,7 +116,7 @@ class Access:
 
     def _decide_delivery(
         self, client: ClientInfo, action: Action, topic: str, default: bool, qos: int = 0, retain: bool = False
-    ) -> bool:
+    ) -> bool | None:
         """A delivery does not wait: services have decided about the subscription."""
         if client.superuser:
             return True
@@ -129,7 +132,7 @@ class Access:
         topic: str,
         qos: int,
         retain: bool,
-    ) -> bool:
+    ) -> bool | None:
         allowed = decision is ALLOW if decision is not None else default
         if allowed:
             self._metrics.authorization_allow += 1
@@ -137,24 +140,26 @@ class Access:
             self._metrics.authorization_deny += 1
         if self._hooks.client_acl_decided:
             self._hooks.notify(CLIENT_ACL_DECIDED, client, action, topic, qos, retain, allowed)
+        if isinstance(decision, Deny) and (decision is CRASHED or decision.reason in _CANNOT_SAY):
+            return None
         return allowed
 
     def may_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> bool:
         """A rule may depend on QoS and retain, so each combination is remembered apart. `$SYS` is the broker's own."""
         allowed = topic[:5] != "$SYS/" and self.decide(channel.client, "publish", topic, qos, retain)
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
-        return allowed
+        return bool(allowed)
 
     async def ask_publish(self, channel: Channel, packet: Publish) -> None:
         """As `may_publish`, but wait for services. The answer is for this packet, and is remembered for others."""
         topic, qos, retain = packet.topic, packet.qos, packet.retain
         rules = -1
-        allowed = False
+        allowed: bool | None = False
         while rules != channel.rules:  # the answer is of other rules: ask again
             rules = channel.rules
             allowed = topic[:5] != "$SYS/" and await self.ask(channel.client, "publish", topic, qos, retain)
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
-        channel.answer = packet, allowed
+        channel.answer = packet, bool(allowed)
 
     def may_read(self, channel: Channel, topic: str) -> bool:
         """May messages of this topic be given to the client, whatever filter it subscribed with?"""
@@ -165,20 +170,21 @@ class Access:
         if allowed and self._read_as_subscribe:
             allowed = self._decide_delivery(channel.client, "subscribe", topic, self._default or self.waits)
         self._remember(channel.may_read, topic, allowed)
-        return allowed
+        return bool(allowed)
 
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
         """A client gets a retained message only if it might subscribe to this very topic."""
-        return self._decide_delivery(client, "subscribe", topic, self._default or self.waits)
+        return bool(self._decide_delivery(client, "subscribe", topic, self._default or self.waits))
 
     def may_still_publish(self, client: ClientInfo, message: Message) -> bool:
         """May the publisher of a retained message still publish it? The broker may always publish its own."""
-        return not message.publisher or self._decide_delivery(
-            client, "publish", message.topic, self._default or self.waits, message.qos, message.retain
+        default = self._default or self.waits
+        return not message.publisher or bool(
+            self._decide_delivery(client, "publish", message.topic, default, message.qos, message.retain)
         )
 
-    def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool) -> None:
-        if len(topic) > MAX_REMEMBERED:
+    def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool | None) -> None:
+        if allowed is None or len(topic) > MAX_REMEMBERED:
             return
         if len(decisions) >= self._cache_size:
             decisions.clear()

@@ -13,11 +13,11 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
     from trunkline.mqtt.packets import Acknowledgement
 
+_WAIT_PUBACK: Final = State.WAIT_PUBACK
 #: From here on a reason code is a no.
 FAILURE: Final = 0x80
 
@@ -25,34 +25,36 @@ FAILURE: Final = 0x80
 class Acknowledged:
     """Of one session."""
 
-    __slots__ = ("_outbound", "_services", "_session", "_window")
+    __slots__ = ("_hooks", "_metrics", "_outbound", "_session", "_window")
 
-    def __init__(self, session: Session, services: Services, outbound: Outbound) -> None:
-        self._session = session
-        self._services = services
-        self._window = session.inflight
+    def __init__(self, context: SessionContext, outbound: Outbound) -> None:
+        self._session = context.session
+        self._hooks = context.services.hooks
+        self._metrics = context.services.metrics
+        self._window = context.session.inflight
         self._outbound = outbound
 
     def puback(self, packet: Acknowledgement | Acknowledgements) -> None:
         """End QoS 1 exchanges, whatever the reason code says."""
-        packet_ids, hooks, client = packet.packet_ids, self._services.hooks, self._session.client
-        if not self._window.expects(packet_ids, State.WAIT_PUBACK):
-            self._one_by_one(packet, State.WAIT_PUBACK, self.puback)
+        packet_ids, hooks, window = packet.packet_ids, self._hooks, self._window
+        if not window.expects(packet_ids, _WAIT_PUBACK):
+            self._one_by_one(packet, _WAIT_PUBACK, self.puback)
         elif packet.reason >= FAILURE:
             self._refuse(packet_ids)
         else:
-            self._services.metrics.messages_acked += len(packet_ids)
+            self._metrics.messages_acked += packet.count
             observed = hooks.message_acked or hooks.delivery_completed
-            ended = self._window.publications(packet_ids) if observed else ()
-            self._window.end(packet_ids)
-            for publication in ended:
-                hooks.notify(MESSAGE_ACKED, client, publication)
-            for publication in ended:
-                hooks.notify(DELIVERY_COMPLETED, client, publication)
+            ended = window.publications(packet_ids) if observed else None
+            window.end(packet_ids)
+            if ended is not None:
+                for publication in ended:
+                    hooks.notify(MESSAGE_ACKED, self._session.client, publication)
+                for publication in ended:
+                    hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
 
     def pubrec(self, packet: Acknowledgement | Acknowledgements) -> None:
         """Answer with PUBREL, unless the client refuses.  # [MQTT-4.3.3-3] [MQTT-4.3.3-4]"""
-        packet_ids, hooks, window = packet.packet_ids, self._services.hooks, self._window
+        packet_ids, hooks, window = packet.packet_ids, self._hooks, self._window
         if not window.expects(packet_ids, State.WAIT_PUBREC):
             if packet.count == 1 and packet.reason < FAILURE and self._pubrec_again(packet_ids[0]):
                 return
@@ -60,7 +62,7 @@ class Acknowledged:
         elif packet.reason >= FAILURE:
             self._refuse(packet_ids)
         else:
-            self._services.metrics.messages_acked += len(packet_ids)
+            self._metrics.messages_acked += len(packet_ids)
             taken = window.publications(packet_ids) if hooks.message_acked else ()
             window.release(packet_ids, self._outbound.now, keeps_payload=bool(hooks.delivery_completed))
             self._pubrel(packet_ids)
@@ -70,14 +72,11 @@ class Acknowledged:
     def _pubrel(self, packet_ids: Sequence[int]) -> None:
         """The PUBREC is stored before: after a crash the message must not be sent once more."""
         durable = self._session.durable
-        if durable is None:
-            self._outbound.acknowledge(PacketType.PUBREL, packet_ids)
-        else:
-            self._outbound.acknowledge_later(PacketType.PUBREL, packet_ids, durable.after_commit)
+        self._outbound.acknowledge(PacketType.PUBREL, packet_ids, None if durable is None else durable.after_commit)
 
     def pubcomp(self, packet: Acknowledgement | Acknowledgements) -> None:
         """End QoS 2 exchanges."""
-        packet_ids, hooks = packet.packet_ids, self._services.hooks
+        packet_ids, hooks = packet.packet_ids, self._hooks
         if not self._window.expects(packet_ids, State.WAIT_PUBCOMP):
             self._one_by_one(packet, State.WAIT_PUBCOMP, self.pubcomp)
             return
@@ -91,8 +90,11 @@ class Acknowledged:
     ) -> None:
         """Not all in a row are expected: one may be late, or of the wrong kind, and those before it count."""
         if isinstance(packet, Acknowledgements):
-            for single in packet.packets:
-                handle(single)
+            packet_ids = packet.packet_ids
+            if state is not State.WAIT_PUBREC:  # which alone is answered although its message is not here
+                packet_ids = self._window.opened(packet_ids)
+            for packet_id in packet_ids:
+                handle(packet.kind(packet_id))
         else:
             self._window.check(packet.packet_id, state)
 

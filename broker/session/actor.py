@@ -9,20 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from trunkline.actors import Actor, Due, Later, Shutdown
-from trunkline.broker.routes import Subscriber
-from trunkline.broker.session import mail, reauthentication, will
+from trunkline.actors import Actor, Due, Shutdown
+from trunkline.broker.session import mail, reauthentication
 from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.acknowledged import Acknowledged
-from trunkline.broker.session.attachment import Attachment
-from trunkline.broker.session.ending import Ending, Steps
+from trunkline.broker.session.context import SessionContext
 from trunkline.broker.session.inbound import Inbound
-from trunkline.broker.session.lifecycle import Life, SessionEvent
+from trunkline.broker.session.life import Life
 from trunkline.broker.session.outbound import Outbound
-from trunkline.broker.session.pressure import Budget, Pressure
+from trunkline.broker.session.pressure import Budget
 from trunkline.broker.session.subscribing import Subscribing
 from trunkline.broker.session.subscription_check import SubscriptionCheck
-from trunkline.broker.session.timers import AwayTimers
 from trunkline.broker.session.waiting import Waiting
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.packets import (
@@ -46,12 +43,11 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
-    from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
-    from trunkline.mqtt.packets import Will
 
 _logger = logging.getLogger("trunkline.session")
 
@@ -62,9 +58,7 @@ DELIVERIES: Final = frozenset({tuple})
 class SessionActor(Actor["mail.ToSession"]):
     __slots__ = (
         "_acknowledged",
-        "_attachment",
-        "_away",
-        "_ending",
+        "_context",
         "_inbound",
         "_life",
         "_on_end",
@@ -75,7 +69,6 @@ class SessionActor(Actor["mail.ToSession"]):
         "_subscription_check",
         "_waiting",
         "session",
-        "subscriber",
         "waiting_budget",
     )
 
@@ -90,30 +83,19 @@ class SessionActor(Actor["mail.ToSession"]):
         self.waiting_budget = Budget(services.config.session.backpressure_budget)
 
     def init(self) -> None:
-        session, services = self.session, self._services
-        if session.durable is not None:
-            session.durable.owner = self.ref
-        later, steps = Later(self.ref, self.scheduler), Steps(session)
-        self.subscriber = subscriber = Subscriber(session.client_id, self.ref.cast, durable=session.durable is not None)
-        self._life = life = Life()
-        self._waiting = waiting = Waiting(life, later, self.ref.cast, services.config.session.hook_timeout)
-        pressure = Pressure(session.client_id, services, later.after)
-        self._outbound = outbound = Outbound(session, services, pressure, later)
-        self._acknowledged = Acknowledged(session, services, outbound)
-        self._inbound = inbound = Inbound(session, services, outbound, subscriber, later.after)
-        self._subscribing = Subscribing(session, services, outbound, subscriber, waiting)
-        self._subscription_check = check = SubscriptionCheck(session, services, outbound, self._subscribing, later)
+        self._context = context = SessionContext(self.session, self._services, self.ref, self.scheduler)
+        self._waiting = waiting = Waiting(context)
+        self._outbound = outbound = Outbound(context)
+        self._acknowledged = Acknowledged(context, outbound)
+        self._inbound = inbound = Inbound(context, outbound)
+        self._subscribing = subscribing = Subscribing(context, outbound, waiting)
+        self._subscription_check = check = SubscriptionCheck(context, outbound, subscribing)
+        self._life = Life(context, waiting, inbound, outbound, check, self._on_end)
 
-        def publish_will(gone: Will) -> None:
-            will.publish(gone, session.client, services, outbound.now)
-
-        self._away = away = AwayTimers(session, later, publish_will)
-        self._ending = ending = Ending(
-            session, services, life, away, inbound, outbound, subscriber, steps, self.ref, later, self._on_end
-        )
-        self._attachment = Attachment(
-            session, services, life, away, waiting, inbound, outbound, subscriber, check, steps, ending, later
-        )
+    @property
+    def subscriber(self) -> Subscriber:
+        """The session as routes and publishers see it."""
+        return self._context.subscriber
 
     @property
     def client(self) -> ClientInfo:
@@ -131,15 +113,23 @@ class SessionActor(Actor["mail.ToSession"]):
         outbound = self._outbound
         outbound.now = self.scheduler.now
         deliver = outbound.deliver
-        for message in messages:
-            if type(message) is tuple:
-                deliver(message[0], message[1])
-            else:
-                self._mail[type(message)](self, message)
+        try:
+            for message in messages:
+                if type(message) is tuple:
+                    deliver(message[0], message[1])
+                else:
+                    self._mail[type(message)](self, message)
+        except Exception:
+            handled = [each is message for each in messages].index(True)  # pyright: ignore[reportPossiblyUnboundVariable]
+            self.undelivered(messages[handled + 1 :])
+            raise
         if outbound.pieces:
             outbound.flush()
         if self.session.durable is not None:
             self.session.durable.changed()
+
+    def undelivered(self, messages: list[mail.ToSession]) -> None:
+        self._life.undelivered += [message for message in messages if type(message) is tuple]
 
     def yields(self, messages: list[mail.ToSession]) -> bool:
         """What the client sends comes before deliveries: its acknowledgements make room for them."""
@@ -147,12 +137,15 @@ class SessionActor(Actor["mail.ToSession"]):
 
     # What the client sends
 
-    def _on_received(self, message: mail.Received) -> None:
-        channel, life = message.channel, self._life
-        if channel is not life.reading:
+    def handle_handed(self, message: mail.Received) -> None:  # type: ignore[override]  # nothing else is handed to it
+        """What the connection has read."""
+        channel, context, outbound, inbound = message.channel, self._context, self._outbound, self._inbound
+        outbound.now = self.scheduler.now
+        if self.session.durable is not None:
+            self.session.durable.changed()
+        if channel is not context.reading:
             self._set_aside(message)
             return
-        inbound = self._inbound
         acknowledged = False
         packets = iter(message.packets)
         try:
@@ -173,25 +166,27 @@ class SessionActor(Actor["mail.ToSession"]):
                         raise ProtocolError(f"a second {kind.__name__.upper()}")
                     handler(self, packet, channel)
                     acknowledged = True
-                    if life.reading is not channel:
-                        if self._outbound.channel is not channel:
+                    if context.reading is not channel:
+                        if outbound.channel is not channel:
                             return
                         rest = list(packets)
                         if rest or message.error is not None:
                             self._hold_rest(mail.Received(channel, rest, message.error))
                         break
         except ProtocolError as error:
-            self._attachment.disconnect(error.reason, str(error))
+            self._life.disconnect(error.reason, str(error))
             return
         except Undecided as undecided:
             rest = [*undecided.messages, *packets]
             self._ask_access(undecided.messages[0], channel)
             self._hold_rest(mail.Received(channel, rest, message.error))
-        if message.error is not None and life.reading is channel:
+        if message.error is not None and context.reading is channel:
             self._services.metrics.packets_malformed += 1
-            self._attachment.disconnect(message.error.reason, str(message.error))
+            self._life.disconnect(message.error.reason, str(message.error))
         elif acknowledged:
-            self._outbound.fill()
+            outbound.fill()
+        if outbound.pieces:
+            outbound.flush()
 
     def _set_aside(self, message: mail.Received) -> None:
         """It comes from a connection that lost this session, or from a client that has to wait."""
@@ -225,7 +220,7 @@ class SessionActor(Actor["mail.ToSession"]):
         try:
             action()
         except ProtocolError as error:
-            self._attachment.disconnect(error.reason, str(error))
+            self._life.disconnect(error.reason, str(error))
             return False
         return True
 
@@ -233,16 +228,10 @@ class SessionActor(Actor["mail.ToSession"]):
         """Handle what the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
 
-    def _on_subscribed(self, message: mail.Subscribed) -> None:
-        self._routed(message.answer, lambda: self._subscribing.subscribed(message.answer, message.grants))
-
-    def _on_unsubscribed(self, message: mail.Unsubscribed) -> None:
-        self._routed(message.answer, lambda: self._subscribing.unsubscribed(message.answer, message.existed))
-
-    def _routed(self, answer: Answer, acknowledge: Callable[[], None]) -> None:
-        """The route writer has answered. If this connection asked, its client need not wait any more."""
-        channel = answer.channel
-        if self._proceed(acknowledge) and channel is not None and channel is self._outbound.channel:
+    def _on_routed(self, message: mail.Routed) -> None:
+        """If this connection asked, its client need not wait any more."""
+        answer, channel = message.answer, message.answer.channel
+        if self._proceed(lambda: message.proceed(answer)) and channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
             if answer.packet_id:
                 self._waiting.answered(channel)
@@ -260,15 +249,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._outbound.write(Pingresp())  # [MQTT-3.12.4-1]
 
     def _on_auth(self, packet: Auth, channel: Channel) -> None:
-        waiting = self._waiting
-        reauthentication.step(
-            packet,
-            channel,
-            self._services.hooks,
-            self._outbound.write,
-            lambda question, answered: waiting.ask(channel, question, answered),
-            self._subscription_check.forget_decisions,
-        )
+        reauthentication.step(packet, channel, self._outbound, self._waiting, self._subscription_check.forget_decisions)
 
     def _on_disconnect(self, packet: Disconnect, channel: Channel) -> None:
         session = self.session
@@ -281,24 +262,24 @@ class SessionActor(Actor["mail.ToSession"]):
             session.will = None  # [MQTT-3.14.4-3]
         self._outbound.flush()  # what the client was to get before
         channel.cast(mail.Close(b""))
-        self._attachment.lost(Reason(packet.reason), "the client sent DISCONNECT")
+        self._life.lost(Reason(packet.reason), "the client sent DISCONNECT")
 
     # Its connection and its end
 
     def attach(self, channel: Channel, present: bool) -> None:
         """Have this connection. `present` says whether the session was there before."""
         channel.hand = self.ref.hand
-        self._attachment.request(channel, present)
+        self._life.request(channel, present)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
         """It comes from a connection that lost this session, or that wanted it when it had just ended."""
-        if self._life.ended and message.channel.session is not self.subscriber.cast:
+        if self._context.ended and message.channel.session is not self.subscriber.cast:
             message.channel.session(message)
 
     def _on_lost(self, message: mail.Lost) -> None:
         channel = message.channel
-        if channel is self._life.reading:
-            self._attachment.lost(message.reason, message.text)
+        if channel is self._context.reading:
+            self._life.lost(message.reason, message.text)
         elif channel is self._outbound.channel:
             self._waiting.hold(message)  # what came before it is handled first
         else:
@@ -316,62 +297,41 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_kick(self, message: mail.Kick) -> None:
         channel = self._outbound.channel
         if channel is not None and message.channel in (None, channel):
-            self._attachment.disconnect(message.reason, message.text)
+            self._life.disconnect(message.reason, message.text)
 
     def go_on_away(self) -> None:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
-
-        def begin() -> None:
-            self._life.follow(SessionEvent.RESTORE)
-            self._away.start(self._outbound.now, self._ending.expire)
-            if not self.session.expiry_interval:
-                self._ending.end("disconnected")
-
-        self.ref.cast(Due(begin))
+        self._context.soon(self._life.restore)
 
     def forget_connection(self) -> None:
         """Send the client nothing more, and take nothing more from it: the node dies without a DISCONNECT."""
-        self._outbound.channel = self._life.reading = None
-
-    def _on_end_wanted(self, message: mail.End) -> None:
-        if self._life.ended:
-            return
-        stays = self.session.durable is not None and message.cause == "shutdown"
-        if not stays:
-            self.session.expiry_interval = 0.0  # so no will waits for its delay
-        if self._outbound.channel is not None:
-            self._attachment.end_connection(message.reason, message.cause, message.successor)
-        if not stays:
-            self._ending.end(message.cause)
+        self._outbound.channel = self._context.reading = None
 
     def terminate(self, reason: BaseException | None) -> None:
         """A crash ends the client's connection as any other that is lost, and the session with it."""
-        self._attachment.close_all()
+        self._life.close_all()
         if reason is not None and not isinstance(reason, Shutdown):
             self._services.metrics.session_crashed += 1
             _logger.error("the session ends after an error in the broker: %r", reason, extra=self.client.log_fields)
-            self.session.expiry_interval = 0.0  # so no will waits for its delay
-            self._attachment.crashed()
-            self._ending.crashed()
-        elif not self._life.ended:
-            self._ending.stop()
+            self._life.crashed()
+        else:
+            self._life.stop()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
-        mail.Attach: lambda self, message: self._attachment.attach(message.channel, message.present),
-        mail.Received: _on_received,
+        mail.Attach: lambda self, message: self._life.attach(message.channel, message.present),
+        mail.Received: handle_handed,
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,
-        mail.Subscribed: _on_subscribed,
-        mail.Unsubscribed: _on_unsubscribed,
-        mail.Unreachable: lambda self, _: self._ending.unreachable(),
+        mail.Routed: _on_routed,
+        mail.Unreachable: lambda self, _: self._life.unreachable(),
         mail.Answered: _on_answered,
         Due: lambda _, message: message.action(),
         mail.Kick: _on_kick,
-        mail.End: _on_end_wanted,
+        mail.End: lambda self, message: self._life.end_now(message),
         mail.SubscribeFor: _on_subscribe_for,
         mail.UnsubscribeFor: _on_unsubscribe_for,
-        mail.PublishWill: lambda self, _: self._away.publish_will(),
+        mail.PublishWill: lambda self, _: self._life.publish_will(),
         mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
     }
 

@@ -28,7 +28,7 @@ class Channel:
     #: Requests to the connection.
     cast: Callable[[ToConnection], None]
     #: Wire bytes for the client, in order.
-    send: Callable[[list[bytes]], None]
+    send: Callable[[bytes], None]
     version: Version
     clean_start: bool = True
     #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.
@@ -54,7 +54,7 @@ class Channel:
     #: Decisions of the access rules, dropped when the rules change. Publishing: by `qos << 1 | retain`, then by
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
-    may_read: dict[str, bool] = field(default_factory=dict[str, bool])
+    may_read: dict[str, bool] = field(default_factory=lambda: {})
     #: What the client may no longer read, of what is on its way to it.
     revoked: Revoked | None = None
     #: What was asked about this very packet, which waited for it.

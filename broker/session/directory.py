@@ -32,17 +32,7 @@ MIN_SWEPT: Final = 1024
 
 
 class Directory:
-    __slots__ = (
-        "_flapping",
-        "_ids",
-        "_last_number",
-        "_overflow",
-        "_priority",
-        "_services",
-        "_sessions",
-        "_supervisor",
-        "_sweep_at",
-    )
+    __slots__ = ("_flapping", "_ids", "_last_number", "_queue", "_services", "_sessions", "_supervisor", "_sweep_at")
 
     def __init__(self, services: Services, supervisor: Supervisor) -> None:
         self._services = services
@@ -53,10 +43,17 @@ class Directory:
         #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
         self._flapping: dict[str, deque[float]] = {}
         self._sweep_at = MIN_SWEPT
-        #: Of the stored sessions.
+        #: The number of the last session that is stored.
         self._last_number = 0
-        self._overflow = Overflow(services.config.session.overflow)
-        self._priority = _priorities(services.config.session.priorities)
+        settings = services.config.session
+        self._queue: dict[str, Any] = dict(
+            max_length=settings.max_queue_length,
+            max_bytes=services.config.queue_bytes,
+            store_qos0=settings.store_qos0,
+            overflow=Overflow(settings.overflow),
+            priority=_priorities(settings.priorities),
+            default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
+        )
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -90,31 +87,24 @@ class Directory:
             return
         if known is not None:  # [MQTT-3.1.2-4]
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
-        lasts = channel.expiry_interval > 0 and self._services.committer is not None
-        actor = self.add(client, self._last_number + 1 if lasts else 0)
+        is_stored = channel.expiry_interval > 0 and self._services.committer is not None
+        actor = self.add(client, self._last_number + 1 if is_stored else 0)
         actor.attach(channel, False)
 
     def add(self, client: ClientInfo, number: int = 0) -> SessionActor:
         """A new session of this client, empty and without a connection. It takes the client id. With a number, which
         no other session has, it is stored."""
-        services = self._services
-        settings, max_bytes, committer = services.config.session, services.config.queue_bytes, services.committer
-        queue: dict[str, Any] = {
-            "max_length": settings.max_queue_length,
-            "max_bytes": max_bytes,
-            "store_qos0": settings.store_qos0,
-            "overflow": self._overflow,
-            "priority": self._priority,
-            "default_priority": HIGHEST if settings.default_priority == "highest" else LOWEST,
-        }
+        settings, committer = self._services.config.session, self._services.committer
         window = settings.max_inflight, settings.max_inflight_bytes
-        awaiting_rel = AwaitingRel(settings.max_awaiting_rel, max_bytes)
+        awaiting_rel = AwaitingRel(settings.max_awaiting_rel, self._services.config.queue_bytes)
         if number and committer is not None:
-            session = Session(client, StoredWindow(committer, *window), StoredQueue(committer, **queue), awaiting_rel)
+            session = Session(
+                client, StoredWindow(committer, *window), StoredQueue(committer, **self._queue), awaiting_rel
+            )
             session.durable = Durable(session, committer, number)
             self._last_number = max(self._last_number, number)
         else:
-            session = Session(client, Inflight(*window), MessageQueue(**queue), awaiting_rel)
+            session = Session(client, Inflight(*window), MessageQueue(**self._queue), awaiting_rel)
         actor = SessionActor(session, self._services, self._forget)
         self._supervisor.start(actor, name=f"session {client.client_id}")
         if client.client_id not in self._sessions:

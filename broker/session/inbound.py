@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound, Wait
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
-    from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Acknowledgement, Acknowledgements
     from trunkline.mqtt.publication import Publication, ReceivedPublication
     from trunkline.router import Route
@@ -41,9 +39,10 @@ _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
 class Inbound:
     __slots__ = (
-        "_after",
         "_await_rel_timeout",
         "_awaiting_rel",
+        "_context",
+        "_is_limited",
         "_max_payload_size",
         "_mqtt",
         "_outbound",
@@ -55,28 +54,22 @@ class Inbound:
         "_subscriber",
     )
 
-    def __init__(
-        self,
-        session: Session,
-        services: Services,
-        outbound: Outbound,
-        subscriber: Subscriber,
-        after: Callable[[float, Callable[[], None]], Callable[[], None]],
-    ) -> None:
-        """`after(delay, action)` starts a timer of the session and returns what stops it."""
-        self._session = session
-        self._services = services
-        self._after = after
+    def __init__(self, context: SessionContext, outbound: Outbound) -> None:
+        self._context = context
+        self._session = context.session
+        self._services = services = context.services
         self._mqtt = services.config.mqtt
         self._max_payload_size = services.config.mqtt.max_payload_size
+        #: May a QoS or RETAIN be refused?
+        self._is_limited = self._mqtt.max_qos < 2 or not self._mqtt.retain_available
         self._await_rel_timeout = services.config.session.await_rel_timeout
         self._stop_waiting: Callable[[], None] | None = None
         #: Counts messages by QoS, and packets that acknowledge them.
         self._received = services.metrics.messages_in
         self._sent = services.metrics.sent
         self._outbound = outbound
-        self._subscriber = subscriber
-        self._awaiting_rel = session.awaiting_rel
+        self._subscriber = context.subscriber
+        self._awaiting_rel = context.session.awaiting_rel
 
     def publish(
         self, publication: ReceivedPublication, channel: Channel, route: Route[Subscriber] | None = None
@@ -87,13 +80,14 @@ class Inbound:
             Undecided: of some of its messages nothing has happened yet.
         """
         services, outbound = self._services, self._outbound
-        qos = publication.qos
+        qos, count = publication.qos, publication.count
         kind = qos << 1 | publication.retain
-        self._received[qos] += publication.count
+        self._received[qos] += count
         if publication.properties:
             self._read_properties(publication, channel)
         if kind:
-            self._check_limits(publication, channel)
+            if self._is_limited or channel.receive_maximum_in:
+                self._check_limits(publication, channel)
             if qos == 2 and publication.packet_id in self._awaiting_rel:
                 self._acknowledge(channel, publication, Reason.SUCCESS)  # [MQTT-4.3.3-10]
                 return
@@ -103,14 +97,15 @@ class Inbound:
             if channel.answer is not None and channel.answer[0] is publication:
                 allowed = channel.answer[1]
             elif services.access.waits and not client.superuser:
-                self._received[qos] -= publication.count  # it comes again
+                self._received[qos] -= count  # it comes again
                 raise Undecided(publication)
             else:
                 allowed = services.access.may_publish(channel, publication.topic, qos, publication.retain)
         publication.publisher = client.client_id
         publication.username = client.username
-        publication.timestamp = wall = outbound.now + services.epoch
-        publication.guid = services.guids.next(wall, publication.count)
+        now = outbound.now
+        publication.timestamp = wall = now + services.epoch
+        publication.guid = services.guids.next(wall, count)
         if not allowed:
             self._refuse(publication, channel, DropReason.NOT_AUTHORIZED, Reason.NOT_AUTHORIZED)
             return
@@ -120,7 +115,7 @@ class Inbound:
             return
         routed: Publication = publication
         if services.hooks.message_publish:
-            changed = services.publishing(client, publication, outbound.now)
+            changed = services.publishing(client, publication, now)
             if type(changed) is Deny:
                 if changed.disconnect:
                     services.dropped(client, publication, DropReason.HOOK)
@@ -131,30 +126,28 @@ class Inbound:
                 self._withhold(publication, channel, changed)
                 return
             routed = changed
-        if qos == 2:
-            if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, outbound.now):
+        if qos < 2:
+            reached = services.pubsub.publish(routed, now, self._subscriber, outbound, route)
+            if not reached:
+                services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
+            if not qos:
+                return
+        else:
+            if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, now):
                 self._too_many(publication, channel)
                 return
             if self._session.durable is not None and services.committer is not None:
                 services.committer.stored(routed)  # what came together is stored together
             self.expect_pubrel()
-            reached: int = bool(services.pubsub.router.match(routed.topic))
-        else:
-            reached = services.pubsub.publish(routed, outbound.now, self._subscriber, outbound, route)
-            if not reached:
-                services.dropped(client, routed, DropReason.NO_SUBSCRIBERS)
-        if not qos:
-            return
+            reached = bool(services.pubsub.router.match(routed.topic))
         wait = None if services.committer is None else self._wait(services.committer, routed, qos)
-        if not reached:
-            self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
-        elif wait is None:
-            outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids)
+        if reached:
+            outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
         else:
-            outbound.acknowledge_later(_ANSWERED_BY[qos], publication.packet_ids, wait)
+            self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
 
     def _wait(self, committer: Committer, publication: Publication, qos: int) -> Wait | None:
-        """What calls back when it may be acknowledged: when it is stored, if somebody needs it to be."""
+        """What calls back when it may be acknowledged: when it is stored, if it has to be."""
         stored = publication.stored
         if publication.retain or (qos == 2 and self._session.durable is not None):
             return committer.after_commit
@@ -225,18 +218,15 @@ class Inbound:
         """The messages that were taken over are routed now, once.  # [MQTT-4.3.3-12]"""
         packet_ids = packet.packet_ids
         if self._awaiting_rel.are_open(packet_ids):
-            pubsub = self._services.pubsub
+            pubsub, committer = self._services.pubsub, self._services.committer
             is_stored = self._session.durable is not None
             for publication in self._awaiting_rel.release(packet_ids):
                 for part, route in pubsub.routed(publication) if publication is not None else ():
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                         self._services.dropped(channel.client, part, DropReason.NO_SUBSCRIBERS)
                     is_stored = is_stored or part.stored is not None or part.retain
-            committer = self._services.committer
-            if committer is None or not is_stored:
-                self._outbound.acknowledge(PUBCOMP, packet_ids)
-            else:
-                self._outbound.acknowledge_later(PUBCOMP, packet_ids, committer.after_commit)
+            wait = committer.after_commit if is_stored and committer is not None else None
+            self._outbound.acknowledge(PUBCOMP, packet_ids, wait)
         elif packet.count > 1:
             for packet_id in packet_ids:
                 self.pubrel(Pubrel(packet_id), channel)
@@ -279,10 +269,8 @@ class Inbound:
             kind = Puback if packet.qos == 1 else Pubrec
             for packet_id in packet.packet_ids:
                 self._outbound.write(kind(packet_id, reason, properties), wait=wait)
-        elif wait is not None:
-            self._outbound.acknowledge_later(_ANSWERED_BY[packet.qos], packet.packet_ids, wait)
         else:
-            self._outbound.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids)
+            self._outbound.acknowledge(_ANSWERED_BY[packet.qos], packet.packet_ids, wait)
 
     def _refuse(
         self, packet: ReceivedPublication, channel: Channel, drop: DropReason, reason: Reason, text: str = ""
@@ -317,7 +305,7 @@ class Inbound:
         if self._await_rel_timeout and self._stop_waiting is None and len(self._awaiting_rel):
             oldest = self._awaiting_rel.oldest
             delay = max(0.0, oldest + self._await_rel_timeout - self._outbound.now)
-            self._stop_waiting = self._after(delay, partial(self._expire, oldest))
+            self._stop_waiting = self._context.after(delay, partial(self._expire, oldest))
 
     def _expire(self, due: float) -> None:
         """What came until `due` has waited long enough, whatever the time since then is rounded to."""
@@ -328,11 +316,11 @@ class Inbound:
             self._services.dropped(self._session.client, message, DropReason.AWAIT_REL_TIMEOUT)
         self.expect_pubrel()
 
-    def forget_unreleased(self, client: ClientInfo, limit: int) -> bool:
+    def forget_unreleased(self, limit: int) -> bool:
         """The session is over: no PUBREL will come any more. True when that was not all."""
         if self._stop_waiting is not None:
             self._stop_waiting()
             self._stop_waiting = None
         for message in self._awaiting_rel.expire(inf, limit):
-            self._services.dropped(client, message, DropReason.UNRELEASED)
+            self._services.dropped(self._session.client, message, DropReason.UNRELEASED)
         return len(self._awaiting_rel) > 0

@@ -6,12 +6,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from trunkline.broker.transitions import follow
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from trunkline.broker.session.channel import Channel
 
 
 class SessionState(StrEnum):
@@ -52,27 +48,3 @@ TRANSITIONS: Final[Mapping[tuple[SessionState, SessionEvent], SessionState]] = {
     (SessionState.AWAY, SessionEvent.ATTACH): SessionState.CONNECTED,
     (SessionState.AWAY, SessionEvent.END): SessionState.ENDED,
 }
-
-
-class Life:
-    """Of one session."""
-
-    __slots__ = ("reading", "state")
-
-    def __init__(self) -> None:
-        self.state = SessionState.NEW
-        #: The connection whose packets are handled at once: there is one in the state `CONNECTED` only.
-        self.reading: Channel | None = None
-
-    def follow(self, event: SessionEvent, channel: Channel | None = None) -> None:
-        """`channel` is the connection that the session has afterwards.
-
-        Raises:
-            ImpossibleTransition: an error in the broker.
-        """
-        self.state = follow(TRANSITIONS, self.state, event)
-        self.reading = channel if self.state is SessionState.CONNECTED else None
-
-    @property
-    def ended(self) -> bool:
-        return self.state is SessionState.ENDED

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trunkline.actors import Due
-    from trunkline.broker.routes import Grant, Subscriber
+    from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
@@ -66,19 +66,11 @@ class Writable:
 
 
 @dataclass(slots=True, eq=False)
-class Subscribed:
-    """The routes were made, but for those that were refused."""
+class Routed:
+    """The routes were made or removed, but for those that were refused. `proceed` goes on with the answer."""
 
     answer: Answer
-    grants: list[Grant | Reason]
-
-
-@dataclass(slots=True, eq=False)
-class Unsubscribed:
-    """The routes were removed. Each flag says whether there was one."""
-
-    answer: Answer
-    existed: list[bool | Reason]
+    proceed: Callable[[Answer], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -176,8 +168,7 @@ class LogPackets:
 if TYPE_CHECKING:
     ToSession: TypeAlias = (
         tuple[Publication, Target[Subscriber]]
-        | Subscribed
-        | Unsubscribed
+        | Routed
         | Unreachable
         | Attach
         | Received

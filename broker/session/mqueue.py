@@ -18,7 +18,7 @@ from itertools import islice, takewhile
 from math import inf
 from operator import itemgetter
 from sys import maxsize
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -41,6 +41,8 @@ Position: TypeAlias = tuple[int, int]
 
 _QUEUE_FULL: Final = DropReason.QUEUE_FULL
 _number = itemgetter(3)
+#: A lane that no message has needed yet: most clients take what they are sent, and an empty deque takes 760 bytes.
+_NO_LANE: Final[deque[Any]] = deque(maxlen=0)
 
 
 class Overflow(Enum):
@@ -64,8 +66,17 @@ class _Class(Generic[T]):
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
-        self.qos0: deque[Queued[T]] = deque()
-        self.rest: deque[Queued[T]] = deque()
+        self.qos0: deque[Queued[T]] = _NO_LANE
+        self.rest: deque[Queued[T]] = _NO_LANE
+
+    def open_lane(self, qos: int) -> deque[Queued[T]]:
+        """The first message for this lane has come."""
+        lane: deque[Queued[T]] = deque()
+        if qos:
+            self.rest = lane
+        else:
+            self.qos0 = lane
+        return lane
 
     def __iter__(self) -> Iterator[Queued[T]]:
         return merge(self.qos0, self.rest, key=_number)
@@ -130,7 +141,10 @@ class MessageQueue(Generic[T]):
             return (Dropped(message, target, qos, DropReason.QOS0_NOT_STORED),)
         into = self._top if self._classes is None else self._class_of(message.topic)
         self.number = number = self.number + 1
-        (into.rest if qos else into.qos0).append((message, target, qos, number))
+        lane = into.rest if qos else into.qos0
+        if lane is _NO_LANE:
+            lane = into.open_lane(qos)
+        lane.append((message, target, qos, number))
         self.length = length = self.length + 1
         self.byte_size = byte_size = self.byte_size + message.weight
         if message.expires_at < self._earliest:  # noqa: PLR1730 - min() is one call more for every message

@@ -8,9 +8,10 @@ collected in `pieces` and leaves in one go at the end of the session's turn.
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
 from trunkline.hooks.decisions import Deny, Withhold
@@ -26,17 +27,15 @@ from trunkline.mqtt.frames import PACKET_ID, encode_publish
 from trunkline.mqtt.inflight import Entry, State
 from trunkline.mqtt.ledger import Ledger
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, TYPE_OF, Acknowledgement, Packet, PacketType
+from trunkline.mqtt.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from trunkline.actors import Later
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import Queued
-    from trunkline.broker.session.pressure import Pressure
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
     from trunkline.mqtt.ledger import Owed
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
@@ -49,6 +48,7 @@ Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
 MAX_SLICE: Final = 262_144
 
 NO_IDS: Final = range(0)
+_V5: Final = Version.V5
 
 _PACKET_ID: Final = PACKET_ID.__getitem__
 #: How an acknowledgement of success begins, in all versions.
@@ -57,9 +57,10 @@ _HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGE
 
 class Outbound:
     __slots__ = (
+        "_context",
         "_durable",
         "_filling",
-        "_later",
+        "_hooks",
         "_packets_sent",
         "_pressure",
         "_queue",
@@ -79,16 +80,17 @@ class Outbound:
         "pieces",
     )
 
-    def __init__(self, session: Session, services: Services, pressure: Pressure, later: Later) -> None:
-        self._session = session
-        self._later = later
-        self._services = services
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self._session = session = context.session
+        self._services = services = context.services
+        self._hooks = services.hooks
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
         self._packets_sent = services.metrics.sent
         self._queue = session.queue
         self._window = session.inflight
-        self._pressure = pressure
+        self._pressure = Pressure(context)
         #: None where there are none.
         self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
@@ -112,14 +114,15 @@ class Outbound:
 
     # A message comes
 
-    def deliver(self, publication: Publication, target: Target[Subscriber], *, in_turn: bool = False) -> None:
+    def deliver(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
         """Send it, or have it wait while something is ahead of it; `in_turn` says that nothing is."""
         if not self.direct and not in_turn:
             self._wait(publication, target)
             return
-        channel, hooks = self.channel, self._services.hooks
+        channel, hooks = self.channel, self._hooks
         assert channel is not None
-        if publication.count > 1 and not self._are_sent_alike(publication, target, channel):
+        count = publication.count
+        if count > 1 and not self._are_sent_alike(publication, target, channel):
             for message in publication.messages:
                 self.deliver(message, target)
             return
@@ -140,42 +143,64 @@ class Outbound:
         if not is_plain and publication.expires_at <= self.now:
             self.drop(publication, DropReason.EXPIRED)  # [MQTT-3.3.2-5]
             return
-        packet_ids = NO_IDS
-        rest: Sequence[Message] = ()
+        if qos:
+            self._send_in_window(channel, publication, original, target, qos, is_plain)
+            return
         try:
-            if qos:
-                packet_ids = self._window.insert(publication, target, qos, self.now)
-                sent = len(packet_ids)
-                if not sent:
-                    for message in original.messages:
-                        self._enqueue(message, target, qos)
-                    return
-                if sent < publication.count:
-                    rest, publication = publication.messages[sent:], publication.part(0, sent)
             if not is_plain:
                 (message,) = publication.messages
-                self._pieces_at(qos).append(self._encode(channel, message, target, qos, packet_ids.start))
-            elif qos:
-                retain = publication.retain and target.retain_as_published
-                pieces = self._pieces_at(qos)
-                pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+                self.pieces.append(self._encode(channel, message, target, 0, 0))
             elif publication.retain and target.retain_as_published:
                 self.pieces.append(publication.wire(channel.version, True))
             else:
-                wire = publication.wire5 if channel.version == 5 else publication.wire3
+                wire = publication.wire5 if channel.version is _V5 else publication.wire3
                 self.pieces.append(wire or publication.wire(channel.version))
+        except UNWRITABLE as error:
+            self._unwritable(publication, NO_IDS, error)
+            return
+        self._sent[0] += count
+        if hooks.message_delivered:
+            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+        if hooks.delivery_completed:
+            hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
+
+    def _send_in_window(
+        self,
+        channel: Channel,
+        publication: Publication,
+        original: Publication,
+        target: Target[Subscriber],
+        qos: int,
+        is_plain: bool,
+    ) -> None:
+        """Send with QoS 1 or 2 as much as there is room for; the rest, as it was before the hooks, waits in the
+        queue."""
+        packet_ids = self._window.insert(publication, target, qos, self.now)
+        sent = len(packet_ids)
+        rest: Sequence[Message] = ()
+        if sent < publication.count:
+            if not sent:
+                for message in original.messages:
+                    self._enqueue(message, target, qos)
+                return
+            rest, publication = publication.messages[sent:], publication.part(0, sent)
+        try:
+            if is_plain:
+                retain = publication.retain and target.retain_as_published
+                pieces = self.pieces if qos == 1 else self._pieces_at_qos2()
+                pieces += publication.numbered(channel.version, qos, retain, packet_ids)
+            else:
+                (message,) = publication.messages
+                wire = self._encode(channel, message, target, qos, packet_ids.start)
+                (self.pieces if qos == 1 else self._pieces_at_qos2()).append(wire)
         except UNWRITABLE as error:
             self._unwritable(publication, packet_ids, error)
             return
-        self._sent[qos] += publication.count
-        if hooks.message_delivered:
-            hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
-        if not qos:
-            if hooks.delivery_completed:
-                hooks.notify(DELIVERY_COMPLETED, self._session.client, publication)
-        elif rest:
-            for message in rest:
-                self.deliver(message, target)
+        self._sent[qos] += sent
+        if self._hooks.message_delivered:
+            self._hooks.notify(MESSAGE_DELIVERED, self._session.client, publication)
+        for message in rest:
+            self.deliver(message, target)
 
     def _are_sent_alike(self, publication: Publication, target: Target[Subscriber], channel: Channel) -> bool:
         """May the messages of a publication be written in one piece?"""
@@ -183,7 +208,7 @@ class Outbound:
             channel.plain
             and not target.identifiers
             and publication.expires_at == inf
-            and not self._services.hooks.message_deliver
+            and not self._hooks.message_deliver
             and all(map(channel.may_read.get, publication.topics))
         )
 
@@ -207,10 +232,10 @@ class Outbound:
 
     def _enqueue(self, message: Message, target: Target[Subscriber], qos: int) -> None:
         dropped = self._queue.push(message, target, qos)
-        if self._services.hooks.message_queued and not any(
+        if self._hooks.message_queued and not any(
             gone.message is message and gone.target is target for gone in dropped
         ):
-            self._services.hooks.notify(MESSAGE_QUEUED, self._session.client, message)
+            self._hooks.notify(MESSAGE_QUEUED, self._session.client, message)
         for gone, _, _, reason in dropped:
             slow = reason is DropReason.QUEUE_FULL and self.channel is not None
             self.drop(gone, DropReason.SLOW_CONSUMER if slow else reason)
@@ -235,9 +260,8 @@ class Outbound:
             TooLong: the client takes none so large.
             One of `UNWRITABLE`: the message cannot be written at all.
         """
-        alias, omit_topic = (
-            (0, False) if dup or not self._leaves_at_once(qos) else channel.aliases_out.find(message.topic)
-        )
+        is_late = dup or (qos == 2 and self._durable is not None)  # it may leave behind what was written after it
+        alias, omit_topic = (0, False) if is_late else channel.aliases_out.find(message.topic)
         wire = encode_publish(
             message,
             channel.version,
@@ -257,20 +281,17 @@ class Outbound:
             channel.aliases_out.set(message.topic, alias)
         return wire
 
-    def _pieces_at(self, qos: int) -> list[bytes]:
-        """What a PUBLISH is added to. At QoS 2 it is stored before: after a crash it has to come with the same packet
+    def _pieces_at_qos2(self) -> list[bytes]:
+        """What a PUBLISH is added to. It is stored before: after a crash it has to come with the same packet
         identifier, or the client would take it for another message."""
         durable = self._durable
-        if durable is None or self._leaves_at_once(qos):
+        if durable is None:
             return self.pieces
         number = durable.gathering
         if number not in self._uncommitted:
             self._uncommitted[number] = []
-            durable.after_commit(lambda: self._later.soon(lambda: self._committed(number)))
+            durable.after_commit(lambda: self._context.soon(lambda: self._committed(number)))
         return self._uncommitted[number]
-
-    def _leaves_at_once(self, qos: int) -> bool:
-        return qos < 2 or self._durable is None
 
     def _committed(self, number: int) -> None:
         self.pieces += self._uncommitted.pop(number)
@@ -285,11 +306,8 @@ class Outbound:
     # Other packets
 
     def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None) -> bool:
-        """Put a packet behind what goes out in this turn, and behind all that the client is owed before. False if the
-        client takes none as large.
-
-        `owed` is its place, if it had to wait for the routes; `wait` calls back when it may leave.
-        """
+        """Put a packet behind what goes out in this turn, and behind all that the client is owed before. `owed` is its
+        place, if it had to wait, and `wait` calls back when it may leave. False if the client takes none as large."""
         channel = self.channel
         if channel is None:
             return True
@@ -300,34 +318,26 @@ class Outbound:
                 owed = self.ledger.owe(kind, packet.packet_ids if isinstance(packet, Acknowledgement) else ())
             if owed is None:
                 self.pieces.append(wire)
-            elif wait is None:
-                self._settle(owed, wire)
             else:
-                self._settle_later(owed, wire, wait)
+                self._settle(owed, wire, wait)
             self._packets_sent[kind] += 1
         return bool(wire)
 
-    def acknowledge(self, kind: PacketType, packet_ids: Sequence[int]) -> None:
+    def acknowledge(self, kind: PacketType, packet_ids: Sequence[int], wait: Wait | None = None) -> None:
         """As `write`, acknowledgements of success in a row."""
-        if self.ledger.entries:
-            self._settle(self.ledger.owe(kind, packet_ids), self._acknowledgement(kind, packet_ids))
+        head, count = _HEADS[kind], len(packet_ids)
+        wire = head + (PACKET_ID[packet_ids[0]] if count == 1 else head.join(map(_PACKET_ID, packet_ids)))
+        if self.ledger.entries or wait is not None:
+            self._settle(self.ledger.owe(kind, packet_ids), wire, wait)
         else:
-            self.pieces.append(self._acknowledgement(kind, packet_ids))
+            self.pieces.append(wire)
+        self._packets_sent[kind] += count
 
-    def acknowledge_later(self, kind: PacketType, packet_ids: Sequence[int], wait: Wait) -> None:
-        """As `acknowledge`, when `wait` calls back."""
-        self._settle_later(self.ledger.owe(kind, packet_ids), self._acknowledgement(kind, packet_ids), wait)
-
-    def _acknowledgement(self, kind: PacketType, packet_ids: Sequence[int]) -> bytes:
-        self._packets_sent[kind] += len(packet_ids)
-        head = _HEADS[kind]
-        return head + head.join(map(_PACKET_ID, packet_ids))
-
-    def _settle(self, owed: Owed, wire: bytes) -> None:
-        self.pieces += self.ledger.settle(owed, wire)
-
-    def _settle_later(self, owed: Owed, wire: bytes, wait: Wait) -> None:
-        wait(lambda: self._later.soon(lambda: self._settle(owed, wire)))
+    def _settle(self, owed: Owed, wire: bytes, wait: Wait | None) -> None:
+        if wait is None:
+            self.pieces += self.ledger.settle(owed, wire)
+        else:
+            wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None)))
 
     def _repeat_pubrel(self, packet_id: int) -> None:
         """It answers nothing that the client has just sent, so it waits for no answer."""
@@ -336,9 +346,11 @@ class Outbound:
 
     def flush(self) -> None:
         """Hand what was written to the connection."""
-        if self.pieces and self.channel is not None:
-            pieces, self.pieces = self.pieces, []
-            self.channel.send(pieces)
+        channel, pieces = self.channel, self.pieces
+        if channel is not None and pieces:
+            self.pieces = []
+            send = channel.send
+            send(b"".join(pieces))
 
     # The connection comes and goes
 
@@ -348,7 +360,7 @@ class Outbound:
         durable = self._durable
         self._writable = durable is None or not len(self._window)
         if durable is not None and not self._writable:  # how far its messages have come is stored before it is repeated
-            durable.after_commit(lambda: self._later.soon(lambda: self._resume(channel)))
+            durable.after_commit(lambda: self._context.soon(lambda: self._resume(channel)))
         self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
 
     def _resume(self, channel: Channel) -> None:
@@ -407,7 +419,9 @@ class Outbound:
     def fill(self) -> None:
         """Send what waits, as far as window and socket take it, one slice of it in a turn."""
         channel, window, queue = self.channel, self._window, self._queue
-        if self._filling or channel is None or not self._writable or self.held or (self.direct and not window.unsent):
+        if self.direct and not window.unsent:
+            return
+        if self._filling or channel is None or not self._writable or self.held:
             return
         room = MAX_SLICE
         while room > 0 and (again := window.next_again(self.now)) is not None:
@@ -418,7 +432,7 @@ class Outbound:
             if entry is None:
                 break
             room -= entry[0].weight
-            self.deliver(entry[0], entry[1], in_turn=True)
+            self.deliver(entry[0], entry[1], True)
         for gone in expired:
             self.drop(gone[0], DropReason.EXPIRED)
         if len(expired) >= MESSAGES_AT_ONCE:
@@ -430,7 +444,7 @@ class Outbound:
             self._pressure.release()
         if room <= 0:
             self._filling = True
-            self._later.next_turn(self._fill_on)
+            self._context.next_turn(self._fill_on)
 
     def _fill_on(self) -> None:
         self._filling = False
@@ -446,7 +460,7 @@ class Outbound:
             message = replay.next()
             if message is not None:
                 room -= message.weight
-                self.deliver(message, replay.target, in_turn=True)
+                self.deliver(message, replay.target, True)
             elif replay.over:
                 self.end_replays((replay.filter,))
         return 0
@@ -460,15 +474,14 @@ class Outbound:
             self._withdraw(channel, packet_id, entry)
         else:
             try:
-                self.pieces.append(  # [MQTT-3.3.1-1]
-                    self._encode(channel, message, entry.target, entry.qos, packet_id, dup=True)
-                )
+                wire = self._encode(channel, message, entry.target, entry.qos, packet_id, dup=True)  # [MQTT-3.3.1-1]
+                self.pieces.append(wire)
             except UNWRITABLE as error:
                 self._unwritable(message, range(packet_id, packet_id + 1), error)
                 return message.weight
             self._sent[entry.qos] += 1
-            if self._services.hooks.message_delivered:
-                self._services.hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
+            if self._hooks.message_delivered:
+                self._hooks.notify(MESSAGE_DELIVERED, self._session.client, message)
         return message.weight
 
     def _may_get(self, channel: Channel, topic: str) -> bool:
@@ -505,6 +518,14 @@ class Outbound:
                 movable = taken[2] is State.WAIT_PUBACK
                 self._orphaned(taken[0], taken[1], DropReason.SESSION_ENDED, movable=movable)
         return True
+
+    def lose(self, delivery: Any) -> None:
+        """In place of the mailbox of a session that has crashed: another member of the shared group gets the delivery,
+        or it is dropped."""
+        if type(delivery) is tuple:
+            publication, target = cast("tuple[Publication, Target[Subscriber]]", delivery)
+            for message in publication.messages:
+                self._orphaned(message, target, DropReason.SESSION_ENDED)
 
     def _orphaned(
         self, message: Message, target: Target[Subscriber], reason: DropReason, *, movable: bool = True

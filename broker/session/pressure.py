@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import MessageQueue
-    from trunkline.broker.session.services import Services
 
 #: Seconds in which a used budget is full again.
 REFILL: Final = 60.0
@@ -56,28 +56,21 @@ class Pressure:
     """Of one subscriber's session."""
 
     __slots__ = (
-        "_after",
         "_began",
         "_cancel",
-        "_client_id",
+        "_context",
         "_held",
         "_left",
         "_patience",
-        "_services",
         "_trusted",
         "high",
         "high_bytes",
         "on",
     )
 
-    def __init__(
-        self, client_id: str, services: Services, after: Callable[[float, Callable[[], None]], Callable[[], None]]
-    ) -> None:
-        """`after(delay, action)` starts a timer of the session and returns what stops it."""
-        settings = services.config.session
-        self._client_id = client_id
-        self._services = services
-        self._after = after
+    def __init__(self, context: SessionContext) -> None:
+        settings = context.services.config.session
+        self._context = context
         self._patience = settings.backpressure
         #: Seconds that it may hold publishers until its queue is short once, and since when it does.
         self._left = self._patience
@@ -90,20 +83,20 @@ class Pressure:
         #: Is anything to be undone when the queue is short again?
         self.on = False
         self.high = settings.max_queue_length // 4 or 2_500
-        self.high_bytes = services.config.queue_bytes // 4 or 4_194_304
+        self.high_bytes = context.services.config.queue_bytes // 4 or 4_194_304
 
     def hold(self, publisher: str, now: float) -> None:
         """The queue is long, and a message of this publisher made it longer."""
         # a client that waited for its own messages would wait for ever
-        if self._left <= 0 or publisher in self._held or publisher == self._client_id:
+        if self._left <= 0 or publisher in self._held or publisher == self._context.session.client_id:
             return
-        if not self._services.hold_publisher(publisher, self, self._trusted):
+        if not self._context.services.hold_publisher(publisher, self, self._trusted):
             return
         self._held[publisher] = now
         if self._cancel is None:
             self.on = True
             self._began = now
-            self._cancel = self._after(self._left, partial(self._give_up, now))
+            self._cancel = self._context.after(self._left, partial(self._give_up, now))
 
     def eased(self, queue: MessageQueue[Any]) -> bool:
         """Is the queue short?"""
@@ -113,7 +106,7 @@ class Pressure:
         """The queue is short."""
         self._trusted = True
         for publisher in self._stop():
-            self._services.release_publisher(publisher, self, 0.0)
+            self._context.services.release_publisher(publisher, self, 0.0)
         self._left = self._patience
         self.on = False
 
@@ -123,7 +116,7 @@ class Pressure:
             self._trusted = False
             self._left -= now - self._began
             for publisher, since in self._stop().items():
-                self._services.release_publisher(publisher, self, now - since)
+                self._context.services.release_publisher(publisher, self, now - since)
 
     def _give_up(self, began: float) -> None:
         if self._cancel is None or began != self._began:

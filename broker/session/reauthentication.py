@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trunkline.hooks.decisions import Deny
 from trunkline.hooks.exchange import Continue, Exchange, Success
@@ -12,22 +12,21 @@ from trunkline.mqtt.packets import Auth, PacketType
 from trunkline.mqtt.reasons import REASONS, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from trunkline.broker.session.channel import Channel
-    from trunkline.hooks.chain import Hooks
-    from trunkline.mqtt.packets import Packet
+    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.waiting import Waiting
 
 
 def step(
     packet: Auth,
     channel: Channel,
-    hooks: Hooks,
-    write: Callable[[Packet], object],
-    wait_for: Callable[[Callable[[], Awaitable[Any]], Callable[[Any], None]], None],
+    outbound: Outbound,
+    waiting: Waiting,
     on_new_user: Callable[[], None],
 ) -> None:
-    """Answer one AUTH packet. `wait_for` asks a question that takes time, and passes the answer on.
+    """Answer one AUTH packet.
 
     Raises:
         ProtocolError: the client broke the protocol, or failed to prove its identity.
@@ -45,9 +44,9 @@ def step(
     else:
         raise ProtocolError("AUTH without a re-authentication that it belongs to")
 
-    def decided(decision: Any) -> None:
+    def decided(decision: Continue | Success | Deny | None) -> None:
         if isinstance(decision, Continue):
-            write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
+            outbound.write(_auth(Reason.CONTINUE_AUTHENTICATION, exchange.method, decision.data))
             return
         channel.exchange = None
         if not isinstance(decision, Success):  # [MQTT-4.12.1-2]
@@ -59,12 +58,15 @@ def step(
         if decision.username is not None and decision.username != client.username:
             client.username, client.superuser = decision.username, decision.superuser
             on_new_user()
-        write(_auth(Reason.SUCCESS, exchange.method, decision.data))
+        outbound.write(_auth(Reason.SUCCESS, exchange.method, decision.data))
 
-    if hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE):
-        wait_for(lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange), decided)
-    else:
-        decided(hooks.decide(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange))
+    hooks = waiting.context.services.hooks
+    waiting.ask(
+        channel,
+        lambda: hooks.decide_async(CLIENT_ENHANCED_AUTHENTICATE, channel.client, exchange),
+        decided,
+        in_task=hooks.is_async(CLIENT_ENHANCED_AUTHENTICATE),
+    )
 
 
 def _auth(reason: Reason, method: str, data: bytes) -> Auth:

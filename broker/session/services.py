@@ -90,7 +90,7 @@ class Services:
         """Count a publication that went nowhere, or not to this subscriber; log it and run the hooks. `why` is for
         the log."""
         topic, count = publication.topic, publication.count
-        self.metrics.drop(reason, count)
+        self.metrics.dropped[reason] += count
         self.drops.note(reason, client.client_id, f"{topic}: {why}" if why else topic, count)
         if self.hooks.message_dropped:
             self.hooks.notify(MESSAGE_DROPPED, client, publication, reason.word)

@@ -7,11 +7,15 @@ async, or the filters are many, a task decides, and the client waits for that, t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from trunkline.actors import Paced
+from trio.lowlevel import checkpoint
+
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
+from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
     CLIENT_READ_FILTER,
@@ -33,9 +37,8 @@ if TYPE_CHECKING:
 
     from trunkline.broker.routes import Grant, Subscriber
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.outbound import Outbound, Wait
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
+    from trunkline.broker.session.context import SessionContext
+    from trunkline.broker.session.outbound import Outbound
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.ledger import Owed
@@ -61,10 +64,10 @@ class Answer:
     packet_id: int
     reasons: list[int]
     #: The filters that were accepted, and where each stands in the answer.
-    filters: list[str] = field(default_factory=list[str])
-    places: list[int] = field(default_factory=list[int])
+    filters: list[str] = field(default_factory=lambda: [])
+    places: list[int] = field(default_factory=lambda: [])
     #: What is to be removed, as it was when that was asked for.
-    before: list[Options | None] = field(default_factory=list["Options | None"])
+    before: list[Options | None] = field(default_factory=lambda: [])
     text: str = ""
     #: Its place among all that the client is owed.
     owed: Owed | None = None
@@ -85,10 +88,8 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class Subscribing:
-    session: Session
-    services: Services
+    context: SessionContext
     outbound: Outbound
-    subscriber: Subscriber
     waiting: Waiting
 
     # What is asked for, and what hooks and access rules say to it
@@ -99,15 +100,14 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters([request.filter for request in packet.requests], channel)
-        hooks = self.services.hooks
-        if self.services.access.waits or hooks.is_async(CLIENT_SUBSCRIBE) or len(packet.requests) > FILTERS_AT_ONCE:
-            self.waiting.ask(
-                channel,
-                lambda: self._decide_in_task(packet, channel),
-                lambda outcomes: self._subscribe(packet, outcomes, channel),
-            )
-        else:
-            self._subscribe(packet, self._decide(packet, channel), channel)
+        services = self.context.services
+        waits = services.access.waits or services.hooks.is_async(CLIENT_SUBSCRIBE)
+        self.waiting.ask(
+            channel,
+            lambda: self._decide(packet, channel.client),
+            lambda outcomes: self._subscribe(packet, outcomes, channel),
+            in_task=waits or len(packet.requests) >= FILTERS_AT_ONCE,
+        )
 
     def unsubscribe(self, packet: Unsubscribe, channel: Channel) -> None:
         """
@@ -115,14 +115,12 @@ class Subscribing:
             ProtocolError: the client must go.
         """
         self._check_filters(packet.filters, channel)
-        if self.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) > FILTERS_AT_ONCE:
-            self.waiting.ask(
-                channel,
-                lambda: self._decide_filters_in_task(packet, channel),
-                lambda outcomes: self._unsubscribe(packet, outcomes, channel),
-            )
-        else:
-            self._unsubscribe(packet, self._decide_filters(packet, channel), channel)
+        self.waiting.ask(
+            channel,
+            lambda: self._decide_filters(packet, channel.client),
+            lambda outcomes: self._unsubscribe(packet, outcomes, channel),
+            in_task=self.context.services.hooks.is_async(CLIENT_UNSUBSCRIBE) or len(packet.filters) >= FILTERS_AT_ONCE,
+        )
 
     def _check_filters(self, filters: Iterable[str], channel: Channel) -> None:
         """
@@ -130,60 +128,41 @@ class Subscribing:
             ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1]
                 # [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
-        max_levels = self.services.config.mqtt.max_topic_levels
+        max_levels = self.context.services.config.mqtt.max_topic_levels
         for filter in filters:
             try:
                 validate_filter(filter, max_levels)
             except ProtocolError:
-                part = self.services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
+                part = self.context.services.hooks.transform(CLIENT_READ_FILTER, channel.client, filter)
                 if not isinstance(part, str) or part == filter:
                     raise
                 validate_filter(part, max_levels)
 
-    def _decide(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, client = self.services.hooks, channel.client
+    async def _decide(self, packet: Subscribe, client: ClientInfo) -> list[Outcome]:
+        hooks = self.context.services.hooks
         outcomes: list[Outcome] = []
-        for asked in packet.requests:
-            changed = hooks.transform(CLIENT_SUBSCRIBE, client, asked, packet.properties)
-            outcomes.append(changed)
-        return [self._unfit(each) or self._denied(each, channel) or each for each in outcomes]
-
-    async def _decide_in_task(self, packet: Subscribe, channel: Channel) -> list[Outcome]:
-        hooks, access, client = self.services.hooks, self.services.access, channel.client
-        outcomes: list[Outcome] = []
-        async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
-            request = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
-            refusal = self._unfit(request)
-            if refusal is None and access.waits:
-                assert isinstance(request, SubscriptionRequest)
-                if not await access.ask(client, "subscribe", plain_filter(request.filter), request.qos):
-                    refusal = self._silenced(request)
-            elif refusal is None:
-                refusal = self._denied(request, channel)
-            outcomes.append(refusal or request)
+        for number, asked in enumerate(packet.requests, 1):
+            outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
+            if isinstance(outcome, SubscriptionRequest):
+                outcome = self._unfit(outcome) or await self._denied(outcome, client) or outcome
+            outcomes.append(outcome)
+            if not number % FILTERS_AT_ONCE:
+                await checkpoint()
         return outcomes
 
-    def _decide_filters(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self.services.hooks, channel.client
+    async def _decide_filters(self, packet: Unsubscribe, client: ClientInfo) -> list[FilterOutcome]:
+        hooks = self.context.services.hooks
         outcomes: list[FilterOutcome] = []
-        for filter in packet.filters:
-            changed = hooks.transform(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
-            outcomes.append(changed)
-        return outcomes
-
-    async def _decide_filters_in_task(self, packet: Unsubscribe, channel: Channel) -> list[FilterOutcome]:
-        hooks, client = self.services.hooks, channel.client
-        outcomes: list[FilterOutcome] = []
-        async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
+        for number, filter in enumerate(packet.filters, 1):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
             outcomes.append(changed)
+            if not number % FILTERS_AT_ONCE:
+                await checkpoint()
         return outcomes
 
-    def _unfit(self, request: Outcome) -> Deny | Withhold | None:
+    def _unfit(self, request: SubscriptionRequest) -> Deny | None:
         """What refuses it for every client."""
-        if not isinstance(request, SubscriptionRequest):
-            return request
-        mqtt = self.services.config.mqtt
+        mqtt = self.context.services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
         except ProtocolError:
@@ -196,125 +175,121 @@ class Subscribing:
             return Deny(Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
         return None
 
-    def _denied(self, request: Outcome, channel: Channel) -> Deny | None:
-        if not isinstance(request, SubscriptionRequest) or self.services.config.mqtt.subscribe_denied != "refuse":
+    async def _denied(self, request: SubscriptionRequest, client: ClientInfo) -> Deny | Withhold | None:
+        access, mqtt = self.context.services.access, self.context.services.config.mqtt
+        looks_granted = mqtt.subscribe_denied == "grant"
+        if looks_granted and not access.waits:
             return None  # each delivery is asked about instead
-        allowed = self.services.access.decide(channel.client, "subscribe", plain_filter(request.filter), request.qos)
-        return None if allowed else _DENIED
-
-    def _silenced(self, request: SubscriptionRequest) -> Deny | Withhold:
-        """Deliveries cannot wait for an answer, so a denied subscription that has to look granted is not made at
-        all."""
-        if self.services.config.mqtt.subscribe_denied == "refuse":
-            return _DENIED
-        return Withhold(Reason(min(request.qos, self.services.config.mqtt.max_qos)))
+        filter, qos = plain_filter(request.filter), request.qos
+        if access.waits:
+            allowed = await access.ask(client, "subscribe", filter, qos)
+        else:
+            allowed = access.decide(client, "subscribe", filter, qos)
+        if allowed:
+            return None
+        # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
+        return Withhold(Reason(min(request.qos, mqtt.max_qos))) if looks_granted else _DENIED
 
     # What is asked of the routes
 
     def _subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
-        """Have the routes made for what is not refused.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
-        _check_stays(outcomes)
-        self.waiting.for_routes()
-        answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(outcomes))
-        answer.owed = self.outbound.ledger.owe(PacketType.SUBACK)
+        answer = self._answer(packet, outcomes, channel, PacketType.SUBACK)
+        known = len(self.context.session.subscriptions)
+        limit = self.context.services.config.session.max_subscriptions or known + len(outcomes)
         identifiers = packet.properties.get("subscription_identifier")
-        identifier = identifiers[0] if identifiers else None
-        known = self.session.subscriptions
-        room = (self.services.config.session.max_subscriptions or len(known) + len(outcomes)) - len(known)
-        wanted: list[tuple[str, Options]] = []
-        for place, request in enumerate(outcomes):
-            if isinstance(request, Deny):
-                filter, reason = packet.requests[place].filter, fitting(request.reason, PacketType.SUBACK)
-                self._refuse(answer, place, filter, reason, request.text)
-                continue
-            if isinstance(request, Withhold):
-                answer.reasons[place] = fitting(request.reason, PacketType.SUBACK)
-                continue
-            if request.filter not in known:
-                if room <= 0:
-                    self._refuse(answer, place, request.filter, Reason.QUOTA_EXCEEDED, "too many subscriptions")
-                    continue
-                room -= 1
-            self._want(request, identifier, answer, place, wanted)
-        self._make_routes(answer, wanted)
+        for place, (outcome, request) in enumerate(zip(outcomes, packet.requests, strict=True)):
+            if isinstance(outcome, Deny):
+                self._refuse(answer, place, request.filter, fitting(outcome.reason, PacketType.SUBACK), outcome.text)
+        self._make_routes(answer, outcomes, identifiers[0] if identifiers else None, limit - known)
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
         """On behalf of the client: neither hooks nor access rules are asked."""
-        answer = Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests))
-        wanted: list[tuple[str, Options]] = []
-        for place, request in enumerate(requests):
-            self._want(request, None, answer, place, wanted)
-        self._make_routes(answer, wanted)
+        self._make_routes(Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests)), requests)
 
-    def _want(
-        self,
-        request: SubscriptionRequest,
-        identifier: int | None,
-        answer: Answer,
-        place: int,
-        wanted: list[tuple[str, Options]],
+    def _answer(
+        self, packet: Subscribe | Unsubscribe, outcomes: Sequence[object], channel: Channel, kind: PacketType
+    ) -> Answer:
+        """The client waits for the routes.
+
+        Raises:
+            ProtocolError: a hook wants the connection to end.
+        """
+        for outcome in outcomes:
+            if type(outcome) is Deny and outcome.disconnect:
+                raise ProtocolError(outcome.text or "refused", outcome.reason)
+        self.context.follow(SessionEvent.ASK)
+        reasons = [fitting(each.reason, kind) if isinstance(each, Withhold) else Reason.SUCCESS for each in outcomes]
+        return Answer(channel.client, channel, packet.packet_id, reasons, owed=self.outbound.ledger.owe(kind))
+
+    def _make_routes(
+        self, answer: Answer, outcomes: Sequence[Outcome], identifier: int | None = None, room: float = inf
     ) -> None:
-        qos = min(request.qos, self.services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
-        no_local, as_published = request.no_local, request.retain_as_published
-        if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
-            no_local, as_published = parse_shared(request.filter) is None, True
-        answer.reasons[place] = qos
-        answer.accept(place, request.filter)
-        options = Options(qos, no_local, as_published, request.retain_handling, identifier)
-        wanted.append((request.filter, options))
-        # known from now on: if the session ends before the routes are made, they must be removed all the same
-        self.session.subscribe(request.filter, options, by_client=answer.packet_id > 0)
-
-    def _make_routes(self, answer: Answer, wanted: list[tuple[str, Options]]) -> None:
-        cast = self.subscriber.cast
-        self.services.pubsub.make_routes(self.subscriber, wanted, lambda grants: cast(mail.Subscribed(answer, grants)))
+        """Have the routes made for what is not refused, for so many new filters.  # [MQTT-3.8.4-5] [MQTT-3.8.4-6]"""
+        session, services, subscriber = self.context.session, self.context.services, self.context.subscriber
+        wanted: list[tuple[str, Options]] = []
+        for place, request in enumerate(outcomes):
+            if not isinstance(request, SubscriptionRequest):
+                continue
+            filter = request.filter
+            if filter not in session.subscriptions:
+                if room <= 0:
+                    self._refuse(answer, place, filter, Reason.QUOTA_EXCEEDED, "too many subscriptions")
+                    continue
+                room -= 1
+            qos = min(request.qos, services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
+            no_local, as_published = request.no_local, request.retain_as_published
+            if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
+                no_local, as_published = parse_shared(filter) is None, True
+            answer.reasons[place] = qos
+            answer.accept(place, filter)
+            options = Options(qos, no_local, as_published, request.retain_handling, identifier)
+            wanted.append((filter, options))
+            # known from now on: if the session ends before the routes are made, they must be removed all the same
+            session.subscribe(filter, options, by_client=answer.packet_id > 0)
+        services.pubsub.make_routes(
+            subscriber, wanted, lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, grants)))
+        )
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
-        metrics = self.services.metrics
-        self.services.refusals.note(reason, answer.client.client_id, filter)
-        metrics.packets_subscribe_error += 1
-        metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
+        services = self.context.services
+        services.refusals.note(reason, answer.client.client_id, filter)
+        services.metrics.packets_subscribe_error += 1
+        services.metrics.packets_subscribe_auth_error += reason == Reason.NOT_AUTHORIZED
         answer.refuse(place, reason, text)
 
-    def _unsubscribe(self, packet: Unsubscribe, filters: Sequence[FilterOutcome], channel: Channel) -> None:
-        _check_stays(filters)
-        self.waiting.for_routes()
-        answer = Answer(channel.client, channel, packet.packet_id, [Reason.SUCCESS] * len(filters))
-        answer.owed = self.outbound.ledger.owe(PacketType.UNSUBACK)
-        for place, filter in enumerate(filters):
-            if isinstance(filter, Deny):
-                answer.refuse(place, fitting(filter.reason, PacketType.UNSUBACK), filter.text)
-            elif isinstance(filter, Withhold):
-                answer.reasons[place] = fitting(filter.reason, PacketType.UNSUBACK)
-            else:
-                answer.accept(place, filter)
-        self._remove_routes(answer)
+    def _unsubscribe(self, packet: Unsubscribe, outcomes: Sequence[FilterOutcome], channel: Channel) -> None:
+        answer = self._answer(packet, outcomes, channel, PacketType.UNSUBACK)
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Deny):
+                answer.refuse(place, fitting(outcome.reason, PacketType.UNSUBACK), outcome.text)
+        self._remove_routes(answer, outcomes)
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
         """On behalf of the client, which may be away."""
-        answer = Answer(client, channel, 0, [Reason.SUCCESS] * len(filters))
-        for place, filter in enumerate(filters):
-            answer.accept(place, filter)
-        self._remove_routes(answer)
+        self._remove_routes(Answer(client, channel, 0, [Reason.SUCCESS] * len(filters)), filters)
 
-    def _remove_routes(self, answer: Answer) -> None:
-        cast = self.subscriber.cast
-        answer.before = list(map(self.session.subscriptions.get, answer.filters))
-        self.services.pubsub.remove_routes(
-            self.subscriber, answer.filters, lambda existed: cast(mail.Unsubscribed(answer, existed))
+    def _remove_routes(self, answer: Answer, outcomes: Sequence[FilterOutcome]) -> None:
+        for place, filter in enumerate(outcomes):
+            if isinstance(filter, str):
+                answer.accept(place, filter)
+        subscriber = self.context.subscriber
+        answer.before = list(map(self.context.session.subscriptions.get, answer.filters))
+        self.context.services.pubsub.remove_routes(
+            subscriber,
+            answer.filters,
+            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, existed))),
         )
 
     # What came of it
 
-    def subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
+    def _subscribed(self, grants: Sequence[Grant | Reason], answer: Answer) -> None:
         """The routes are there: SUBACK first, then what was retained.
 
         Raises:
             ProtocolError: the client takes no packet as large as the SUBACK.
         """
-        hooks, retained = self.services.hooks, self.services.pubsub.retained
+        services, revoked = self.context.services, self.context.session.revoked
         made: list[Grant] = []
-        revoked = self.session.revoked
         for place, filter, grant in zip(answer.places, answer.filters, grants, strict=True):
             if isinstance(grant, Reason):
                 self._not_made(filter)
@@ -323,60 +298,53 @@ class Subscribing:
             made.append(grant)
             if revoked is not None:
                 revoked.keep(grant.filter)
-        self.services.metrics.client_subscribe += len(made)
+        services.metrics.client_subscribe += len(made)
         if answer.channel is not self.outbound.channel:
             return  # the connection that asked is over
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
-        fits = not answer.packet_id or self.outbound.write(
-            Suback(answer.packet_id, answer.reasons, answer.properties),  # [MQTT-3.8.4-1]
-            answer.owed,
-            self._stored,
-        )
-        for grant in made:
-            options = grant.options
-            if hooks.session_subscribed:
-                request = SubscriptionRequest(
-                    grant.filter,
-                    options.qos,
-                    options.no_local,
-                    options.retain_as_published,
-                    options.retain_handling,
-                )
-                hooks.notify(SESSION_SUBSCRIBED, answer.client, request)
-            # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
-            wanted = options.retain_handling == SEND_RETAINED or (
-                options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
-            )
-            if wanted and retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
-                self.outbound.replay(grant, self._as_retained(options))
-        if not fits:
-            raise ProtocolError("the client accepts no packet as large as the SUBACK", Reason.PACKET_TOO_LARGE)
+        try:
+            self._acknowledge(answer, Suback)  # [MQTT-3.8.4-1]
+        finally:
+            for grant in made:
+                self._begin(grant, answer.client)
 
-    @property
-    def _stored(self) -> Wait | None:
-        """What calls back when the session is stored as it is now."""
-        return None if self.session.durable is None else self.session.durable.after_commit
+    def _begin(self, grant: Grant, client: ClientInfo) -> None:
+        """A subscription was made: call the hooks, then send what was retained."""
+        services, options = self.context.services, grant.options
+        if services.hooks.session_subscribed:
+            request = SubscriptionRequest(
+                grant.filter, options.qos, options.no_local, options.retain_as_published, options.retain_handling
+            )
+            services.hooks.notify(SESSION_SUBSCRIBED, client, request)
+        # [MQTT-3.3.1-9] [MQTT-3.3.1-10] [MQTT-3.3.1-11]
+        wanted = options.retain_handling == SEND_RETAINED or (
+            options.retain_handling == SEND_RETAINED_IF_NEW and grant.fresh
+        )
+        if wanted and services.pubsub.retained.may_match(grant.filter) and parse_shared(grant.filter) is None:
+            self.outbound.replay(grant, self._as_retained(options))
 
     def _not_made(self, filter: str) -> None:
         """What the session knows of a filter is what there is a route for."""
-        before = self.services.pubsub.router.subscription(self.subscriber, filter)
+        before = self.context.services.pubsub.router.subscription(self.context.subscriber, filter)
         if before is None:
-            self.session.unsubscribe(filter)
+            self.context.session.unsubscribe(filter)
         else:
-            self.session.subscribe(filter, before, by_client=filter not in self.session.unasked)
+            self.context.session.subscribe(filter, before, by_client=filter not in self.context.session.unasked)
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
         """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
-        return Target(self.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier))
+        return Target(
+            self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
+        )
 
-    def unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
+    def _unsubscribed(self, existed: Sequence[bool | Reason], answer: Answer) -> None:
         """The routes were removed.
 
         Raises:
             ProtocolError: the client takes no packet as large as the UNSUBACK.
         """
-        hooks, session = self.services.hooks, self.session
+        services, session = self.context.services, self.context.session
         self.outbound.end_replays(answer.filters)
         for place, filter, before, was_there in zip(answer.places, answer.filters, answer.before, existed, strict=True):
             if isinstance(was_there, Reason):
@@ -389,26 +357,18 @@ class Subscribing:
             if not was_there:
                 answer.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
                 continue
-            self.services.metrics.client_unsubscribe += 1
-            if hooks.session_unsubscribed:
-                hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
-        if (
-            answer.packet_id
-            and answer.channel is self.outbound.channel
-            and not self.outbound.write(  # [MQTT-3.10.4-4]
-                Unsuback(answer.packet_id, answer.reasons, answer.properties),
-                answer.owed,
-                self._stored,
-            )
+            services.metrics.client_unsubscribe += 1
+            if services.hooks.session_unsubscribed:
+                services.hooks.notify(SESSION_UNSUBSCRIBED, answer.client, filter)
+        if answer.channel is self.outbound.channel:
+            self._acknowledge(answer, Unsuback)  # [MQTT-3.10.4-4]
+
+    def _acknowledge(self, answer: Answer, kind: type[Suback | Unsuback]) -> None:
+        durable = self.context.session.durable
+        if answer.packet_id and not self.outbound.write(
+            kind(answer.packet_id, answer.reasons, answer.properties),
+            answer.owed,
+            None if durable is None else durable.after_commit,
         ):
-            raise ProtocolError("the client accepts no packet as large as the UNSUBACK", Reason.PACKET_TOO_LARGE)
-
-
-def _check_stays(answers: Sequence[object]) -> None:
-    """
-    Raises:
-        ProtocolError: a hook wants the connection to end.
-    """
-    for answer in answers:
-        if type(answer) is Deny and answer.disconnect:
-            raise ProtocolError(answer.text or "refused", answer.reason)
+            name = kind.__name__.upper()
+            raise ProtocolError(f"the client accepts no packet as large as the {name}", Reason.PACKET_TOO_LARGE)

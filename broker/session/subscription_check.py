@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
     import trio
 
-    from trunkline.actors import Later
+    from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.outbound import Outbound
-    from trunkline.broker.session.services import Services
-    from trunkline.broker.session.state import Session
     from trunkline.broker.session.subscribing import Subscribing
     from trunkline.router import Options
 
@@ -39,11 +37,9 @@ _logger = logging.getLogger("trunkline.session")
 class SubscriptionCheck:
     """Of one session."""
 
-    session: Session
-    services: Services
+    context: SessionContext
     outbound: Outbound
     subscribing: Subscribing
-    later: Later
     #: Which check is the newest: an older one ends where it stands.
     _round: int = 0
     #: The task that waits for access services.
@@ -52,15 +48,15 @@ class SubscriptionCheck:
     _username: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self._username = self.session.client.username
+        self._username = self.context.session.client.username
 
     def resume(self) -> None:
         """A client took up the session."""
         channel = self.outbound.channel
         assert channel is not None
         if self.outbound.empty:
-            self.session.revoked = None
-        channel.revoked = self.session.revoked
+            self.context.session.revoked = None
+        channel.revoked = self.context.session.revoked
         self.outbound.held = True
         self._check(background=False)
 
@@ -68,7 +64,7 @@ class SubscriptionCheck:
         """Access is decided otherwise than before."""
         if self.outbound.channel is not None:
             self.outbound.channel.forget_decisions()
-        if subscriptions and (self.outbound.channel is not None or not self.services.access.waits):
+        if subscriptions and (self.outbound.channel is not None or not self.context.services.access.waits):
             self._check(background=True)
         # otherwise the check comes with the next client
 
@@ -81,14 +77,14 @@ class SubscriptionCheck:
 
     def _check(self, *, background: bool) -> None:
         self.stop()
-        access = self.services.access
-        silenced = self.services.config.mqtt.subscribe_denied == "grant" and not access.waits
-        if silenced or self.session.client.superuser or not self.session.subscriptions:
+        access = self.context.services.access
+        silenced = self.context.services.config.mqtt.subscribe_denied == "grant" and not access.waits
+        if silenced or self.context.session.client.superuser or not self.context.session.subscriptions:
             self._finish()
         elif access.waits:
-            self._asking = self.later.start_task(self._ask, self._round, background)
+            self._asking = self.context.start_task(self._ask, self._round, background)
         else:
-            self.later.in_slices(self._slices(self._round, self._decide()))
+            self.context.in_slices(self._slices(self._round, self._decide()))
 
     def _slices(self, round: int, steps: Iterator[None]) -> Iterator[None]:
         """So many steps in each turn, until a newer check begins or the client goes."""
@@ -101,7 +97,9 @@ class SubscriptionCheck:
     def _decide(self) -> Iterator[None]:
         denied: dict[str, Options] = {}
         for filter, options in self._asked_about():
-            if self._lost(self.services.access.still(self.session.client, plain_filter(filter), options.qos)):
+            if self._lost(
+                self.context.services.access.still(self.context.session.client, plain_filter(filter), options.qos)
+            ):
                 denied[filter] = options
             yield
         yield from self._take_away(denied)
@@ -109,34 +107,34 @@ class SubscriptionCheck:
     async def _ask(self, round: int, background: bool) -> None:
         """`_decide`, where an access service has to be waited for. In the background only a few sessions ask at a
         time."""
-        access = self.services.access
+        access = self.context.services.access
         denied: dict[str, Options] = {}
         patient = True
         for filter, options in self._asked_about():
             async with access.few if background else nullcontext():
                 allowed = await access.ask_still(
-                    self.session.client, plain_filter(filter), options.qos, patient=patient
+                    self.context.session.client, plain_filter(filter), options.qos, patient=patient
                 )
             # a service that gave no answer is not waited for again: a thousand subscriptions would wait a thousand
             # timeouts
             patient = patient and allowed is not None
             if self._lost(allowed):
                 denied[filter] = options
-        self.later.soon(lambda: self._removed(round, denied))
+        self.context.soon(lambda: self._removed(round, denied))
 
     def _removed(self, round: int, denied: dict[str, Options]) -> None:
         if round == self._round:
-            self.later.in_slices(self._slices(round, self._take_away(denied)))
+            self.context.in_slices(self._slices(round, self._take_away(denied)))
 
     def _asked_about(self) -> list[tuple[str, Options]]:
-        unasked = self.session.unasked
-        return [item for item in self.session.subscriptions.items() if item[0] not in unasked]
+        unasked = self.context.session.unasked
+        return [item for item in self.context.session.subscriptions.items() if item[0] not in unasked]
 
     def _lost(self, allowed: bool | None) -> bool:
-        return self.session.client.username != self._username if allowed is None else not allowed
+        return self.context.session.client.username != self._username if allowed is None else not allowed
 
     def _take_away(self, denied: dict[str, Options]) -> Iterator[None]:
-        session, known = self.session, self.session.subscriptions
+        session, known = self.context.session, self.context.session.subscriptions
         # but for what the client has ended or subscribed to anew meanwhile
         gone = {filter for filter, options in denied.items() if known.get(filter) is options}
         if gone:
@@ -145,7 +143,7 @@ class SubscriptionCheck:
             filters = list(gone)
             for first in range(0, len(gone), FILTERS_AT_ONCE):
                 some = filters[first : first + FILTERS_AT_ONCE]
-                self.subscribing.unsubscribe_for(some, self.session.client, self.outbound.channel)
+                self.subscribing.unsubscribe_for(some, self.context.session.client, self.outbound.channel)
                 yield from repeat(None, len(some))
             _logger.info(
                 "%d of %d subscriptions are no longer allowed and were removed",
@@ -157,7 +155,7 @@ class SubscriptionCheck:
 
     def _revoke(self, gone: set[str]) -> Iterator[None]:
         """Deliver nothing any more that came by these subscriptions alone."""
-        session, revoked = self.session, Revoked()
+        session, revoked = self.context.session, Revoked()
         before = list(session.subscriptions)
         for filter in before:
             if filter in gone:
@@ -181,7 +179,7 @@ class SubscriptionCheck:
         self.outbound.end_replays(gone)
 
     def _finish(self) -> None:
-        self._username = self.session.client.username
+        self._username = self.context.session.client.username
         if self.outbound.held:
             self.outbound.held = False
             self.outbound.fill()

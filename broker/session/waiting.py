@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -19,21 +19,17 @@ from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
-    from trunkline.actors import Later
     from trunkline.broker.session.channel import Channel
-    from trunkline.broker.session.lifecycle import Life
+    from trunkline.broker.session.context import SessionContext
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    life: Life
-    later: Later
-    #: An answer comes by it, to the session's mailbox.
-    cast: Callable[[mail.Answered], None]
-    #: Seconds that a hook has.
-    timeout: float
+    context: SessionContext
     #: What came meanwhile. The connection is paused as long as this is not None.
     _held: list[mail.Received | mail.Lost] | None = None
     _asking: trio.CancelScope | None = None
@@ -64,38 +60,48 @@ class Waiting:
         """A hook or an access service is asked, which may take long. The routes answer at once."""
         return self._asking is not None
 
-    def for_routes(self) -> None:
-        self.life.follow(SessionEvent.ASK)
+    def ask(
+        self,
+        channel: Channel,
+        question: Callable[[], Coroutine[Any, Any, T]],
+        answered: Callable[[T], None],
+        *,
+        in_task: bool = True,
+    ) -> None:
+        """Answer a question. Where it has to be awaited, a task does that, and the answer comes back to the session as
+        mail; without an answer in time the client is disconnected.
 
-    def ask(self, channel: Channel, question: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
-        """Have a task ask; the answer comes back to the session as mail. If there is none, the client is
-        disconnected."""
-        self.life.follow(SessionEvent.ASK)
+        Raises:
+            ProtocolError: the client must go.
+        """
+        if not in_task:
+            answered(at_once(question()))
+            return
+        self.context.follow(SessionEvent.ASK)
+        timeout = self.context.services.config.session.hook_timeout
 
         def give_up() -> None:
-            raise ProtocolError(
-                f"a hook has not answered within {self.timeout:g} s", Reason.IMPLEMENTATION_SPECIFIC_ERROR
-            )
+            raise ProtocolError(f"a hook has not answered within {timeout:g} s", Reason.IMPLEMENTATION_SPECIFIC_ERROR)
 
         async def ask() -> None:
             proceed: Callable[[], None] = give_up
-            with trio.move_on_after(self.timeout):
+            with trio.move_on_after(timeout):
                 answer = await question()
                 proceed = partial(answered, answer)
-            self.cast(mail.Answered(channel, proceed))
+            self.context.subscriber.cast(mail.Answered(channel, proceed))
 
-        self._asking = self.later.start_task(ask)
+        self._asking = self.context.start_task(ask)
 
     def answered(self, channel: Channel) -> None:
-        self.life.follow(SessionEvent.ANSWER, channel)
+        self.context.follow(SessionEvent.ANSWER, channel)
         self._asking = None
 
     def go_on(self, channel: Channel, handle: Callable[[mail.Received | mail.Lost], None]) -> None:
         """Handle what was held, until the client has to wait again. After all of it the connection reads on."""
         held = self._held
-        while held and self.life.reading is channel:
+        while held and self.context.reading is channel:
             handle(held.pop(0))
-        if held is not None and self.life.reading is channel:
+        if held is not None and self.context.reading is channel:
             self._held = None
             channel.cast(mail.Resume(self))
 
@@ -111,3 +117,14 @@ class Waiting:
             if type(message) is mail.Received
             for packet in message.packets
         )
+
+
+def at_once(question: Coroutine[Any, Any, T]) -> T:
+    """The result of what awaits nothing, without a task."""
+    try:
+        question.send(None)
+        while True:
+            question.throw(TypeError("a callback that is not async returned something to be awaited"))
+    except StopIteration as done:
+        result: T = done.value
+        return result

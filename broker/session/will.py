@@ -39,7 +39,7 @@ async def _ask_first(will: Will, client: ClientInfo, services: Services) -> None
     _route(will, client, services, trio.current_time(), allowed=allowed)
 
 
-def _route(will: Will, client: ClientInfo, services: Services, now: float, *, allowed: bool) -> None:
+def _route(will: Will, client: ClientInfo, services: Services, now: float, *, allowed: bool | None) -> None:
     properties: Properties = {**will.properties}
     properties.pop("will_delay_interval", None)
     message = Message(

@@ -1,4 +1,4 @@
-"""What can be asked of a running broker. The control socket offers all of it."""
+"""The operations on a running broker. The control socket offers all of them."""
 
 from trunkline.management.operations import actors, clients, messages, node, plugins, tracing
 from trunkline.management.operations.registry import OPERATIONS, find

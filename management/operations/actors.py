@@ -1,4 +1,4 @@
-"""The actors of the broker, as they stand under their supervisors."""
+"""The actors of the broker, under their supervisors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from trunkline.management.operations.registry import (
 
 @dataclass(frozen=True, slots=True)
 class ActorRow:
-    #: The supervisor that it has: `node`, `sessions`, `connections`, a plugin's.
+    #: Its supervisor: `node`, `sessions`, `connections`, a plugin's.
     layer: str
     name: str
-    #: `waiting` for mail, `ready` to be run, `starting`, `ending`.
+    #: `waiting` for messages, `ready` to run, `starting`, `ending`.
     state: str
-    #: Messages that wait, and those that it was given.
+    #: Messages that wait, and messages that it has handled.
     mailbox: int
     handled: int
     restarts: int

@@ -7,7 +7,7 @@ from trio.lowlevel import checkpoint
 
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.views import ClientRow, SubscriptionRow, client_row, subscriptions_of
+from trunkline.broker.views import SubscriptionRow, client_row, subscriptions_of
 from trunkline.config.key_path import nearest
 from trunkline.management.operations.registry import (
     AT_ONCE,
@@ -23,8 +23,9 @@ from trunkline.management.operations.registry import (
 from trunkline.mqtt.packets import SubscriptionRequest
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import validate_filter
+from trunkline.plugins.context import Client
 
-#: Client ids that are looked at for one of a similar name.
+#: Client ids that are searched for a similar name.
 NEIGHBOURS = 100
 
 ClientId = Annotated[str, "The client id."]
@@ -34,14 +35,14 @@ Filter = Annotated[str, "The topic filter."]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
 
 
-def _client_id(row: ClientRow) -> str:
+def _client_id(row: Client) -> str:
     return row.client_id
 
 
 @operation("clients.list", cursor=_client_id)
 async def list_clients(
     broker: Administered, prefix: Prefix = "", username: Username = None, after: After = "", limit: Limit = AT_ONCE
-) -> Page[ClientRow]:
+) -> Page[Client]:
     """Clients that are connected, in order of client id."""
     return await _page(broker, prefix, username, lambda actor: actor.channel is not None, after, limit)
 
@@ -51,10 +52,12 @@ async def list_sessions(
     broker: Administered,
     prefix: Prefix = "",
     username: Username = None,
-    connected: Annotated[bool | None, "Only sessions whose client is here, or only those whose client is away."] = None,
+    connected: Annotated[
+        bool | None, "Only sessions whose client is connected, or only those whose client is away."
+    ] = None,
     after: After = "",
     limit: Limit = AT_ONCE,
-) -> Page[ClientRow]:
+) -> Page[Client]:
     """Sessions, whether their client is connected or not, in order of client id."""
 
     def wanted(actor: SessionActor) -> bool:
@@ -70,8 +73,8 @@ async def _page(
     wanted: Callable[[SessionActor], bool],
     after: str,
     limit: int,
-) -> Page[ClientRow]:
-    rows: list[ClientRow] = []
+) -> Page[Client]:
+    rows: list[Client] = []
     if prefix > after:  # a page begins behind its cursor, and the prefix itself may be a client id
         found = broker.sessions.get(prefix)
         actors = ([found] if found is not None else []) + broker.sessions.page(prefix, AT_ONCE - 1)
@@ -92,20 +95,20 @@ async def _page(
 
 
 @operation("clients.show")
-def show_client(broker: Administered, client_id: ClientId) -> ClientRow:
-    """All that is known of a connected client."""
+def show_client(broker: Administered, client_id: ClientId) -> Client:
+    """All details of a connected client."""
     return client_row(_connected(broker, client_id))
 
 
 @operation("sessions.show")
-def show_session(broker: Administered, client_id: ClientId) -> ClientRow:
-    """All that is known of a session."""
+def show_session(broker: Administered, client_id: ClientId) -> Client:
+    """All details of a session."""
     return client_row(_session(broker, client_id))
 
 
 @operation("clients.kick")
 async def kick(broker: Administered, client_id: ClientId) -> dict[str, object]:
-    """End the connection of a client. Its session stays for as long as it was to stay."""
+    """End the connection of a client. Its session stays until it expires."""
     _connected(broker, client_id)
     broker.host.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator")
     await settled(broker)
@@ -114,7 +117,7 @@ async def kick(broker: Administered, client_id: ClientId) -> dict[str, object]:
 
 @operation("sessions.end")
 async def end(broker: Administered, client_id: ClientId) -> dict[str, object]:
-    """Discard a session: its subscriptions, what waits for its client, and its client's connection."""
+    """Discard a session with its subscriptions and waiting messages, and close its client's connection."""
     _session(broker, client_id).ref.cast(mail.End(Reason.ADMINISTRATIVE_ACTION, "kicked"))
     await settled(broker)
     return {"ended": client_id}
@@ -122,7 +125,7 @@ async def end(broker: Administered, client_id: ClientId) -> dict[str, object]:
 
 @operation("clients.subscribe")
 async def subscribe(broker: Administered, client_id: ClientId, filter: Filter, qos: Qos = 0) -> dict[str, object]:
-    """Subscribe a connected client on its behalf: neither it nor the access rules are asked."""
+    """Subscribe on behalf of a connected client, without asking it or the access rules."""
     _connected(broker, client_id)
     validate_filter(filter, broker.config.mqtt.max_topic_levels)
     broker.host.subscribe_client(client_id, [SubscriptionRequest(filter, qos)])
@@ -188,7 +191,7 @@ def _connected(broker: Administered, client_id: str) -> SessionActor:
 
 
 def _near(broker: Administered, client_id: str) -> str:
-    """One of the clients whose id begins alike, or of the first ones: looking at all would take too long."""
+    """A similar client id, among those with the same beginning or the first ones: searching all would take too long."""
     for start in (client_id[: len(client_id) // 2], ""):
         ids = [actor.session.client_id for actor in broker.sessions.page(start, NEIGHBOURS)]
         hint = nearest(client_id, [each for each in ids if len(each) <= 2 * len(client_id)])

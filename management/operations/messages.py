@@ -7,12 +7,11 @@ from annotated_types import Interval
 
 from trunkline.broker.views import (
     ReceiverRow,
-    RetainedHead,
     RetainedRow,
     RouteRow,
     receiver_rows,
-    retained_heads,
     retained_row,
+    retained_rows,
     route_rows,
 )
 from trunkline.config.key_path import nearest
@@ -36,11 +35,11 @@ from trunkline.mqtt.topics import validate_filter, validate_name
 if TYPE_CHECKING:
     from trunkline.mqtt.properties import Properties
 
-#: Retained topics that are looked at for one of a similar name.
+#: Retained topics that are searched for a similar name.
 NEIGHBOURS = 100
 
 Topic = Annotated[str, "The topic name."]
-Payload = Annotated[bytes, "What to publish."]
+Payload = Annotated[bytes, "The payload."]
 Qos = Annotated[Literal[0, 1, 2], "The quality of service."]
 Expiry = Annotated[int | None, "Seconds after which the message expires.", Interval(ge=0, le=0xFFFF_FFFF)]
 ContentType = Annotated[str | None, "The content type, for 5.0 clients."]
@@ -72,18 +71,17 @@ def look_up(broker: Administered, topic: Topic, after: Position = 0, limit: Limi
 @operation("retained.list", cursor=lambda row: row.topic)
 async def list_retained(
     broker: Administered,
-    filter: Annotated[str, "Only topics that match. '#' is all, with those that begin with '$'."] = "#",
+    filter: Annotated[str, "Only topics that match. '#' matches all, including those that begin with '$'."] = "#",
     after: After = "",
     limit: Limit = AT_ONCE,
-) -> Page[RetainedHead]:
+) -> Page[RetainedRow]:
     """Retained messages, in order of topic, each with the beginning of its payload."""
     validate_filter(filter)
-    rows: list[RetainedHead] = []
+    rows: list[RetainedRow] = []
     cursor: str | None = after
     while cursor is not None and len(rows) < limit:
-        some, cursor = retained_heads(
-            broker.retained, trio.current_time(), cursor, limit - len(rows), filter, scan=AT_ONCE
-        )
+        now, room = trio.current_time(), limit - len(rows)
+        some, cursor = retained_rows(broker.retained, now, cursor, room, filter, scan=AT_ONCE)
         rows += some
         await trio.lowlevel.checkpoint()
     return Page(rows, cursor)
@@ -105,7 +103,7 @@ def set_retained(
     content_type: ContentType = None,
     user_properties: UserProperties = None,
 ) -> dict[str, object]:
-    """Publish a message in the broker's own name, and retain it."""
+    """Publish and retain a message as the broker itself."""
     if not payload:
         raise BadRequest("payload: an empty one would delete the retained message: use retained.delete")
     message = _message(broker, topic, payload, qos, True, expiry, content_type, user_properties)
@@ -179,7 +177,7 @@ def publish(
     content_type: ContentType = None,
     user_properties: UserProperties = None,
 ) -> dict[str, object]:
-    """Publish in the broker's own name. Neither access rules nor hooks at `message.publish` are asked."""
+    """Publish a message as the broker itself. Access rules and hooks at `message.publish` do not apply."""
     return {
         "topic": topic,
         "receivers": broker.host.publish(

@@ -1,4 +1,4 @@
-"""The broker as a whole: how it stands, what it counts, its configuration, log, alarms and hooks."""
+"""The broker as a whole: its status, metrics, configuration, log, alarms and hooks."""
 
 import os
 from typing import Annotated, Literal
@@ -25,9 +25,9 @@ from trunkline.management.operations.registry import (
 from trunkline.management.reloading import ReloadError
 from trunkline.management.reloading import reload as read_again
 
-Level = Annotated[Literal["debug", "info", "warning", "error"] | None, "The lowest level that is logged."]
+Level = Annotated[Literal["debug", "info", "warning", "error"] | None, "The lowest log level that is written."]
 
-#: What `status` gives the rates of, by the counter's name.
+#: The rates that `status` shows, by the counter's name.
 RATES = {
     "messages_received": "packets.publish.received",
     "messages_sent": "packets.publish.sent",
@@ -79,7 +79,7 @@ async def metrics(
     after: Position = 0,
     limit: Limit = AT_ONCE,
 ) -> Page[MetricRow]:
-    """Counters, which only grow, and gauges, which say how things stand now."""
+    """Counters, which only grow, and gauges, which show the current state."""
     texts = described(Metrics) | described(Gauges) | dict(broker.plugins.meanings())
     figures = await broker.figures()
     rows = [MetricRow(name, value, texts.get(name, "")) for name, value in figures.items() if name.startswith(prefix)]
@@ -127,22 +127,22 @@ def log_packets(
 
 @operation("alarms.list")
 def list_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
-    """Active alarms: conditions that an operator should know of, the oldest first."""
+    """Active alarms: conditions that an operator should know about, the oldest first."""
     return page_at(broker.alarms.active, after, limit)
 
 
 @operation("alarms.history")
 def list_past_alarms(broker: Administered, after: Position = 0, limit: Limit = AT_ONCE) -> Page[Alarm]:
-    """The last alarms that are over, the oldest first."""
+    """The most recent past alarms, the oldest first."""
     return page_at(list(broker.alarms.history), after, limit)
 
 
 @operation("alarms.clear")
 def clear_alarm(broker: Administered, name: Annotated[str, "The alarm's name."]) -> dict[str, object]:
-    """Clear an alarm. It is raised again when its condition is found again."""
+    """Clear an alarm. It is raised again if its condition is detected again."""
     active = [alarm.name for alarm in broker.alarms.active]
     if name not in active:
-        raise NotFound(f"no alarm {name!r} lasts{nearest(name, active)}")
+        raise NotFound(f"no alarm {name!r} is active{nearest(name, active)}")
     broker.alarms.deactivate(name)
     return {"cleared": name}
 

@@ -44,7 +44,7 @@ def list_plugins(broker: Administered, after: Position = 0, limit: Limit = AT_ON
 @operation("plugins.enable")
 async def enable(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
     """Start a plugin. Its settings are those of the configuration file as it is now, or else the defaults."""
-    await load_aside(name)  # the settings are checked by what its module has
+    await load_aside(name)  # the settings are checked by its module's model
     await broker.plugins.enable(name, _settings(broker, name, settings or {}))
     return {"enabled": name}
 
@@ -59,7 +59,7 @@ async def disable(broker: Administered, name: Name) -> dict[str, object]:
 @operation("plugins.reload")
 async def reload(broker: Administered, name: Name, settings: Settings = None) -> dict[str, object]:
     """Stop a plugin, import its code anew and start it. Its settings are those of the configuration file as it is now,
-    or else those that it had."""
+    or else its former settings."""
     await broker.plugins.reload(name, lambda: _settings(broker, name, settings or {}))
     return {"reloaded": name}
 
@@ -80,8 +80,8 @@ def _settings(broker: Administered, name: str, given: Mapping[str, str]) -> Plug
     """
     Raises:
         Refused: the configuration file cannot be used.
-        BadRequest: what was given is wrong.
-        PluginError: there is no such plugin, or it cannot be imported.
+        BadRequest: the given settings are wrong.
+        PluginError: the plugin does not exist, or cannot be imported.
     """
     try:
         configured = (broker.read() if broker.read is not None else broker.config).plugins.get(name)
@@ -120,13 +120,13 @@ def ban(
     seconds: Annotated[float | None, "Duration of the ban; without it the ban is permanent."] = None,
     reason: Annotated[str, "The reason, shown in the list."] = "",
 ) -> object:
-    """Keep clients out, and disconnect those that are here."""
+    """Ban clients, and disconnect those that are connected."""
     return _ask(broker, "add", kind=kind, who=who, seconds="" if seconds is None else str(seconds), reason=reason)
 
 
 @operation("bans.remove")
 def lift(broker: Administered, kind: Kind, who: Who) -> object:
-    """Let clients in again."""
+    """Remove a ban."""
     return _ask(broker, "remove", kind=kind, who=who)
 
 
@@ -134,4 +134,4 @@ def _ask(broker: Administered, command: str, **arguments: str) -> object:
     try:
         return call(broker, BANS, command, arguments)
     except PluginError as error:
-        raise Refused(f"the plugin {BANS} keeps the bans, and it does not run: enable it first") from error
+        raise Refused(f"bans need the plugin {BANS}, which does not run: enable it first") from error

@@ -1,15 +1,13 @@
-"""What an operation is: a function of a running broker, with a name and typed arguments.
+"""Operations: functions on a running broker, with a name and typed arguments.
 
-The control socket runs operations by name, `trunkline ctl` makes its commands of them. What an operation takes and says
-about itself stands in its signature and in its docstring, nowhere else.
+The control socket runs operations by name, `trunkline ctl` makes its commands of them. An operation's arguments and
+description are in its signature and docstring, nowhere else.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -17,21 +15,20 @@ from typing import (
     ClassVar,
     Final,
     Generic,
-    Literal,
     TypeAlias,
     TypeVar,
-    Union,
     cast,
-    get_args,
     get_origin,
     get_type_hints,
 )
 
 import trio
 from annotated_types import Interval
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from trunkline.config.key_path import nearest
+from trunkline.config.units import accepted
 from trunkline.mqtt.errors import ProtocolError
 from trunkline.plugins.errors import PluginError
 
@@ -39,48 +36,50 @@ if TYPE_CHECKING:
     from trunkline.broker.node import Node
 
     Administered: TypeAlias = Node
-else:  # operations are listed where no broker runs
+else:  # operations are also listed where no broker runs
     Administered = object
 
-#: Rows of a page, and what a listing looks at without giving others their turn.
+#: Rows of a page, and of one step of a listing before other work gets its turn.
 AT_ONCE: Final = 500
-#: Seconds that an operation waits for its effect before it answers all the same.
+#: Seconds that an operation waits at most for its effect before it answers.
 SETTLING: Final = 1.0
+
+_STRICT: Final = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Where the next page begins: the key of the last row that was looked at.
+#: Where the next page begins: the key of the last row that was read.
 Cursor: TypeAlias = str | int | list[str]
 
 
 class OperationError(Exception):
-    """The answer is no. The text is for the caller."""
+    """The operation cannot be done. The text is for the caller."""
 
     code: ClassVar[str]
 
 
 class NotFound(OperationError):
-    """What was named is not there."""
+    """The named object does not exist."""
 
     code = "not_found"
 
 
 class Refused(OperationError):
-    """It is there, and cannot be done."""
+    """The object exists, but the operation cannot be done."""
 
     code = "refused"
 
 
 class BadRequest(OperationError):
-    """There is no such operation, or it does not take these arguments."""
+    """The operation does not exist, or does not take these arguments."""
 
     code = "bad_request"
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[R]):
-    """Some rows of a listing, and where the next page begins; None at the end. A page may be short and yet not the
+    """Some rows of a listing, and where the next page begins; None at the end. A page may be short without being the
     last."""
 
     rows: list[R]
@@ -88,64 +87,21 @@ class Page(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    name: str
-    #: `str`, `bytes`, `int`, `float`, `bool`, or the form of a `Literal`, list or dict.
-    kind: Any
-    required: bool
-    default: object
-    doc: str
-    #: Bounds of a number.
-    bounds: Interval
-
-    def read(self, value: object) -> object:
-        """Raises BadRequest: the value is of another kind."""
-        if value is None and self.default is None and not self.required:
-            return None
-        try:
-            return _validator(self.kind, self.bounds).validate_python(value)
-        except ValidationError:
-            raise BadRequest(f"{self.name}: {value!r:.80}: accepted is {self._accepted()}") from None
-
-    def _accepted(self) -> str:
-        if get_origin(self.kind) is Literal:
-            return " or ".join(map(str, get_args(self.kind)))
-        least, most = self.bounds.ge, self.bounds.le
-        bounds = "" if least is None else f", {least} or more" if most is None else f", {least} to {most}"
-        return _WORDS[get_origin(self.kind) or self.kind] + bounds
-
-
-@cache
-def _validator(kind: Any, bounds: Interval) -> TypeAdapter[Any]:
-    return TypeAdapter[Any](Annotated[kind, bounds], config=ConfigDict(strict=True))  # pyright: ignore[reportInvalidTypeForm, reportArgumentType]
-
-
-_WORDS: Final = {
-    str: "text",
-    bytes: "bytes",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list of text",
-    dict: "a table of text",
-}
-
-
-@dataclass(frozen=True, slots=True)
 class Operation:
-    """A function with its name. `cursor` gives, for a row, where the page behind it begins."""
+    """A function with its name. `cursor` returns the cursor of the page that follows a row."""
 
     name: str
     doc: str
-    arguments: tuple[Argument, ...]
+    #: Has a field for each argument.
+    model: type[BaseModel]
     function: Callable[..., Any]
-    #: It gives a `Page`.
+    #: Whether it returns a `Page`.
     listing: bool
     #: None for a listing whose cursor is a number of rows.
     cursor: Callable[[Any], Cursor] | None
 
     def first_of(self, page: Page[Any], count: int, arguments: Mapping[str, object]) -> Page[Any]:
-        """A shorter page, which begins as this one does."""
+        """A shorter page with the same beginning."""
         if count >= len(page.rows):
             return page
         rows = page.rows[:count]
@@ -153,17 +109,17 @@ class Operation:
             return Page(rows, self.cursor(rows[-1]))
         return Page(rows, cast("int", arguments.get("after", 0)) + count)
 
+    @property
+    def arguments(self) -> dict[str, FieldInfo]:
+        return self.model.model_fields
+
     async def run(self, broker: Administered, arguments: Mapping[str, object]) -> object:
-        """Raises OperationError: it cannot be done."""
-        known = {argument.name: argument for argument in self.arguments}
-        for name in arguments:
-            if name not in known:
-                hint = nearest(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
-                raise BadRequest(f"{self.name} takes no argument {name!r}{hint}")
-        values = {name: known[name].read(value) for name, value in arguments.items()}
-        missing = [name for name, argument in known.items() if argument.required and name not in values]
-        if missing:
-            raise BadRequest(f"{self.name} needs {', '.join(missing)}")
+        """Raises OperationError if it cannot be done."""
+        try:
+            checked = self.model.model_validate(arguments)
+        except ValidationError as error:
+            raise BadRequest("; ".join(self._problems(error, arguments))) from None
+        values = {name: getattr(checked, name) for name in checked.model_fields_set}
         if "limit" in values:
             values["limit"] = min(cast("int", values["limit"]), AT_ONCE)
         try:
@@ -174,26 +130,44 @@ class Operation:
         except PluginError as error:
             raise Refused("; ".join(error.problems)) from error
 
+    def _problems(self, error: ValidationError, arguments: Mapping[str, object]) -> Iterator[str]:
+        known, details = self.arguments, error.errors()
+        for detail in details:
+            name = str(detail["loc"][0])
+            if detail["type"] == "extra_forbidden":
+                hint = nearest(name, known) or (f"; it takes {', '.join(known)}" if known else "; it takes none")
+                yield f"{self.name} takes no argument {name!r}{hint}"
+            elif detail["type"] != "missing":
+                yield f"{name}: {arguments[name]!r:.80}: accepted is {accepted(known[name])}"
+        if missing := [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]:
+            yield f"{self.name} needs {', '.join(missing)}"
+
 
 OPERATIONS: Final[dict[str, Operation]] = {}
 
 
 def operation(name: str, cursor: Callable[[Any], Cursor] | None = None) -> Callable[[F], F]:
     """Register a function, plain or async. Its first argument is the broker; each further one is
-    `Annotated[type, "what it means"]`."""
+    `Annotated[type, "its meaning"]`."""
 
     def register(function: F) -> F:
         hints = get_type_hints(function, include_extras=True)
         listing = get_origin(hints["return"]) is Page
         doc = inspect.getdoc(function) or ""
-        OPERATIONS[name] = Operation(name, doc, tuple(_arguments(function, hints)), function, listing, cursor)
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        fields: dict[str, Any] = {
+            each.name: (hints[each.name], ... if each.default is each.empty else each.default) for each in parameters
+        }
+        OPERATIONS[name] = Operation(
+            name, doc, create_model(name, __config__=_STRICT, **fields), function, listing, cursor
+        )
         return function
 
     return register
 
 
 def find(name: str) -> Operation:
-    """Raises BadRequest: there is none of this name."""
+    """Raises BadRequest if there is none with this name."""
     found = OPERATIONS.get(name)
     if found is None:
         raise BadRequest(f"no operation {name!r:.80}{nearest(name[:80], OPERATIONS)}")
@@ -201,30 +175,20 @@ def find(name: str) -> Operation:
 
 
 async def settled(broker: Administered) -> None:
-    """Wait until the broker's actors have done what was asked of them, so that the next call sees it."""
+    """Wait until the broker's actors have handled the operation, so that the next call sees its effect."""
     with trio.move_on_after(SETTLING):
         await broker.scheduler.drained()
 
 
 @contextmanager
 def answering() -> Generator[None]:
-    """What a part of the broker raises about a request is the answer."""
+    """Turns an exception of the broker about a request into the answer."""
     try:
         yield
     except ValueError as error:
         raise BadRequest(str(error)) from error
     except LookupError as error:
         raise NotFound(str(error.args[0] if error.args else error)) from error
-
-
-def _arguments(function: Callable[..., Any], hints: Mapping[str, Any]) -> Iterator[Argument]:
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        kind, doc, *bounds = get_args(hints[parameter.name])
-        if get_origin(kind) in (UnionType, Union):  # the latter is what `Literal[…] | None` makes
-            (kind,) = [each for each in get_args(kind) if each is not NoneType]
-        required = parameter.default is parameter.empty
-        default = None if required else parameter.default
-        yield Argument(parameter.name, kind, required, default, doc, bounds[0] if bounds else Interval())
 
 
 #: Arguments that several operations have.
@@ -234,6 +198,6 @@ Limit = Annotated[int, "The most rows of a page.", Interval(ge=1)]
 
 
 def page_at(rows: Sequence[R], after: int, limit: int) -> Page[R]:
-    """The page of a list that is short enough to be made as a whole."""
+    """The page of a list that is short enough to be built as a whole."""
     page = list(rows[after : after + limit])
     return Page(page, after + limit if after + limit < len(rows) else None)

@@ -1,4 +1,4 @@
-"""Traces: where messages went."""
+"""Traces of messages."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -14,7 +14,7 @@ from trunkline.management.operations.registry import (
     operation,
 )
 
-Guid = Annotated[str, "The message's id, as the list shows it."]
+Guid = Annotated[str, "The message's id, as shown in the list."]
 
 
 @operation("trace.start")
@@ -31,14 +31,14 @@ def start(
 
 @operation("trace.stop")
 def stop(broker: Administered) -> dict[str, object]:
-    """End the trace. What it found stays until the next one."""
+    """End the trace. Its messages stay until the next trace."""
     broker.trace.stop()
     return _state(broker)
 
 
 @operation("trace.status")
 def status(broker: Administered) -> dict[str, object]:
-    """Whether a trace is on, and of what."""
+    """Whether a trace is on, and for which clients and topics."""
     return _state(broker)
 
 
@@ -50,7 +50,7 @@ def list_messages(
     after: After = "",
     limit: Limit = AT_ONCE,
 ) -> Page[MessageRow]:
-    """Messages that were followed, the newest first, with how far each came."""
+    """Traced messages, the newest first, with the progress of each."""
     with answering():
         rows, cursor = broker.trace.messages(topic=topic, client=client, before=after, limit=limit, scan=4 * AT_ONCE)
     return Page(rows, cursor)
@@ -58,14 +58,14 @@ def list_messages(
 
 @operation("trace.show")
 def show(broker: Administered, guid: Guid) -> dict[str, object]:
-    """A message that was followed, and what became of it as a whole."""
+    """A traced message, and the outcome for the message as a whole."""
     with answering():
         return {**asdict(broker.trace.message(guid)), "steps": list(broker.trace.steps(guid))}
 
 
 @operation("trace.outcomes", cursor=lambda row: row.client_id)
 def list_outcomes(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Outcome]:
-    """What became of a message for each of its subscribers, in order of client id."""
+    """The outcome of a message for each of its subscribers, in order of client id."""
     with answering():
         return Page(*broker.trace.outcomes(guid, after=after, limit=limit))
 

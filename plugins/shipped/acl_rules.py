@@ -1,10 +1,10 @@
 """Access rules that come with a login: in a token, or in the answer of an HTTP service. Their form is EMQX's.
 
-The newer form is a list of rules, of which the first that matches decides; where none does, others are asked:
+The newer form is a list of rules, of which the first that matches decides; if none does, other rules decide:
 
     [{"permission": "allow", "action": "publish", "topic": "t/${clientid}", "qos": [0, 1], "retain": false}]
 
-The older one has three lists of what is allowed, and nothing else is: {"pub": ["a"], "sub": ["b/#"], "all": ["c"]}.
+The older one has three lists of allowed topics; nothing else is allowed: {"pub": ["a"], "sub": ["b/#"], "all": ["c"]}.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 #: Rules that one login may bring.
 MAX_RULES: Final = 1000
-_DENIED: Final = Deny(text="the access rules of its login deny it")
+_DENIED: Final = Deny(text="denied by the access rules of its login")
 
 
 class RulesError(Exception):
-    """These are no access rules. The text says what is wrong with them."""
+    """These are not valid access rules. The text says what is wrong with them."""
 
 
 class LoginRules:
@@ -34,18 +34,18 @@ class LoginRules:
     __slots__ = ("_if_allowed", "_if_denied", "_only")
 
     def __init__(self, value: object, client: "ClientInfo") -> None:
-        """`client` is put into the topics as it is now, so its names must be known.
+        """The names of `client` are substituted in the topics now, so they must be known.
 
         Raises:
-            RulesError: nothing is decided by these rules, as what they mean is not clear.
+            RulesError: the rules are invalid, so nothing can be decided by them.
         """
         rules, self._only = _read(value)
-        # what no rule matches gets the default, so where both defaults give the same answer a rule has decided
+        # without a matching rule the default applies, so if both defaults give the same answer a rule has decided
         self._if_allowed = Acl(rules, no_match="allow").compile_for(client)
         self._if_denied = Acl(rules, no_match="deny").compile_for(client)
 
     def decide(self, action: "Action", topic: str, qos: int, retain: bool) -> Allow | Deny | None:
-        """None: no rule is about this. Deliveries are not looked at: what was subscribed to is delivered."""
+        """None: no rule applies. Deliveries are not checked: the subscription was."""
         if action == "receive":
             return None
         allowed = self._if_denied.check(action, topic, qos, retain)
@@ -58,7 +58,7 @@ def _topic(entry: object) -> Topic:
     if isinstance(entry, str):
         text = entry.replace("${clientid}", "%c").replace("${username}", "%u")
         if "${" in text:
-            # EMQX has more of them; taken as they stand they would be other topics
+            # EMQX has more of them; taken literally they would be other topics
             raise ValueError("a placeholder that is not known")
         return checked_topic(text.removeprefix("eq "), text.startswith("eq "))
     raise ValueError
@@ -69,7 +69,7 @@ _Topics = Annotated[tuple[_Topic, ...], Field(max_length=MAX_RULES)]
 
 
 class _LoginRule(BaseModel):
-    """One rule. A condition that is not understood would make it wider than it was meant."""
+    """One rule. Ignoring an unknown condition would make the rule wider than intended."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -114,7 +114,7 @@ class _AllowedTopics(BaseModel):
 
 
 def _read(value: object) -> tuple[list[Rule], bool]:
-    """The rules, and whether they are all that is allowed."""
+    """The rules, and whether nothing else is allowed."""
     model: type[_LoginRule | _AllowedTopics] = _LoginRule if isinstance(value, list) else _AllowedTopics
     entries = cast("list[object]", value) if isinstance(value, list) else [value]
     if len(entries) > MAX_RULES:

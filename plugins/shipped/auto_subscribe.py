@@ -49,12 +49,12 @@ class AutoSubscribe:
         self._context = context
         self._made = context.counter("made", "Subscriptions that clients were given.")
         self._skipped = context.counter(
-            "skipped", "Those that a client could not be given, for want of a word in them."
+            "skipped", "Subscriptions that a client could not be given because a placeholder has no value for it."
         )
 
     @hook("client.connected")
     def subscribe(self, client: ClientInfo) -> None:
-        """What a resumed session has is left as it is, and its retained messages are not sent again."""
+        """The subscriptions of a resumed session are left unchanged, and their retained messages are not sent again."""
         known = self._context.subscriptions(client.client_id)
         requests: dict[str, SubscriptionRequest] = {}
         for entry in self._context.settings.subscriptions:
@@ -62,8 +62,8 @@ class AutoSubscribe:
             if filter is None:
                 self._skipped.add()
                 self._context.logger.debug(
-                    "%r is not subscribed to: it has no place for a name of this client, or the client has no such "
-                    "name",
+                    "%r is not subscribed to: a placeholder has no value for this client, or one that is not "
+                    "allowed there",
                     entry.filter,
                     extra={"client": client.client_id},
                 )
@@ -74,7 +74,7 @@ class AutoSubscribe:
 
 
 def _request(filter: str, entry: AutoSubscription, version: Version) -> SubscriptionRequest:
-    """3.x knows QoS only."""
+    """3.x has only the QoS."""
     if version is not Version.V5:
         return SubscriptionRequest(filter, entry.qos)
     return SubscriptionRequest(filter, entry.qos, entry.no_local, entry.retain_as_published, entry.retain_handling)

@@ -1,22 +1,24 @@
-"""A list of bans: of client ids, user names, patterns of either, addresses and networks, each for a time or for good.
+"""A list of bans: of client ids, user names, patterns of either, addresses and networks, each temporary or permanent.
 
-Asking costs a look into a dict for each kind, for addresses one for each length of network prefix that is banned, and
-one comparison for each pattern. Patterns are wildcards and no regular expressions: clients choose what they are
-compared with, and a regular expression can take for ever over it, while wildcards are done with each character once.
+A check costs a dict lookup for each kind, for addresses one for each banned prefix length, and one comparison for each
+pattern. Patterns are wildcards and not regular expressions: they are compared with text that clients choose, for which
+a regular expression can take for ever, while wildcards handle each character once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import translate
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from math import inf
 from re import compile as compile_pattern
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from trunkline.hooks.client import read_address
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+    from ipaddress import IPv4Network, IPv6Network
     from re import Pattern
 
 Kind: TypeAlias = Literal["client_id", "username", "address", "client_id_pattern", "username_pattern"]
@@ -26,7 +28,7 @@ MAX_PATTERN: Final = 256
 
 
 class ListFull(Exception):
-    """There are as many bans as there may be."""
+    """The limit of bans is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,17 @@ class BanList:
         return iter(list(self._bans.values()))
 
     def add(self, ban: Ban) -> None:
-        """Add a ban, or put it in place of the one for the same client.
+        """Add a ban, or replace the one for the same client.
 
         Raises:
-            ListFull: there is no room for another.
+            ListFull: the limit is reached.
         """
         if (ban.kind, ban.who) not in self._bans and len(self._bans) >= self._max_bans:
-            raise ListFull(f"there are {self._max_bans} bans, as many as there may be (max_bans)")
+            raise ListFull(f"the limit of {self._max_bans} bans (max_bans) is reached")
         patterns = self._patterns.get(ban.kind)
         if patterns is not None:
             if ban.who not in patterns and sum(map(len, self._patterns.values())) >= self._max_patterns:
-                raise ListFull(f"there are {self._max_patterns} patterns, as many as there may be (max_patterns)")
+                raise ListFull(f"the limit of {self._max_patterns} patterns (max_patterns) is reached")
             patterns[ban.who] = compile_pattern(translate(ban.who)), ban
         self._bans[ban.kind, ban.who] = ban
         if ban.kind == "address":
@@ -79,7 +81,7 @@ class BanList:
             self._networks.setdefault(prefix, {})[bits] = ban
 
     def remove(self, kind: Kind, who: str) -> None:
-        """Take a ban out.
+        """Remove a ban.
 
         Raises:
             KeyError: there is none.
@@ -96,7 +98,7 @@ class BanList:
         return self._bans.get((kind, who))
 
     def find(self, client_id: str, username: str | None, address: str | None) -> Ban | None:
-        """The ban that keeps this client out, if one does."""
+        """The ban that applies to this client, if there is one."""
         found = self._bans.get(("client_id", client_id))
         if found is None and username is not None:
             found = self._bans.get(("username", username))
@@ -128,28 +130,18 @@ def _place(network: IPv4Network | IPv6Network) -> tuple[tuple[int, int], int]:
     return (network.version, network.prefixlen), bits
 
 
-def read_address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address as a socket gives it: without its zone, and as IPv4 where it stands for one. None: it is no
-    address."""
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 def normal_form(kind: str, who: str) -> tuple[Kind, str]:
-    """Raises ValueError: this cannot be banned; the message says what can."""
+    """Raises ValueError if this cannot be banned; the message says what can."""
     if kind not in KINDS:
         raise ValueError(f"{kind!r} cannot be banned: kind is {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if not who:
         raise ValueError(f"say which {kind} is banned")
     if kind.endswith("_pattern") and len(who) > MAX_PATTERN:
-        raise ValueError(f"a pattern has {MAX_PATTERN} characters at most, this one {len(who)}")
+        raise ValueError(f"the pattern has {len(who)} characters, more than {MAX_PATTERN}")
     if kind == "address":
         try:
             network = ip_network(who, strict=False)
         except ValueError:
-            raise ValueError(f'{who!r} is no address, and no CIDR block such as "10.0.0.0/8"') from None
+            raise ValueError(f'{who!r} is neither an address nor a CIDR block such as "10.0.0.0/8"') from None
         who = str(network)
     return kind, who

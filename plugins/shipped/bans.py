@@ -1,5 +1,5 @@
-"""Keeps clients out: by client id, user name, address or network, for a time or for good; ids and names also by
-pattern. A connected client that is banned is disconnected.
+"""Bans clients by client id, user name, address or network, temporarily or permanently; ids and names also by pattern.
+A connected client that is banned is disconnected.
 
 A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the
 broker's store, but for those of the configuration.
@@ -25,7 +25,7 @@ from trunkline.plugins import Context, Settings, Table, hook, setting
 from trunkline.plugins.shipped.ban_list import Ban, BanList, Kind, ListFull, normal_form
 from trunkline.plugins.store import PluginStoreFull
 
-#: Rows of one listing, when nobody says how many.
+#: Rows of one listing by default.
 PAGE: Final = 1000
 
 
@@ -74,7 +74,7 @@ class BansSettings(Settings):
 
     @property
     def authenticates(self) -> bool:
-        """It keeps clients out; that it lets the others in proves nothing."""
+        """It only refuses clients; it does not authenticate the others."""
         return False
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class Bans:
     # Commands
 
     def rows(self, after: str = "", limit: int = PAGE) -> list[dict[str, str]]:
-        """Bans in order of kind and who: the next ones behind `after`, which is KIND:WHO of the last one seen."""
+        """Bans in order of kind and who: the next ones behind `after`, which is the KIND:WHO of the last one seen."""
         if limit < 1:
             raise ValueError(f"limit is {limit!r}; it counts bans")
         by_key = {_key(ban): ban for ban in self._list}
@@ -135,7 +135,7 @@ class Bans:
         return [_row(self._existing(kind, who))]
 
     def add(self, kind: str, who: str, seconds: str = "", reason: str = "") -> str:
-        """Ban somebody, for good or for some seconds. An existing ban of the same is replaced."""
+        """Ban a client, permanently or for some seconds. An existing ban of the same client is replaced."""
         checked, who = normal_form(kind, who)
         now = self._context.wall
         try:
@@ -145,7 +145,7 @@ class Bans:
         return f"banned {checked} {who}"
 
     def remove(self, kind: str, who: str) -> str:
-        """Let somebody in again."""
+        """Remove a ban."""
         ban = self._existing(kind, who)
         self._lift(ban)
         return f"no longer banned: {ban.kind} {ban.who}"
@@ -154,10 +154,10 @@ class Bans:
         checked, who = normal_form(kind, who)
         ban = self._list.get(checked, who)
         if ban is None:
-            raise LookupError(f"there is no ban of {checked} {who}")
+            raise LookupError(f"{checked} {who} is not banned")
         return ban
 
-    # Who may come in
+    # Refusing clients
 
     @hook("client.authenticate", priority=BANS)
     def check_client(self, client: ClientInfo, password: bytes | None) -> Deny | None:
@@ -175,7 +175,7 @@ class Bans:
 
     @hook("client.connected", priority=BANS)
     def check_name(self, client: ClientInfo) -> None:
-        """An authenticator may have found out another user name than the one that the client gave."""
+        """An authenticator may have set another user name than the client's."""
         if self._find(client) is not None:
             self._kick(client.client_id)
 
@@ -216,7 +216,7 @@ class Bans:
             cancel()
 
     async def _kick_all(self) -> None:
-        """Disconnect all banned clients, page by page, so that nobody waits for long."""
+        """Disconnect all banned clients, page by page, so that other work does not wait long."""
         page = self._context.clients()
         while page:
             for client in page:
@@ -280,10 +280,10 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not (isfinite(seconds) and seconds > 0):
-        raise ValueError(f"seconds is {text!r}; it is a number above 0, or left out for a ban that stays")
+        raise ValueError(f"seconds is {text!r}; it must be a number above 0, or left out for a permanent ban")
     return seconds
 
 
 def _moment(seconds: float) -> str:
-    """UTC, to the second. What a calendar does not reach is in year 9999."""
+    """UTC, to the second. Times that a calendar cannot represent are in year 9999."""
     return datetime.fromtimestamp(min(seconds, 253402300799.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""When a service has failed too often in a row, nobody asks it for a while: a circuit breaker."""
+"""A circuit breaker: a service that has failed too often in a row gets no requests for a while."""
 
 
 class Circuit:
@@ -10,16 +10,16 @@ class Circuit:
         self._max_failures = max_failures
         self._pause = pause
         self._failures = 0
-        #: When one request may find out whether the service answers again; None as long as it answers.
+        #: When one request may test whether the service answers again; None while it answers.
         self._until: float | None = None
 
     def may_ask(self, now: float) -> bool:
-        """Whether to ask now. After a yes, `succeeded` or `failed` must be called."""
+        """Whether to send a request now. If so, `succeeded` or `failed` must be called afterwards."""
         if self._until is None:
             return True
         if now < self._until:
             return False
-        self._until = now + self._pause  # a request that never reports, as its client is gone, is as good as failed
+        self._until = now + self._pause  # a request without a result, because its client is gone, counts as failed
         return True
 
     def succeeded(self) -> bool:

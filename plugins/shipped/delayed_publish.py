@@ -22,13 +22,13 @@ from trunkline.plugins import Context, Settings, hook, setting
 from trunkline.plugins.store import PluginStoreFull
 
 PREFIX: Final = "$delayed/"
-#: Topics to which nothing is published later.
+#: Topics that delayed messages cannot have.
 NEVER_DELAYED: Final = (PREFIX, "$SYS/")
-#: A greater number is not a delay but seconds since the epoch.
+#: A greater number is not a delay but a time in seconds since the epoch.
 MAX_DELAY: Final = 4_294_967
-#: What a message takes besides its bytes.
+#: The memory that a message takes besides its bytes.
 OVERHEAD: Final = 512
-#: Messages that are published before others have their turn.
+#: Messages that are published before other work gets its turn.
 BATCH: Final = 100
 _NUMBER: Final = re.compile("[0-9]{1,10}")
 
@@ -82,7 +82,7 @@ class DelayedPublish:
     def check_access(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
     ) -> Allow | Deny | None:
-        """What the rules say of the topic behind the delay is what counts. A name that has none is refused later."""
+        """The rules for the topic behind the delay decide. A name without such a topic is refused later."""
         if action != "publish" or not topic.startswith(PREFIX) or not self._settings.check_access:
             return None
         inner = topic.split("/", 2)[2:]
@@ -123,7 +123,7 @@ class DelayedPublish:
         """Delay and topic.
 
         Raises:
-            ProtocolError: this is no such name.
+            ProtocolError: the name does not have this form.
         """
         number, slash, topic = name[len(PREFIX) :].partition("/")
         if not slash or not _NUMBER.fullmatch(number):
@@ -132,10 +132,10 @@ class DelayedPublish:
         if delay > MAX_DELAY:
             delay -= self._context.wall
         if not 0 <= delay <= self._settings.max_delay:
-            raise ProtocolError(f"the delay is not 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)
+            raise ProtocolError(f"the delay must be 0 to {self._settings.max_delay} s", Reason.TOPIC_NAME_INVALID)
         validate_name(topic)
         if topic.startswith(NEVER_DELAYED):
-            raise ProtocolError(f"nothing is delayed for {topic[:5]}", Reason.TOPIC_NAME_INVALID)
+            raise ProtocolError(f"messages to {topic[:5]} cannot be delayed", Reason.TOPIC_NAME_INVALID)
         return delay, topic
 
     def _refuse(self, reason: Reason, text: str) -> Deny:
@@ -178,10 +178,10 @@ class DelayedPublish:
         self._due_at = None
         self._set_timer()
 
-    # What operators do
+    # Commands
 
     def rows(self, offset: int = 0, limit: int = 100) -> list[dict[str, object]]:
-        """What waits, in the order in which it will be published."""
+        """The waiting messages, in the order in which they will be published."""
         return [
             {
                 "id": number,

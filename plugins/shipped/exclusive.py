@@ -1,4 +1,5 @@
-"""exclusive: one session at a time may subscribe to `$exclusive/FILTER`; others are refused until it has given it up.
+"""exclusive: one session at a time may subscribe to `$exclusive/FILTER`; other sessions are refused until it ends that
+subscription.
 
 As in EMQX the text of the filter counts: `$exclusive/t/+` and `$exclusive/t/1` are two, and plain subscriptions to the
 same filter are free to all.
@@ -18,7 +19,7 @@ from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.plugins import Context, Settings, hook, setting
 
 PREFIX: Final = "$exclusive/"
-#: Seconds between two looks through all of them for what has come to nothing.
+#: Seconds between two searches for claims that did not become subscriptions.
 SWEEP_EVERY: Final = 60.0
 
 
@@ -38,19 +39,19 @@ class ExclusiveSettings(Settings):
 class Exclusive:
     def __init__(self, context: Context[ExclusiveSettings]) -> None:
         self._context = context
-        #: Whose each filter is, without the prefix, and until when a claim alone counts. Whether the client has really
-        #: subscribed is seen in its session: no hook says what became of a SUBSCRIBE that was refused later.
+        #: The owner of each filter, without the prefix, and the time until which a mere claim counts. The session shows
+        #: whether the client has really subscribed: no hook reports a SUBSCRIBE that was refused later.
         self._owners: dict[str, tuple[str, float]] = context.kept.setdefault("owners", {})
         self._filters_of: dict[str, set[str]] = {}
         for filter, (client_id, _) in self._owners.items():
             self._filters_of.setdefault(client_id, set()).add(filter)
         self._swept_at = context.now
         self._refused = context.counter("refused", "Exclusive subscriptions that were refused.")
-        context.gauge("held", "Filters that one client has to itself.", lambda: len(self._owners))
+        context.gauge("held", "Filters with an exclusive subscription.", lambda: len(self._owners))
         context.command("list", self.rows)
-        self._sweep()  # what was given up while the plugin did not run
+        self._sweep()  # drop subscriptions that ended while the plugin did not run
 
-    # What clients ask for
+    # Requests of clients
 
     @hook("client.subscribe", priority=EXCLUSIVE)
     def subscribe(
@@ -63,14 +64,14 @@ class Exclusive:
             return None
         filter = request.filter[len(PREFIX) :]
         if not filter or filter.startswith((PREFIX, SHARE_PREFIX)):
-            return self._refuse(Reason.TOPIC_FILTER_INVALID, f"{PREFIX} stands in front of a plain topic filter")
+            return self._refuse(Reason.TOPIC_FILTER_INVALID, f"{PREFIX} must be followed by a plain topic filter")
         before, claimed_until = self._owners.get(filter, ("", 0.0))
-        if before != client.client_id:  # asking again does not hold it for longer
+        if before != client.client_id:  # a repeated request does not extend the claim
             claimed_until = self._context.now + self._context.settings.claim
         if self._owner(filter) not in (None, client.client_id):
-            return self._refuse(Reason.QUOTA_EXCEEDED, "another client has this subscription to itself")
+            return self._refuse(Reason.QUOTA_EXCEEDED, "another client has this exclusive subscription")
         if not self._has_room(filter):
-            return self._refuse(Reason.QUOTA_EXCEEDED, "there are too many exclusive subscriptions")
+            return self._refuse(Reason.QUOTA_EXCEEDED, "the limit of exclusive subscriptions is reached")
         self._owners[filter] = (client.client_id, claimed_until)
         self._filters_of.setdefault(client.client_id, set()).add(filter)
         return replace(request, filter=filter)
@@ -87,7 +88,7 @@ class Exclusive:
         self._refused.add()
         return Deny(reason, text)
 
-    # What becomes of it
+    # Outcomes
 
     @hook("session.subscribed")
     def subscribed(self, client: ClientInfo, request: SubscriptionRequest) -> None:
@@ -102,12 +103,12 @@ class Exclusive:
     @hook("session.discarded")
     @hook("session.terminated")
     def ended(self, client: ClientInfo, *_: object) -> None:
-        """Nothing is taken from a new session of the same client."""
+        """A new session of the same client keeps its subscription."""
         for filter in list(self._filters_of.get(client.client_id, ())):
             self._owner(filter)
 
     def _owner(self, filter: str) -> str | None:
-        """Whose it is now."""
+        """The current owner."""
         if filter not in self._owners:
             return None
         client_id, claimed_until = self._owners[filter]
@@ -132,7 +133,7 @@ class Exclusive:
         return True
 
     def _sweep(self) -> None:
-        """Forget claims that came to nothing."""
+        """Drop claims that did not become subscriptions."""
         self._swept_at = self._context.now
         for filter in list(self._owners):
             self._owner(filter)
@@ -140,6 +141,6 @@ class Exclusive:
     # What operators see
 
     def rows(self, after: str = "", limit: int = 100) -> list[dict[str, object]]:
-        """Who has which filter to itself, in order of filters."""
+        """The exclusive subscriptions and their clients, in order of filters."""
         following = nsmallest(limit, (filter for filter in self._owners if filter > after))
         return [{"filter": filter, "client": self._owners[filter][0]} for filter in following]

@@ -1,4 +1,4 @@
-"""Libraries that a plugin needs and that not every installation has: those of an extra of the distribution."""
+"""Optional libraries that a plugin needs: those of an extra of the distribution."""
 
 from importlib.util import find_spec
 from typing import ClassVar, Self
@@ -9,7 +9,7 @@ from trunkline.plugins import PluginError, Settings
 
 
 class NeedsExtra(Settings):
-    """Settings of a plugin that needs an extra. Without it, a configuration that has the plugin run is refused."""
+    """Settings of a plugin that needs an extra. Without it, a configuration that enables the plugin is refused."""
 
     extra: ClassVar[str]
     libraries: ClassVar[tuple[str, ...]]
@@ -25,7 +25,7 @@ class NeedsExtra(Settings):
         return f"needs {' and '.join(missing)}: pip install 'trunkline[{self.extra}]'" if missing else ""
 
     def check_installed(self) -> None:
-        """For the plugin's start: one that is not enabled in the configuration may be started all the same.
+        """For the plugin's start: a plugin may also be started without the configuration.
 
         Raises:
             PluginError: a library is missing.

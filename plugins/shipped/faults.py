@@ -1,7 +1,7 @@
-"""faults: clients ask for what may go wrong, so that their own tests see how they take it.
+"""faults: clients request faults, so that their tests show how they handle them.
 
-Every packet that goes to the broker can carry the request, as MQTT 5.0 user properties; the words are those of the
-Azure IoT Operations SDKs, whose test suites run against a broker that knows them.
+Every packet that goes to the broker can carry the request, as MQTT 5.0 user properties; the names are those of the
+Azure IoT Operations SDKs, whose test suites need a broker that supports them.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PREFIX: Final = "fault:"
 DISCONNECT: Final = "fault:disconnect"
 DELAY: Final = "fault:delay"
 REQUEST_ID: Final = "fault:requestid"
-#: Which packet a word rejects, and whose reason codes it may name.
+#: The packet that each request rejects, and the packet whose reason codes it may use.
 REJECT: Final = {
     PacketType.CONNECT: ("fault:rejectconnect", PacketType.CONNACK),
     PacketType.PUBLISH: ("fault:rejectpublish", PacketType.PUBACK),
@@ -29,8 +29,8 @@ REJECT: Final = {
     PacketType.UNSUBSCRIBE: ("fault:rejectunsubscribe", PacketType.UNSUBACK),
 }
 MAX_REQUEST_ID: Final = 256
-_TEXT: Final = "the fault that was asked for"
-#: What a connection remembers: the answer to its CONNECT, and to the last packet that has several entries.
+_TEXT: Final = "the requested fault"
+#: The state of a connection: the answer to its CONNECT, and to the last packet with several entries.
 _CONNECT: Final = "faults.connect"
 _PACKET: Final = "faults.packet"
 
@@ -59,15 +59,15 @@ class _Delayed:
 class Faults:
     def __init__(self, context: Context[FaultSettings]) -> None:
         self._context = context
-        #: Request ids that have had their fault, with the type of the packet, in the order in which they came.
+        #: Request ids whose fault has been injected, with the packet type, in the order in which they came.
         self._seen: dict[tuple[PacketType, str], None] = context.kept.setdefault("seen", {})
-        #: The connections that are to be ended later.
+        #: Connections that will be ended later.
         self._delayed: dict[ClientInfo, _Delayed] = {}
-        self._injected = context.counter("injected", "Faults that clients asked for and got.")
-        self._ignored = context.counter("ignored", "Requests for faults that could not be understood or met.")
-        context.logger.warning("any client may have this broker fail: this is for tests, never for production")
+        self._injected = context.counter("injected", "Faults that clients requested and got.")
+        self._ignored = context.counter("ignored", "Requests for faults that were invalid or could not be fulfilled.")
+        context.logger.warning("any client can make this broker fail: this is for tests, never for production")
 
-    # What clients send
+    # Packets of clients
 
     @hook("client.connect", priority=FAULTS)
     def connect(self, client: ClientInfo, packet: Connect) -> None:
@@ -94,7 +94,7 @@ class Faults:
         return self._answer_once(PacketType.UNSUBSCRIBE, client, properties)
 
     def _answer_once(self, packet: PacketType, client: ClientInfo, properties: Properties) -> Deny | None:
-        """All entries of a packet have one answer, though its request id is seen with the first."""
+        """All entries of a packet get the same answer, though its request id counts at the first."""
         last = client.attributes.get(_PACKET)
         if not isinstance(last, _Answered) or last.properties is not properties:
             last = client.attributes[_PACKET] = _Answered(properties, self._answer(packet, client, properties))
@@ -131,7 +131,7 @@ class Faults:
         return False
 
     def _fault(self, packet: PacketType, client: ClientInfo, asked: dict[str, str]) -> tuple[Deny | None, int]:
-        """What becomes of the packet, and how many faults that is."""
+        """The answer to the packet, and the number of faults in it."""
         reject, answered_by = REJECT[packet]
         if packet is not PacketType.CONNECT and DISCONNECT in asked:
             reason = _reason(DISCONNECT, asked[DISCONNECT], PacketType.DISCONNECT, 0)
@@ -158,7 +158,7 @@ class Faults:
 
     @hook("client.disconnected")
     def disconnected(self, client: ClientInfo, reason: Reason, text: str) -> None:
-        """The next connection of the same client has asked for nothing."""
+        """A later connection of the same client has not requested it."""
         self._stop_timer(client)
 
     def _stop_timer(self, client: ClientInfo) -> None:
@@ -168,13 +168,13 @@ class Faults:
 
 
 def _reason(word: str, text: str, packet: PacketType, least: int) -> Reason:
-    """Raises ValueError: no such packet has this reason code."""
+    """Raises ValueError if such a packet cannot have this reason code."""
     code = _number(text)
     if code < least or code not in REASONS[packet, False]:
-        raise ValueError(f"{word} {text[:50]!r} is no reason code that a {packet.name} can have here")
+        raise ValueError(f"{word} {text[:50]!r} is not a reason code that a {packet.name} can have here")
     return Reason(code)
 
 
 def _number(text: str) -> int:
-    """A small whole number; -1 for all else."""
+    """A small whole number; -1 for anything else."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1

@@ -1,4 +1,4 @@
-"""What an HTTP service has answered about clients, as EMQX's services write it, and for how long it is remembered."""
+"""The answers of an HTTP service about clients, in the format of EMQX's services, and how long they are cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trunkline.plugins.shipped.http_client import HttpAnswer
     from trunkline.plugins.shipped.http_template import Prepared
 
-#: Statuses of the 400s that say something of the service, and nothing of the client.
+#: Statuses of the 400s that are about the service and not about the client.
 _BUSY: Final = frozenset({408, 425, 429})
 
 
@@ -33,7 +33,7 @@ class Verdict:
 
 
 def read_verdict(answer: HttpAnswer) -> Verdict:
-    """Raises HttpFailure: this answers nothing."""
+    """Raises HttpFailure if the answer cannot be used."""
     if answer.status == 204 or (answer.status == 200 and not answer.body):
         return Verdict("allow")
     if answer.status != 200:
@@ -45,15 +45,15 @@ def read_verdict(answer: HttpAnswer) -> Verdict:
     try:
         content = json.loads(answer.body)
     except (ValueError, RecursionError):
-        raise HttpFailure("it answers with what is no JSON") from None
+        raise HttpFailure("it answers with invalid JSON") from None
     if not isinstance(content, dict):
-        raise HttpFailure("it answers with JSON that is no object")
+        raise HttpFailure("it answers with JSON that is not an object")
     table = cast("dict[str, Any]", content)
     result, expires_at = table.get("result"), table.get("expire_at")
     if result not in ("allow", "deny", "ignore"):
         raise HttpFailure('its "result" is none of allow, deny and ignore')
     if expires_at is not None and type(expires_at) not in (int, float):
-        raise HttpFailure('its "expire_at" is no number')
+        raise HttpFailure('its "expire_at" is not a number')
     return Verdict(
         result,
         table.get("is_superuser") is True,
@@ -64,8 +64,8 @@ def read_verdict(answer: HttpAnswer) -> Verdict:
 
 
 class Remembered:
-    """Verdicts by the requests that they answer, each for a time. A request is remembered as a keyed hash: it may hold
-    a password."""
+    """Cached verdicts by request, each for a limited time. A request is stored as a keyed hash, because it may hold a
+    password."""
 
     __slots__ = ("_entries", "_key", "_max_entries", "_time_to_live")
 
@@ -73,19 +73,19 @@ class Remembered:
         self._time_to_live = time_to_live
         self._max_entries = max_entries
         self._key = secrets.token_bytes(32)
-        #: With the end of its time; the oldest first.
+        #: With the time of expiry; the oldest first.
         self._entries: OrderedDict[bytes, tuple[Verdict, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, request: Prepared, now: float) -> tuple[Verdict, float] | None:
-        """The verdict, and the time at which it is to be forgotten."""
+        """The verdict, and the time at which it expires."""
         entry = self._entries.get(self._digest(request))
         return entry if entry is not None and now < entry[1] else None
 
     def keep(self, request: Prepared, verdict: Verdict, now: float) -> float:
-        """Returns the time at which it is to be forgotten."""
+        """Returns the time at which it expires."""
         until = now + self._time_to_live
         if self._max_entries and self._time_to_live:
             digest = self._digest(request)

@@ -1,7 +1,7 @@
-"""Asks an HTTP service who may connect, and who may publish and subscribe to what.
+"""Lets an HTTP service decide which clients may connect, and what they may publish and subscribe to.
 
-The client in question waits for the answer, and nobody else does. Where there is no answer, it is no: the service is
-slow, down, or says something that is not understood.
+Only the client concerned waits for the answer. Without a valid answer it is denied: if the service is slow, down, or
+its answer is not understood.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from trunkline.plugins.shipped.http_template import (
 from trunkline.plugins.shipped.login import Logins
 
 _DOWN: Final = Deny(Reason.SERVER_UNAVAILABLE, "the server cannot decide now")
-_BUSY: Final = Deny(Reason.SERVER_BUSY, "the server has too many to decide about")
+_BUSY: Final = Deny(Reason.SERVER_BUSY, "the server has too many open decisions")
 _REFUSED: Final = Deny(Reason.BAD_USER_NAME_OR_PASSWORD)
 _FORBIDDEN: Final = Deny(text="the access service denies it")
 
@@ -65,7 +65,7 @@ class Authorize(RequestTemplate):
         },
         "The body's entries.",
     )
-    cache_ttl: Duration = setting(60.0, "How long an answer holds.", "seconds", ge=1)
+    cache_ttl: Duration = setting(60.0, "How long an answer is valid.", "seconds", ge=1)
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
@@ -81,10 +81,12 @@ class HttpAuthSettings(HttpSettings):
     authorize: Authorize = setting(Authorize(), "The request that asks whether it may publish or subscribe.")
     cache_size: Whole = setting(10_000, "Answers of each kind that are remembered.", "answers", ge=0)
     max_waiting: Whole = setting(
-        1000, "Questions that may be open at the same time; further questions are answered with no.", "questions", ge=1
+        1000, "Questions that may be open at the same time; further questions are denied.", "questions", ge=1
     )
-    max_failures: Whole = setting(5, "Failures in a row after which the service is left alone.", "failures", ge=1)
-    pause: Duration = setting(5.0, "How long it is left alone before it is tried again.", "seconds", gt=0)
+    max_failures: Whole = setting(
+        5, "Failures in a row after which the service gets no requests for a while.", "failures", ge=1
+    )
+    pause: Duration = setting(5.0, "How long it gets no requests before it is tried again.", "seconds", gt=0)
 
     @property
     def authenticates(self) -> bool:
@@ -93,7 +95,7 @@ class HttpAuthSettings(HttpSettings):
     @model_validator(mode="after")
     def _something_to_ask(self) -> Self:
         if self.enabled and not (self.authenticate.url or self.authorize.url):
-            raise ValueError("asks nobody: set authenticate.url, authorize.url or both")
+            raise ValueError("has no URL: set authenticate.url, authorize.url or both")
         return self
 
 
@@ -112,14 +114,14 @@ class HttpAuth:
         self._client = HttpClient(settings)
         self._circuit = Circuit(settings.max_failures, settings.pause)
         self._waiting = 0
-        self._logins = Logins(context, "the login has ended", LOGIN_RULES)  # they come before the question
+        self._logins = Logins(context, "the login has ended", LOGIN_RULES)  # they run before the request
         self._login_question = self._question("authenticate", settings.authenticate, settings.authenticate.cache_ttl)
         self._acl_question = self._question("authorize", settings.authorize, settings.authorize.cache_ttl)
         self._hits = context.counter("cache_hits", "Questions answered from memory.")
         self._failures = context.counter("failures", "Questions that the service gave no usable answer to.")
         self._unasked = context.counter("unasked", "Questions denied without asking: service down, or too many open.")
         context.gauge("waiting", "Questions that the service has not answered yet.", lambda: self._waiting)
-        #: When what the broker remembers of a client's decisions is to be forgotten: the client, the time, the timer.
+        #: When the broker's cached decisions about a client expire: the client, the time, the timer.
         self._decided = dict[str, tuple[ClientInfo, float, Callable[[], None]]]()
 
     def _question(self, name: str, template: RequestTemplate, time_to_live: float) -> _Question:
@@ -127,12 +129,11 @@ class HttpAuth:
             template,
             Remembered(time_to_live, self._context.settings.cache_size),
             self._context.counter(f"{name}.asked", "Questions sent to the service."),
-            self._context.counter(f"{name}.denied", "Questions that it answered with no."),
+            self._context.counter(f"{name}.denied", "Questions that it answered with a denial."),
         )
 
     def start(self) -> None:
-        """A question that nobody is asked has no callback either: one that is async makes every client wait for its
-        turn."""
+        """Without a URL there is no callback: an async one makes every client wait for its turn."""
         if self._login_question.template.url:
             self._context.hooks.add("client.authenticate", self.authenticate)
         if self._acl_question.template.url:
@@ -182,7 +183,7 @@ class HttpAuth:
     ) -> Allow | Deny | None:
         values = client_values(client) | {"action": action, "topic": topic, "qos": qos, "retain": retain}
         verdict, until = await self._ask(self._acl_question, values)
-        # the broker remembers the answer for as long as the connection lasts
+        # the broker caches the answer for the connection's lifetime
         self._forget_at(client, until)
         if isinstance(verdict, Deny):
             return verdict
@@ -206,7 +207,7 @@ class HttpAuth:
     # Asking
 
     async def _ask(self, question: _Question, values: Mapping[str, Value]) -> tuple[Verdict | Deny, float]:
-        """The verdict, or the no that stands for it, and until when it holds."""
+        """The verdict, or the denial in its place, and the time until which it is valid."""
         now, settings = self._context.now, self._context.settings
         retry_at = now + settings.pause
         try:
@@ -247,5 +248,5 @@ class HttpAuth:
     def _failed(self, failure: HttpFailure) -> None:
         self._failures.add()
         if self._circuit.failed(self._context.now):
-            self._context.logger.error("the service is left alone for a while: %s", failure)
+            self._context.logger.error("the service gets no requests for a while: %s", failure)
             self._context.raise_alarm("service", f"the access service does not answer: {failure}")

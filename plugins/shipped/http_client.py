@@ -1,7 +1,7 @@
-"""HTTP for plugins: bounded in time, in size and in connections, and silent about what it sends.
+"""HTTP for plugins: limited in time, size and connections, and without logging requests.
 
-What it never does: follow a redirect, keep a cookie, obey a proxy variable of the environment, take a compressed
-answer, or log a request. A request may hold a password, and an answer decides who may come in.
+It never follows a redirect, keeps a cookie, uses a proxy variable of the environment, accepts a compressed answer, or
+logs a request. A request may hold a password, and an answer decides whether a client may connect.
 """
 
 import ssl
@@ -22,12 +22,12 @@ from trunkline.plugins.shipped.extras import NeedsExtra
 if TYPE_CHECKING:
     import httpx
 
-#: How much of somebody else's error message is repeated.
+#: Characters of a foreign error message that are repeated.
 SHOWN: Final = 200
 
 
 def check_url(value: object) -> str:
-    """Raises ValueError: this is not a URL that can be asked."""
+    """Raises ValueError if this URL cannot be used."""
     if not isinstance(value, str):
         value = "no text"
     if value == "":
@@ -36,10 +36,10 @@ def check_url(value: object) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
         raise ValueError("not an http or https URL")
     if "@" in parts.netloc:
-        raise ValueError("a URL is shown wherever settings are: put credentials into headers")
+        raise ValueError("URLs are shown with the settings: put credentials into headers")
     if not value.isascii() or not value.isprintable() or " " in value:
-        raise ValueError("a URL has no spaces, and characters outside ASCII percent-encoded")
-    _ = parts.port  # raises for what is not a port
+        raise ValueError("a URL must not have spaces, and characters outside ASCII must be percent-encoded")
+    _ = parts.port  # raises ValueError for an invalid port
     return value
 
 
@@ -57,7 +57,7 @@ class HttpSettings(NeedsExtra):
 
     headers: Mapping[Text, Secret] = setting({}, "Headers of every request, such as `Authorization`.")
     pool_size: Whole = setting(8, "Connections to the service.", "connections", ge=1, le=1000)
-    connect_timeout: Duration = setting(5.0, "How long a connection may take to be made.", "seconds", gt=0)
+    connect_timeout: Duration = setting(5.0, "How long establishing a connection may take.", "seconds", gt=0)
     request_timeout: Duration = setting(
         5.0, "How long a request may take in all, from its wait for a connection to the last byte.", "seconds", gt=0
     )
@@ -72,14 +72,14 @@ class HttpSettings(NeedsExtra):
         for name, value in self.headers.items():
             text = value.get_secret_value()
             if not (name.isascii() and name.replace("-", "").replace("_", "").isalnum()):
-                raise ValueError(f"headers.{name}: this is no name of a header")
+                raise ValueError(f"headers.{name}: this is not a valid header name")
             if not text.isascii() or not text.isprintable():
-                raise ValueError(f"headers.{name}: a header holds printable ASCII characters")
+                raise ValueError(f"headers.{name}: a header must consist of printable ASCII characters")
         return self
 
 
 class HttpFailure(Exception):
-    """There is no answer, or none that can be used. The text says why, and holds nothing of the request."""
+    """There is no usable answer. The text says why, and contains nothing of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class HttpAnswer:
     status: int
     content_type: str
     body: bytes
-    #: What the header `Retry-After` asks for, in seconds; None without one, or where it gives a date.
+    #: The value of the header `Retry-After` in seconds; None without one, or if it is a date.
     retry_after: float | None = None
 
 
@@ -95,7 +95,7 @@ class HttpClient:
     """Connections to one service."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        """Raises PluginError: the library is missing, or `ca_file` cannot be used."""
+        """Raises PluginError if the library is missing, or `ca_file` cannot be used."""
         settings.check_installed()
         import httpx
 
@@ -108,9 +108,9 @@ class HttpClient:
             "Accept-Encoding": "identity",
             **{name: value.get_secret_value() for name, value in settings.headers.items()},
         }
-        # the whole request has one time limit, kept below; only the connection has another
+        # the whole request has one time limit, enforced below; only the connection has another
         self._extensions = {"timeout": {"connect": settings.connect_timeout, "read": None, "write": None, "pool": None}}
-        # the transport without the client around it: that would log each URL, keep cookies, and read the environment
+        # the transport without a client around it, which would log each URL, keep cookies, and read the environment
         self._transport = httpx.AsyncHTTPTransport(
             verify=_tls(settings.verify_tls, settings.ca_file),
             trust_env=False,
@@ -130,10 +130,10 @@ class HttpClient:
         *,
         status_only: bool = False,
     ) -> HttpAnswer:
-        """`status_only`: what the answer says is of no interest, nor how much it is.
+        """`status_only`: the content and size of the answer do not matter.
 
         Raises:
-            HttpFailure: no answer that can be used.
+            HttpFailure: there is no usable answer.
         """
         httpx = self._httpx
         try:
@@ -141,7 +141,7 @@ class HttpClient:
                 try:
                     return await self._request(method, url, content, headers, status_only)
                 except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
-                    # as a rule, a connection that the service had closed while nobody used it
+                    # usually an idle connection that the service has closed
                     return await self._request(method, url, content, headers, status_only)
         except trio.TooSlowError:
             raise HttpFailure(f"no answer within {self._request_timeout:g} s") from None
@@ -160,7 +160,7 @@ class HttpClient:
             if status_only:
                 body = b""
             elif response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise HttpFailure("the answer is compressed, which nobody asked for")
+                raise HttpFailure("the answer is compressed, which was not requested")
             elif body is None:
                 raise HttpFailure(f"the answer is longer than {self._max_size} bytes")
         finally:
@@ -180,7 +180,7 @@ class HttpClient:
                 if len(body) + len(chunk) <= self._max_size:
                     body += chunk
                 else:
-                    # and the iteration is left to find that out: to break out of it would leave its generators open
+                    # the iteration goes on until it notices: breaking out of it would leave its generators open
                     too_long = True
                     await response.aclose()
         except self._httpx.ReadError:
@@ -207,7 +207,7 @@ def _tls(verify: bool, ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _words(error: BaseException) -> str:
-    """What the innermost of the errors that were made of each other says: the outer ones often say nothing."""
+    """The text of the innermost error of a chain: the outer ones are often empty."""
     name = type(error).__name__
     while not str(error) and (inner := error.__cause__ or error.__context__) is not None:
         error = inner

@@ -1,8 +1,8 @@
-"""Requests made from a template: `${clientid}` and other words of a client stand in the URL and in the body.
+"""Requests made from a template: `${clientid}` and other placeholders may be in the URL and in the body.
 
-Clients choose these words, so they never become anything but one value: percent-encoded in a path or a query, a string
-of JSON, a field of a form. They cannot stand in the host's name. One that would change a path (`..`, or nothing at all)
-makes no request.
+Clients choose the values, so each stays a single value: percent-encoded in a path or a query, a JSON string, a form
+field. They are not allowed in the host name. With a value that would change the path (`..`, or an empty one) no request
+is made.
 
 They are written `${…}` and not `%c` as in topics, because `%c3` means a byte in a URL.
 """
@@ -21,16 +21,16 @@ from trunkline.hooks.client import ClientInfo
 from trunkline.plugins import Table, setting
 from trunkline.plugins.shipped.http_client import Url
 
-#: What a placeholder may stand for.
+#: The types of a placeholder's value.
 Value: TypeAlias = str | int | bool | None
 
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
-#: What is known of every client.
+#: Placeholders that every client has.
 CLIENT_WORDS: Final = ("clientid", "username", "peerhost", "peerport", "proto_ver", "keepalive", "listener", "node")
 
 
 class Unfit(Exception):
-    """What a client says of itself cannot be put into the request."""
+    """A client's value cannot be put into the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,11 @@ class Prepared:
 
 
 class RequestTemplate(Table):
-    """A request, with words of the client in it."""
+    """A request with placeholders."""
 
-    url: Url = setting("", "URL to ask. Path and query may contain `${clientid}` and the like. Empty: nobody is asked.")
+    url: Url = setting(
+        "", "URL to ask. Path and query may contain `${clientid}` and the like. Empty: no request is made."
+    )
     method: Literal["get", "post"] = setting("post", "With `get` the entries of `body` go into the query.")
     body_format: Literal["json", "form"] = setting("json", "How the body is written.")
     body: Mapping[Text, Text] = setting({}, "The body's entries.")
@@ -52,7 +54,7 @@ class RequestTemplate(Table):
     @model_validator(mode="after")
     def _placeholders(self) -> Self:
         if "${" in urlsplit(self.url).netloc:
-            raise ValueError("the host's name cannot depend on the client")
+            raise ValueError("the host name cannot depend on the client")
         known = self.words()
         for text in (self.url, *self.body.values()):
             for name in _PLACEHOLDER.findall(text):
@@ -66,7 +68,7 @@ class RequestTemplate(Table):
         return CLIENT_WORDS
 
     def fill(self, values: Mapping[str, Value]) -> Prepared:
-        """Raises Unfit: a value would change the URL's path."""
+        """Raises Unfit if a value would change the URL's path."""
         path, mark, query = self.url.partition("?")
         path = "/".join(_segment(segment, values) for segment in path.split("/"))
         query = _PLACEHOLDER.sub(lambda found: quote(_text(values[found[1]]), safe=""), query)
@@ -98,15 +100,15 @@ def client_values(client: ClientInfo) -> dict[str, Value]:
 
 
 def _segment(segment: str, values: Mapping[str, Value]) -> str:
-    """One part of a path. Which part it is does not depend on what the client says."""
+    """One part of a path. The client's values do not change which part it is."""
     names = _PLACEHOLDER.findall(segment)
     if not names:
         return segment
     if not all(_text(values[name]) for name in names):
-        raise Unfit("an empty value does not go into a URL's path")
+        raise Unfit("a URL's path cannot contain an empty value")
     filled = _PLACEHOLDER.sub(lambda found: quote(_text(values[found[1]]), safe=""), segment)
     if filled in (".", ".."):
-        raise Unfit(f"{filled!r} does not go into a URL's path")
+        raise Unfit(f"a URL's path cannot contain {filled!r}")
     return filled
 
 

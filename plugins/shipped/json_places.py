@@ -1,4 +1,4 @@
-"""Where in a JSON text a value stands, so that a message about it can name the line."""
+"""Finds a value in a JSON text, so that an error message can name the line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def line_of(text: str, path: Iterable[str | int]) -> int:
-    """The line, counted from 1, of the value that the keys and indexes lead to, in a text that is JSON; of the last one
-    on the way where they lead nowhere."""
+    """The line, counted from 1, of the value that the keys and indexes lead to in a JSON text; if they lead nowhere, of
+    the last value on the way."""
     place = found = _skip(text, 0)
     for step in path:
         if text[place] not in "{[":
@@ -28,7 +28,8 @@ def line_of(text: str, path: Iterable[str | int]) -> int:
 
 
 def _enter(text: str, place: int, step: str | int) -> int:
-    """Where the value of an object or array stands that begins at `place`; -1 when it has none of this key or index."""
+    """The position of a value in the object or array that begins at `place`; -1 if it does not have this key or
+    index."""
     is_object, index = text[place] == "{", 0
     place = _skip(text, place + 1)
     while text[place] not in "}]":

@@ -1,5 +1,5 @@
-"""JSON Schemas from files, made ready once. What a schema refers to must be in the file, or in a file of its folder or
-below: nothing is ever fetched, and nothing is read once the schema is there."""
+"""JSON Schemas from files, prepared once. References must lead into the file, or to a file in its folder or below:
+nothing is ever fetched, and nothing is read after the schema is prepared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SchemaProblem(Exception):
 
 class JsonSchema:
     def __init__(self, file: Path) -> None:
-        """Raises SchemaProblem: it cannot be used."""
+        """Raises SchemaProblem if it cannot be used."""
         self._file = file
         self._folder = file.resolve().parent
         #: Text and content of each file that was read, by the name that it is referred to by; empty for the first.
@@ -34,8 +34,8 @@ class JsonSchema:
         self._ready = True
 
     def problem(self, value: object) -> str:
-        """Why a value does not fit; empty when it does. The text says where in the value and what the schema asks for
-        there, and nothing of the value itself."""
+        """Why a value does not fit the schema; empty if it does. The text names the position and what the schema
+        requires there, and contains nothing of the value itself."""
         try:
             error = next(self._validator.iter_errors(value), None)
         except RecursionError:
@@ -43,7 +43,7 @@ class JsonSchema:
         if error is None:
             return ""
         if error.validator is None:  # the schema is `false` there
-            return f"{error.json_path}: nothing fits there"
+            return f"{error.json_path}: no value is allowed there"
         asked = json.dumps(error.validator_value, ensure_ascii=False)
         return f"{error.json_path}: {error.validator} {asked}"[:_MAX_MESSAGE]
 
@@ -54,7 +54,7 @@ class JsonSchema:
 
         content = self._read("", self._file)
         kind = self._checked(content, "")
-        make_registry: Any = Registry  # its types are of a library that type checkers need not know
+        make_registry: Any = Registry  # its types come from an untyped library
         registry = make_registry(retrieve=self._retrieve)
         resource = _resource(content)
         try:
@@ -72,12 +72,12 @@ class JsonSchema:
         except UnicodeDecodeError as error:
             raise SchemaProblem(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
         except json.JSONDecodeError as error:
-            raise SchemaProblem(f"{file}, line {error.lineno}: no JSON: {error.msg}") from None
+            raise SchemaProblem(f"{file}, line {error.lineno}: not JSON: {error.msg}") from None
         self._texts[name] = file, text, content
         return content
 
     def _checked(self, schema: Any, name: str) -> Any:
-        """The kind of validator that a schema asks for; None when it does not ask."""
+        """The validator class that a schema requests; None if it does not."""
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
@@ -85,12 +85,14 @@ class JsonSchema:
         file, text, _ = self._texts[name]
         content: object = schema
         if not isinstance(content, dict | bool):
-            raise SchemaProblem(f"{file}, line 1: a schema is an object, true or false")
+            raise SchemaProblem(f"{file}, line 1: a schema must be an object, true or false")
         fields = dict[str, object]() if isinstance(content, bool) else cast("dict[str, object]", content)
         find: Any = validator_for
         kind = find(fields, default=None) if "$schema" in fields else None
         if "$schema" in fields and kind is None:
-            raise SchemaProblem(f"{file}, line {line_of(text, ['$schema'])}: {fields['$schema']!r} is no known $schema")
+            raise SchemaProblem(
+                f"{file}, line {line_of(text, ['$schema'])}: {fields['$schema']!r} is not a supported $schema"
+            )
         try:
             (kind or Draft202012Validator).check_schema(schema)
         except SchemaError as error:
@@ -102,7 +104,7 @@ class JsonSchema:
         return kind
 
     def _retrieve(self, name: str) -> Any:
-        """What a schema refers to by a name that is not in it."""
+        """Resolves references to other files."""
         from referencing.exceptions import NoSuchResource
 
         parts = urlsplit(name)
@@ -116,8 +118,7 @@ class JsonSchema:
         return _resource(content)
 
     def _unresolved(self, error: BaseException) -> SchemaProblem:
-        """Which reference leads nowhere, and where it stands. What is wrong with a file that it leads to comes
-        first."""
+        """Reports a reference that leads nowhere, and its position; or first, errors in a file that it leads to."""
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, SchemaProblem):
@@ -130,8 +131,8 @@ class JsonSchema:
             if place >= 0:
                 line = text.count("\n", 0, place) + 1
                 return SchemaProblem(
-                    f"{file}, line {line}: {reference!r} is neither in the file nor in one of its folder; nothing is "
-                    "fetched"
+                    f"{file}, line {line}: {reference!r} is neither in the file nor in a file of its folder; "
+                    f"nothing is fetched"
                 )
         return SchemaProblem(f"{self._file}: {reference!r} leads nowhere")
 
@@ -144,7 +145,7 @@ def _resource(content: Any) -> Any:
 
 
 def _resolve_all(resource: Any, resolver: Any, seen: set[int]) -> None:
-    """Look up every reference of a schema, and of what it refers to, so that nothing is missing later.
+    """Resolve all references of a schema, recursively, so that nothing is missing later.
 
     Raises:
         Unresolvable: one leads nowhere.

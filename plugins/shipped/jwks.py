@@ -1,4 +1,4 @@
-"""Keys that somebody publishes at a URL: fetched again and again, and kept when they cannot be."""
+"""Keys that are published at a URL: fetched periodically; if that fails, the last ones are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PublishedKeys:
-    """Only `run` fetches. A login that needs a key that is not there waits for it."""
+    """Only `run` fetches. A login that needs a missing key waits for it."""
 
     def __init__(
         self,
@@ -30,15 +30,15 @@ class PublishedKeys:
         refresh: float,
         floor: float,
     ) -> None:
-        """`refresh` is the time between two fetches, `floor` the shortest time between them when one is asked for, both
-        in seconds."""
+        """`refresh` is the time between two fetches, `floor` the minimum time between two requested ones, both in
+        seconds."""
         self._context = context
         self._client = client
         self._url = url
         self._algorithms = tuple(algorithms)
         self._refresh = refresh
         self._floor = floor
-        #: The last ones that could be fetched.
+        #: The last keys that could be fetched.
         self.keys: KeySet | None = None
         self._fetched_at = float("-inf")
         self._wanted = trio.Event()
@@ -54,7 +54,7 @@ class PublishedKeys:
                 await self._wanted.wait()
 
     async def newer(self) -> None:
-        """Wait for a fetch that is made because somebody asks; it is not made if the last one was a moment ago."""
+        """Request a fetch and wait for it; it is skipped if the last one was a moment ago."""
         if self._context.now < self._fetched_at + self._floor:
             return
         self._wanted.set()
@@ -76,7 +76,7 @@ class PublishedKeys:
             self._fetches.add()
             self._context.clear_alarm("jwks")
         self._fetched_at = self._context.now
-        # requests that came meanwhile have been answered
+        # requests that came meanwhile are fulfilled
         self._wanted = trio.Event()
         done, self._fetched = self._fetched, trio.Event()
         done.set()

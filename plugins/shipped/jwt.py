@@ -1,4 +1,4 @@
-"""Clients log in with a JSON Web Token: who signed it is known by key, and what it says is what they are.
+"""Clients log in with a JSON Web Token: its signature is verified with a known key, and its claims identify the client.
 
 The token is the password (or the user name). A 5.0 client may also bring it as the data of the authentication method
 `JWT`, and then bring a newer one before the old one ends.
@@ -30,12 +30,13 @@ _NO_KEYS: Final = Deny(Reason.SERVER_UNAVAILABLE, "the server has no keys to ver
 class _Token:
     claims: dict[str, Any]
     expires_at: float | None
-    #: Who the client is; None where the token does not say.
+    #: The client's user name; None if the token does not have it.
     username: str | None
 
 
 class Jwt:
-    """Clients log in with a JSON Web Token: who signed it is known by key, and what it says is what they are."""
+    """Clients log in with a JSON Web Token: its signature is verified with a known key, and its claims identify the
+    client."""
 
     #: The authentication method of 5.0.
     METHOD: ClassVar[str] = "JWT"
@@ -51,8 +52,8 @@ class Jwt:
             settings.leeway, settings.issuer, settings.audience, settings.required_claims, settings.verify_claims
         )
         self._logins = Logins(context, "the token has expired")
-        self._accepted = context.counter("accepted", "Tokens that let a client in.")
-        self._refused = context.counter("refused", "Tokens that did not.")
+        self._accepted = context.counter("accepted", "Tokens that were accepted.")
+        self._refused = context.counter("refused", "Tokens that were refused.")
         self._client: HttpClient | None = None
         self._published: PublishedKeys | None = None
         self._keys: KeySet | None = None
@@ -81,7 +82,7 @@ class Jwt:
         if self._client is not None:
             await self._client.aclose()
 
-    # Who may connect
+    # Authentication
 
     @hook("client.authenticate")
     async def authenticate(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
@@ -90,7 +91,7 @@ class Jwt:
         if not data or _header(data) is None:
             return None  # not a token, but perhaps a password that another authenticator knows
         if by_name:
-            client.username = None  # others must not see the token
+            client.username = None  # other callbacks must not see the token
         return await self._admit(client, data)
 
     @hook("client.enhanced_authenticate")
@@ -112,7 +113,7 @@ class Jwt:
             return token
         if again and token.username != client.username:
             self._refused.add()
-            return Deny(text="the token is of somebody else")
+            return Deny(text="the token belongs to another client")
         settings, claims = self._context.settings, token.claims
         before = client.username
         client.username = token.username
@@ -136,7 +137,7 @@ class Jwt:
             return Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "the token is too long")
         header = _header(data)
         if header is None:
-            return Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "this is no token")
+            return Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "this is not a token")
         algorithm, kid = header
         payload = self._payload(data, algorithm, kid)
         if payload is None and self._published is not None and not self._knows(algorithm, kid):
@@ -145,7 +146,7 @@ class Jwt:
                 return _NO_KEYS
             payload = self._payload(data, algorithm, kid)
         if payload is None:
-            return Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "the token is signed with no key that is known")
+            return Deny(Reason.BAD_USER_NAME_OR_PASSWORD, "the token is signed with an unknown key")
         try:
             claims = _object(payload)
             expires_at = self._claims.check(claims, client, self._context.wall)
@@ -154,7 +155,7 @@ class Jwt:
         return _Token(claims, expires_at, self._name(claims, client))
 
     def _name(self, claims: Mapping[str, Any], client: ClientInfo) -> str | None:
-        """A name that the client gave itself proves nothing, unless the token says it too."""
+        """The client's own user name is not trusted unless the token has it too."""
         name = claims.get(self._context.settings.username_claim)
         if isinstance(name, str) and name:
             return name
@@ -164,7 +165,7 @@ class Jwt:
         return self._keys if self._published is None else self._published.keys
 
     def _knows(self, algorithm: str, kid: str | None) -> bool:
-        """Is the key there that the token names? Then a bad signature is bad, and no reason to fetch anything."""
+        """Whether the token's key is known. Then a bad signature is final, and no reason to fetch keys."""
         keys = self._current()
         return keys is not None and bool(keys.candidates(algorithm, kid))
 
@@ -199,11 +200,11 @@ def _header(data: bytes) -> tuple[str, str | None] | None:
 
 
 def _object(payload: bytes) -> dict[str, Any]:
-    """Raises BadClaim: the token says nothing that can be understood."""
+    """Raises BadClaim if the claims cannot be read."""
     try:
         claims = json.loads(payload)
     except (ValueError, RecursionError):
-        raise BadClaim("the token holds no JSON") from None
+        raise BadClaim("the token does not hold JSON") from None
     if not isinstance(claims, dict):
-        raise BadClaim("the token holds no object")
+        raise BadClaim("the token does not hold a JSON object")
     return cast("dict[str, Any]", claims)

@@ -1,6 +1,5 @@
-"""Keys that tokens are verified with. Each is bound to the algorithms that it was made for.
-
-So a token cannot choose how it is verified: a public key is never taken for a secret, and `none` is no algorithm.
+"""Keys that tokens are verified with. Each is bound to the algorithms that it was made for. So a token cannot choose
+how it is verified: a public key is never used as a secret, and `none` is not an algorithm.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ if TYPE_CHECKING:
 _HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512", "secp256k1": "ES256K"}
-#: All that may be configured.
+#: All algorithms that may be configured.
 ALGORITHMS: Final = (*_HMAC, *sorted(_RSA), *sorted(_CURVES.values()), "EdDSA")
 
-#: Keys of one set that are looked at.
+#: Keys of one set that are read at most.
 MAX_KEYS: Final = 100
 #: The shortest RSA key, in bits.
 _MIN_RSA: Final = 2048
 
 
 class KeyProblem(Exception):
-    """This cannot be used as a key. The text holds nothing of it."""
+    """This cannot be used as a key. The text contains nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    #: What the library takes.
+    #: The key in the library's form.
     material: Any
     algorithms: frozenset[str]
     #: Its name within a set; empty when it has none.
@@ -44,14 +43,14 @@ class KeySet:
     keys: tuple[Key, ...]
 
     def candidates(self, algorithm: str, kid: str | None) -> list[Key]:
-        """The keys that may have signed a token which says this of itself. One that names its key is verified with no
-        other key that has a name."""
+        """The keys that may have signed a token with this header. If it names a key, it is not verified with keys of
+        other names."""
         return [
             key for key in self.keys if algorithm in key.algorithms and (kid is None or not key.kid or key.kid == kid)
         ]
 
     def limited(self, algorithms: Iterable[str]) -> KeySet:
-        """Raises KeyProblem: no key is left."""
+        """Raises KeyProblem if no key is left."""
         allowed = frozenset(algorithms)
         keys = tuple(
             Key(key.material, key.algorithms & allowed, key.kid) for key in self.keys if key.algorithms & allowed
@@ -63,7 +62,7 @@ class KeySet:
 
 
 def from_secret(secret: str, *, base64_encoded: bool) -> KeySet:
-    """Raises KeyProblem: it is too short, or not Base64."""
+    """Raises KeyProblem if it is too short, or not Base64."""
     material = secret.encode()
     if base64_encoded:
         try:
@@ -86,14 +85,14 @@ def from_pem(data: bytes) -> KeySet:
     from cryptography.x509 import load_pem_x509_certificate
 
     if b"PRIVATE KEY" in data:
-        raise KeyProblem("is a private key; the broker needs the public one alone")
+        raise KeyProblem("is a private key; the broker needs the public key only")
     try:
         if b"BEGIN CERTIFICATE" in data:
             material: Any = load_pem_x509_certificate(data).public_key()
         else:
             material = load_pem_public_key(data)
-    except Exception as error:  # noqa: BLE001 the library raises its own, and ValueError, and those of its parsers
-        raise KeyProblem(f"is no public key in PEM form: {type(error).__name__}") from None
+    except Exception as error:  # noqa: BLE001 the library raises its own errors, ValueError, and those of its parsers
+        raise KeyProblem(f"is not a public key in PEM form: {type(error).__name__}") from None
     return KeySet((Key(material, _algorithms(material)),))
 
 
@@ -102,21 +101,21 @@ def _algorithms(material: Any) -> frozenset[str]:
 
     if isinstance(material, rsa.RSAPublicKey):
         if material.key_size < _MIN_RSA:
-            raise KeyProblem(f"is an RSA key of {material.key_size} bits; {_MIN_RSA} are the least")
+            raise KeyProblem(f"is an RSA key of {material.key_size} bits; at least {_MIN_RSA} are required")
         return _RSA
     if isinstance(material, ec.EllipticCurvePublicKey) and material.curve.name in _CURVES:
         return frozenset({_CURVES[material.curve.name]})
     if isinstance(material, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
         return frozenset({"EdDSA"})
-    raise KeyProblem("is a key of a kind that tokens are not signed with")
+    raise KeyProblem("is a key of a type that tokens are not signed with")
 
 
 def from_jwks(data: bytes) -> KeySet:
-    """The keys of a JSON Web Key Set that are for verifying signatures. Others, and those of kinds that are not known,
-    are left out; so are secrets, which have no place in such a set.
+    """The keys of a JSON Web Key Set that are for verifying signatures. Other keys and unknown types are left out; so
+    are secrets, which do not belong in such a set.
 
     Raises:
-        KeyProblem: it is no such set, or no key is left.
+        KeyProblem: it is not such a set, or no key is left.
     """
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
@@ -124,10 +123,10 @@ def from_jwks(data: bytes) -> KeySet:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
-        raise KeyProblem("is no JSON") from None
+        raise KeyProblem("is not JSON") from None
     entries = cast("dict[str, object]", content).get("keys") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        raise KeyProblem('is no set of keys: it has no list "keys"')
+        raise KeyProblem('is not a set of keys: it has no list "keys"')
     keys = list[Key]()
     for entry in cast("list[object]", entries)[:MAX_KEYS]:
         if not isinstance(entry, dict):
@@ -136,7 +135,7 @@ def from_jwks(data: bytes) -> KeySet:
         if fields.get("kty") not in ("RSA", "EC", "OKP") or fields.get("use", "sig") != "sig":
             continue
         try:
-            # the library takes a key with its private part for a private one, and its `alg` for granted
+            # the library treats a key with its private part as a private one, and does not check its `alg`
             public = {name: value for name, value in fields.items() if name not in ("d", "alg")}
             material = PyJWK(public, "EdDSA" if fields["kty"] == "OKP" else None).key
             algorithms = _algorithms(material)
@@ -148,5 +147,5 @@ def from_jwks(data: bytes) -> KeySet:
         if algorithms:
             keys.append(Key(material, algorithms, kid if isinstance(kid, str) else ""))
     if not keys:
-        raise KeyProblem("has no key that signatures can be verified with")
+        raise KeyProblem("has no key for verifying signatures")
     return KeySet(tuple(keys))

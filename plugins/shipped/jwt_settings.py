@@ -1,4 +1,4 @@
-"""The settings of the plugin `jwt`: where its keys are, and what tokens must say."""
+"""The settings of the plugin `jwt`: where its keys are, and the claims that tokens must have."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self, cast
@@ -77,11 +77,7 @@ class JwtSettings(HttpSettings):
             raise ValueError(str(error)) from None
 
     def keys(self) -> KeySet:
-        """Those that are given as they are.
-
-        Raises:
-            KeyProblem: they cannot be used.
-        """
+        """The keys that the settings contain or name as files. Raises: KeyProblem: they cannot be used."""
         if self.public_key_file is not None:
             found, where = self._read(self.public_key_file, from_pem), f"{self.public_key_file}: "
         elif self.jwks_file is not None:

@@ -1,6 +1,6 @@
-"""What a login brings besides the yes: attributes, access rules, and the time at which it ends.
+"""Additional data of a login: attributes, access rules, and the time at which it ends.
 
-It is kept in the client's attributes, so that it outlives a restart of the plugin that let the client in.
+It is kept in the client's attributes, so that it survives a restart of the plugin that accepted the client.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ class Login:
 
 
 class Logins:
-    """Of the clients that one plugin has let in. Their access rules hold, and their connections end, by hooks of its
-    own."""
+    """The logins that one plugin has accepted. Its hooks apply their access rules and end their connections."""
 
     def __init__(self, context: Context[Any], text: str, priority: int = 0) -> None:
-        """`text` is what a client is told when its login has ended, `priority` that of access rules."""
+        """`text` is sent to a client whose login has ended; `priority` is that of the access rules."""
         self._context = context
         self._key = f"{context.name}.login"
         self._text = text
@@ -52,10 +51,10 @@ class Logins:
         rules: object,
         expires_at: float | None,
     ) -> None:
-        """Keep what a client's login brings. `rules` are as they came, None where none did.
+        """Keep the data of a client's login. `rules` are in their original form, None if there are none.
 
         Raises:
-            RulesError: they cannot be understood, and nothing was kept.
+            RulesError: the rules are invalid, and nothing was kept.
         """
         compiled = None if rules is None else LoginRules(rules, client)
         client.attributes.update(attributes)
@@ -70,8 +69,8 @@ class Logins:
             self._watched[client.client_id] = client, cancel
 
     def _forget(self, client: ClientInfo, *_: object) -> None:
-        """The connection is gone, and with it the end of its login. Another one of the same client id may be there
-        already."""
+        """The connection is closed, so the end of its login no longer matters. A new one with the same client id may
+        exist already."""
         login = self._login(client)
         if login is not None and login.expires_at is not None:
             client.attributes[self._key] = Login(login.rules)
@@ -85,12 +84,12 @@ class Logins:
             watched[1]()
 
     def _decide(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> Allow | Deny | None:
-        """What the access rules of the login say."""
+        """The decision of the login's access rules."""
         login = self._login(client)
         if login is None:
             return None
         if login.expires_at is not None and client.client_id not in self._watched:
-            self.watch(client)  # it came in during an earlier run of the plugin
+            self.watch(client)  # it logged in during an earlier run of the plugin
         return None if login.rules is None else login.rules.decide(action, topic, qos, retain)
 
     def _login(self, client: ClientInfo) -> Login | None:

@@ -1,7 +1,7 @@
 """message-filter: subscriptions with conditions on user properties, `FILTER?key>5&room=kitchen`, as in EMQX 6.2.
 
-The session has the plain filter; what is withheld from it is decided when a message is about to be delivered. As long
-as nobody has conditions, deliveries are not looked at.
+The session has the plain filter; the conditions are checked when a message is about to be delivered. While no client
+has conditions, deliveries are not checked.
 """
 
 import re
@@ -21,32 +21,32 @@ from trunkline.mqtt.topics import matches, parse_shared
 from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
 
-#: Topics for which it is remembered which conditions count, for each client that has some.
+#: Topics whose conditions are cached, for each client with conditions.
 MAX_REMEMBERED: Final = 1000
 #: Longer topics are looked up each time.
 MAX_REMEMBERED_TOPIC: Final = 256
-#: Conditions of one subscription, whatever the settings say.
+#: The most conditions of one subscription that the settings can allow.
 MAX_CONDITIONS: Final = 1000
 _CONDITION: Final = re.compile(r"([^=<>!]+)(!=|>=|<=|=|>|<)([^=<>]+)")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 UserProperties: TypeAlias = Iterable[tuple[str, str]]
-#: One condition, made ready: do the values that a key has fulfil it?
+#: One prepared condition: tests the values of a key.
 Condition: TypeAlias = tuple[str, Callable[[list[str]], bool]]
-#: All of which must hold. None at all hold for every message.
+#: Conditions that must all be fulfilled. An empty tuple matches every message.
 Conditions: TypeAlias = tuple[Condition, ...]
 
 
 def parse(text: str, most: int = MAX_CONDITIONS) -> Conditions:
-    """What stands behind the question mark.
+    """Parses the text behind the question mark.
 
     Raises:
-        ValueError: what is wrong, in words for the client.
+        ValueError: the text is invalid; the message is for the client.
     """
     parts = text.split("&")
     if len(parts) > most:
-        raise ValueError(f"there are more than {most} conditions")
+        raise ValueError(f"more than {most} conditions")
     return tuple(map(_condition, parts))
 
 
@@ -54,14 +54,14 @@ def _condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     key, word, wanted = (part.strip() for part in found.groups()) if found else ("", "", "")
     if not key or not wanted:
-        raise ValueError(f"{text[:50]!r} is no condition such as key=value or key>5")
+        raise ValueError(f"{text[:50]!r} is not a condition such as key=value or key>5")
     if word == "=":
         return key, lambda values: wanted in values
     if word == "!=":
         return key, lambda values: wanted not in values
     compare, number = _ORDER[word], _number(wanted)
     if number is None:
-        raise ValueError(f"{wanted[:50]!r} is no number")
+        raise ValueError(f"{wanted[:50]!r} is not a number")
     return key, lambda values: any(other is not None and compare(other, number) for other in map(_number, values))
 
 
@@ -74,7 +74,8 @@ def _number(text: str) -> float | None:
 
 
 def holds(conditions: Conditions, properties: UserProperties) -> bool:
-    """Does a message with these user properties fulfil all of them? One whose key it does not have is not fulfilled."""
+    """Whether a message with these user properties fulfils all conditions. A condition on a missing key is not
+    fulfilled."""
     values: dict[str, list[str]] = {}
     for key, value in properties:
         values.setdefault(key, []).append(value)
@@ -87,7 +88,7 @@ class ClientConditions:
 
     #: By filter, then by the text of the conditions. The empty text is a subscription without conditions.
     filters: dict[str, dict[str, Conditions]] = field(default_factory=dict[str, dict[str, Conditions]])
-    #: By topic: the alternatives, one of which must hold; None: every message is wanted.
+    #: By topic: alternatives, one of which must be fulfilled; None: every message matches.
     remembered: dict[str, list[Conditions] | None] = field(default_factory=dict[str, list[Conditions] | None])
 
 
@@ -103,17 +104,17 @@ class MessageFilter:
     def __init__(self, context: Context[FilterSettings]) -> None:
         self._context = context
         self._clients: dict[str, ClientConditions] = {}
-        #: The same in plain words, with the moment at which each session began.
+        #: The same as plain values, with the time at which each session began.
         self._kept: dict[str, tuple[float, dict[str, list[str]]]] = context.kept.setdefault("clients", {})
         self._filtering = False
-        self._withheld = context.counter("withheld", "Messages that were not what a subscriber wanted.")
+        self._withheld = context.counter("withheld", "Messages that did not fulfil a subscriber's conditions.")
         self._refused = context.counter("refused", "Subscriptions whose conditions were refused.")
         context.gauge("clients", "Clients that have conditions.", lambda: len(self._clients))
         for client_id, (began, filters) in list(self._kept.items()):
             self._restore(client_id, began, filters)
 
     def _restore(self, client_id: str, began: float, filters: dict[str, list[str]]) -> None:
-        """What is still true of what was kept."""
+        """The kept conditions that are still valid."""
         client, subscribed = self._context.client(client_id), self._context.subscriptions(client_id)
         if client is not None and client.created_at == began:
             own = self._clients[client_id] = ClientConditions()
@@ -122,7 +123,7 @@ class MessageFilter:
                     own.filters[filter] = {text: parse(text) if text else () for text in texts}
         self._changed(client_id)
 
-    # What clients ask for
+    # Requests of clients
 
     @hook("client.read_filter")
     def read_filter(self, client: ClientInfo, filter: str) -> str:
@@ -140,7 +141,9 @@ class MessageFilter:
                 self._changed(client.client_id)
             return None
         if filter.startswith(("$share/", "$exclusive/")):
-            return self._refuse(Reason.TOPIC_FILTER_INVALID, f"no conditions go with {filter.split('/')[0]}")
+            return self._refuse(
+                Reason.TOPIC_FILTER_INVALID, f"conditions cannot be combined with {filter.split('/')[0]}"
+            )
         try:
             conditions = self._parse(text)
         except ValueError as error:
@@ -149,7 +152,7 @@ class MessageFilter:
             own = self._clients[client.client_id] = ClientConditions()
         known = own.filters.get(filter, {})
         if text not in known and sum(map(len, own.filters.values())) >= self._context.settings.max_filters:
-            return self._refuse(Reason.QUOTA_EXCEEDED, "there are too many subscriptions with conditions")
+            return self._refuse(Reason.QUOTA_EXCEEDED, "the limit of subscriptions with conditions is reached")
         if not known and filter in self._context.subscriptions(client.client_id):
             known[""] = ()
         known[text] = conditions
@@ -159,8 +162,8 @@ class MessageFilter:
 
     @hook("client.unsubscribe", priority=TOPIC_SYNTAX)
     def unsubscribe(self, client: ClientInfo, filter: str, properties: Properties) -> str | Withhold | None:
-        """With the very text that was subscribed to. The session keeps the filter as long as the client wants any of
-        it."""
+        """Called with the exact text of the subscription. The session keeps the filter while the client has any
+        subscription to it."""
         filter, text = _split(client, filter)
         own = self._clients.get(client.client_id)
         known = own.filters.get(filter) if own is not None else None
@@ -183,7 +186,7 @@ class MessageFilter:
         self._refused.add()
         return Deny(reason, text)
 
-    # What becomes of sessions
+    # Sessions
 
     @hook("session.created")
     def created(self, client: ClientInfo) -> None:
@@ -192,7 +195,7 @@ class MessageFilter:
     @hook("session.discarded")
     @hook("session.terminated")
     def ended(self, client: ClientInfo, *_: object) -> None:
-        if self._context.client(client.client_id) is None:  # else there is a new session already
+        if self._context.client(client.client_id) is None:  # otherwise a new session exists already
             self._forget(client.client_id)
 
     @hook("session.resumed")
@@ -213,7 +216,7 @@ class MessageFilter:
             self._changed(client_id)
 
     def _changed(self, client_id: str) -> None:
-        """Keep it, and look at deliveries only if there is a reason."""
+        """Save the state, and check deliveries only if there are conditions."""
         own, client = self._clients.get(client_id), self._context.client(client_id)
         if own is not None and own.filters and client is not None:
             own.remembered.clear()
@@ -255,7 +258,7 @@ class MessageFilter:
         return found
 
     def _alternatives(self, client_id: str, own: ClientConditions, topic: str) -> list[Conditions] | None:
-        """The conditions of all subscriptions that a message of this topic comes by; None when one has none."""
+        """The conditions of all subscriptions that match a topic; None if one of them has no conditions."""
         found: list[Conditions] = []
         for filter in self._context.subscriptions(client_id):
             shared = parse_shared(filter)
@@ -265,6 +268,6 @@ class MessageFilter:
 
 
 def _split(client: ClientInfo, filter: str) -> tuple[str, str | None]:
-    """The filter, and the text of its conditions. For 3.x a question mark is a letter like any other."""
+    """The filter, and the text of its conditions. For 3.x a question mark is an ordinary character."""
     plain, mark, text = filter.partition("?")
     return (plain, text) if mark and plain and client.version is Version.V5 else (filter, None)

@@ -1,4 +1,4 @@
-"""Things that wait to be sent: so many, and so many bytes. When there is no room the oldest go."""
+"""Items that wait to be sent, limited in number and bytes. When there is no room, the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Outbox:
         self._max_bytes = max_bytes
         self._items = deque[bytes]()
         self.byte_size = 0
-        #: Somebody waits for so many.
+        #: The number of items that a task waits for.
         self._awaited = 1
         self._there = trio.Event()
 
@@ -21,8 +21,7 @@ class Outbox:
         return len(self._items)
 
     def put(self, item: bytes) -> int:
-        """Returns how many were thrown away for it: of one that is too large for all the room, all that wait and
-        itself."""
+        """Returns how many items were dropped for it: all waiting ones and itself if it is larger than the limit."""
         self._items.append(item)
         self.byte_size += len(item)
         dropped = 0
@@ -34,13 +33,13 @@ class Outbox:
         return dropped
 
     async def wait(self, count: int = 1) -> None:
-        """Until there are so many."""
+        """Wait until there are `count` items."""
         while len(self._items) < count:
             self._awaited, self._there = count, trio.Event()
             await self._there.wait()
 
     def take(self, max_items: int, max_bytes: int) -> list[bytes]:
-        """The oldest: at least one, if there is one, then as many as fit."""
+        """The oldest items: at least one, if there is one, then as many as fit."""
         taken = list[bytes]()
         size = 0
         while self._items and len(taken) < max_items:

@@ -1,7 +1,6 @@
-"""topic-rewrite: other topics than those that clients name, by rules with regular expressions.
+"""topic-rewrite: replaces the topics that clients use, by rules with regular expressions.
 
-As in EMQX the last rule whose source matches is the one that counts, and when its pattern does not match, the topic
-stays as it is.
+As in EMQX, the last rule whose source matches applies, and if its pattern does not match, the topic is unchanged.
 """
 
 import re
@@ -46,7 +45,7 @@ class RewriteRule(Table):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
         return pattern
 
     @model_validator(mode="after")
@@ -54,13 +53,13 @@ class RewriteRule(Table):
         groups = re.compile(self.pattern).groups
         for number in [int(word["group"]) for word in _WORD.finditer(self.target) if word["group"]]:
             if not 0 < number <= groups:
-                raise ValueError(f"the target has ${number}, and the pattern {self.pattern!r} has {groups} groups")
+                raise ValueError(f"the target has ${number}, but the pattern {self.pattern!r} has {groups} groups")
         if self.source.startswith((SHARE_PREFIX, _EXCLUSIVE)):
-            raise ValueError(f"the source {self.source!r} matches nothing: rules see what is behind this prefix")
+            raise ValueError(f"the source {self.source!r} never matches: rules see the topic behind this prefix")
         try:
             (_plain_filter if self.action == "subscribe" else validate_name)(_WORD.sub("x", self.target))
         except ProtocolError as error:
-            raise ValueError(f"the target {self.target!r} makes no topic: {error}") from None
+            raise ValueError(f"the target {self.target!r} does not make a valid topic: {error}") from None
         return self
 
 
@@ -90,7 +89,7 @@ class TopicRewrite:
         self._publish = [rule for action, rule in compiled if action != "subscribe"]
         self._subscribe = [rule for action, rule in compiled if action != "publish"]
         self._rewritten = context.counter("rewritten", "Topics and topic filters that were rewritten.")
-        self._refused = context.counter("refused", "Topics and topic filters whose rule made nothing of use.")
+        self._refused = context.counter("refused", "Topics and topic filters whose rule made an invalid one.")
 
     @hook("message.publish", priority=REWRITE)
     def publish(self, client: ClientInfo, message: Message) -> Message | Deny | None:
@@ -107,7 +106,7 @@ class TopicRewrite:
     def subscribe(
         self, client: ClientInfo, request: SubscriptionRequest, properties: Properties
     ) -> SubscriptionRequest | Deny | None:
-        """The broker asks the access rules about what comes out of it."""
+        """The broker checks the access rules for the new topic."""
         filter = self._filter(client, request.filter)
         return replace(request, filter=filter) if isinstance(filter, str) else filter
 
@@ -116,7 +115,7 @@ class TopicRewrite:
         return self._filter(client, filter)
 
     def _filter(self, client: ClientInfo, filter: str) -> str | Deny | None:
-        """Rules see what is shared or exclusive, not how."""
+        """Rules see the filter behind the prefix of a shared or exclusive subscription."""
         inner = filter
         if (shared := parse_shared(filter)) is not None:
             inner = shared[1]
@@ -128,7 +127,7 @@ class TopicRewrite:
     def _rewrite(
         self, rules: list[_Compiled], client: ClientInfo, topic: str, validate: Callable[[str], None], reason: Reason
     ) -> str | Deny | None:
-        """The new topic; None when it stays as it is."""
+        """The new topic; None if it is unchanged."""
         rule = next((rule for rule in rules if matches(rule.source, topic)), None)
         if rule is None:
             return None
@@ -149,7 +148,7 @@ class TopicRewrite:
                     "rule for %s: %.200r of the client %r is refused: %.200s (%d so far)",
                     rule.source, topic, client.client_id, error, self._refused.value,
                 )  # fmt: skip
-            return Deny(reason, "a rewriting rule makes no valid topic of it")
+            return Deny(reason, "a rewriting rule makes an invalid topic of it")
         self._rewritten.add()
         return made
 
@@ -159,10 +158,10 @@ class TopicRewrite:
 
 
 def _made(target: str, found: re.Match[str], client: ClientInfo) -> str:
-    """The target with all its words, in one pass: a client id may look like a group.
+    """The target with its placeholders replaced in one pass: a client id may look like a group.
 
     Raises:
-        ProtocolError: a word of the client cannot go there.
+        ProtocolError: a value of the client is not allowed there.
     """
 
     def word(place: re.Match[str]) -> str:
@@ -170,14 +169,14 @@ def _made(target: str, found: re.Match[str], client: ClientInfo) -> str:
             return found[int(place["group"])] or ""
         value = value_of(place["placeholder"], client)
         if value is None or (place.start() == 0 and value[0] == "$"):
-            raise ProtocolError(f"what {place[0]} stands for does not go into a topic")
+            raise ProtocolError(f"a topic cannot contain the value of {place[0]}")
         return value
 
     return _WORD.sub(word, target)
 
 
 def _plain_filter(filter: str) -> None:
-    """Raises ProtocolError: it is not a filter, or a shared one."""
+    """Raises ProtocolError if it is not a filter, or a shared one."""
     validate_filter(filter)
     if filter.startswith(SHARE_PREFIX):
-        raise ProtocolError("a rule does not share subscriptions")
+        raise ProtocolError("a rule cannot make a shared subscription")

@@ -1,5 +1,5 @@
-"""Checks payloads before they are routed. A payload that is not text or JSON, or does not fit a JSON Schema, is
-refused, dropped, or passed and reported."""
+"""Checks payloads before messages are routed. A message whose payload is not text or JSON, or does not fit a JSON
+Schema, is refused, dropped, or passed and reported."""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from trunkline.plugins.shipped.json_schemas import JsonSchema, SchemaProblem
 
 
 class PayloadRule(Table):
-    """What payloads on some topics must be."""
+    """Requirements for payloads of some topics."""
 
     topics: tuple[TopicFilter, ...] = setting(..., "Topics that the rule is for.", min_length=1)
     content: Literal["any", "utf8", "json"] = setting("any", "What payloads must be: UTF-8 text, JSON, or anything.")
@@ -78,7 +78,7 @@ class _Ready:
         try:
             text = payload.decode()
         except UnicodeDecodeError as error:
-            return f"the payload is no UTF-8 text, from byte {error.start} on"
+            return f"the payload is not UTF-8 text, from byte {error.start} on"
         if self.rule.content == "utf8" and self.schema is None:
             return ""
         try:
@@ -87,7 +87,7 @@ class _Ready:
             return "the payload is nested too deeply"
         except ValueError as error:
             place = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-            return f"the payload is no JSON{place}"
+            return f"the payload is not JSON{place}"
         return "" if self.schema is None else self.schema.problem(value)
 
 
@@ -98,17 +98,17 @@ class Validation:
         self._context = context
         self._report_topic = settings.report_topic
         self._rules = [_ready(rule, number) for number, rule in enumerate(settings.rules)]
-        self._checked = context.counter("checked", "Payloads looked at, once for each rule.")
+        self._checked = context.counter("checked", "Payloads checked, once for each rule.")
         self._counters = {
             "refuse": context.counter("refused", "Messages refused."),
             "drop": context.counter("dropped", "Messages dropped."),
-            "pass": context.counter("passed", "Messages that did not hold to a rule and passed."),
+            "pass": context.counter("passed", "Messages that broke a rule and were passed."),
         }
 
     @hook("message.publish", priority=VALIDATION)
     def check(self, client: ClientInfo, message: Message) -> Deny | Withhold | None:
         if message.retain and not message.payload:
-            return None  # it takes a retained message away
+            return None  # it deletes a retained message
         for ready in self._rules:
             if not ready.concerns(message.topic):
                 continue
@@ -146,4 +146,4 @@ def _ready(rule: PayloadRule, number: int) -> _Ready:
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -1,7 +1,7 @@
-"""Sends events to an HTTP service: what happens in the broker, as JSON, in batches, in order.
+"""Sends the broker's events to an HTTP service: as JSON, in batches, in order.
 
-An event may arrive twice, and never out of order: a batch is sent until it is taken, and those behind it wait.
-What waits is bounded; when the service is down for too long the oldest events are lost, and counted.
+An event may arrive twice, but never out of order: a batch is sent until it is accepted, and those behind it wait. The
+number of waiting events is limited; when the service is down for too long, the oldest are dropped and counted.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from trunkline.plugins.shipped.http_client import HttpClient, HttpFailure, HttpS
 from trunkline.plugins.shipped.outbox import Outbox
 from trunkline.plugins.shipped.webhook_events import FIELDS, EventWriter, PayloadForm
 
-#: Where others change a value, look at what they made of it; where they decide, look before that ends the chain.
+#: Where other callbacks change a value, run after them; where they decide, run before a decision ends the chain.
 _PRIORITIES: Final = {"transform": RECORD_RESULT, "decide": WATCH}
-#: Failures in a row that are an alarm.
+#: Failures in a row that raise an alarm.
 _ALARM_AFTER: Final = 3
-#: Statuses of the 400s that may be others next time.
+#: Statuses of the 400s that may be temporary.
 _PASSING: Final = frozenset({408, 425, 429})
 
 
@@ -84,18 +84,18 @@ class Webhook:
         self._client = HttpClient(settings)
         self._writer = EventWriter(settings.payload, settings.max_payload_size, frozenset(settings.leave_out))
         self._outbox = Outbox(settings.max_queue, settings.max_queue_bytes)
-        #: Taken from the outbox, and not known to have arrived.
+        #: Taken from the outbox, but not confirmed by the service.
         self._batch = list[bytes]()
         self._run_id = secrets.token_hex(8)
         self._batches = 0
-        self._sent = context.counter("sent", "Events that the service has taken.")
+        self._sent = context.counter("sent", "Events that the service has accepted.")
         self._dropped = context.counter(
             "dropped", "Events lost because too many waited, or because the plugin stopped."
         )
-        self._refused = context.counter("refused", "Events that the service did not want.")
-        self._failures = context.counter("failures", "Requests that failed, and were or will be made again.")
+        self._refused = context.counter("refused", "Events that the service rejected.")
+        self._failures = context.counter("failures", "Requests that failed, and were or will be repeated.")
         context.gauge("queued", "Events that wait.", self._queued)
-        context.gauge("queued_bytes", "Bytes of them.", self._queued_bytes)
+        context.gauge("queued_bytes", "Bytes of the events that wait.", self._queued_bytes)
 
     def start(self) -> None:
         for point in dict.fromkeys(point for name in self._settings.events for point in find_all(name)):
@@ -128,9 +128,9 @@ class Webhook:
         dropped = self._outbox.put(event)
         if dropped:
             if not self._dropped.value:
-                self._context.logger.error("more events wait than may: the oldest are lost")
+                self._context.logger.error("too many events wait: the oldest are dropped")
             self._dropped.add(dropped)
-            self._context.raise_alarm("dropping", "more events wait than may: the oldest are lost")
+            self._context.raise_alarm("dropping", "too many events wait: the oldest are dropped")
 
     # Sending
 
@@ -147,7 +147,7 @@ class Webhook:
         self._batches += 1
 
     async def _deliver(self) -> None:
-        """Until the service has taken the batch, or has said that it does not want it."""
+        """Send until the service has accepted or rejected the batch."""
         delay, failures = self._settings.retry_min, 0
         while True:
             try:
@@ -157,9 +157,9 @@ class Webhook:
                 failures += 1
                 self._failures.add()
                 if failures == _ALARM_AFTER:
-                    self._context.logger.error("events are not taken: %s", failure)
-                    self._context.raise_alarm("down", f"events are not taken: {failure}")
-                # at another moment than others that found the same service down
+                    self._context.logger.error("the service does not accept events: %s", failure)
+                    self._context.raise_alarm("down", f"the service does not accept events: {failure}")
+                # at random, so that clients of a failed service do not all return at once
                 await trio.sleep(max(delay * random.uniform(0.5, 1.0), min(failure.wait, self._settings.retry_max)))
                 delay = min(2 * delay, self._settings.retry_max)
         self._done(wanted)
@@ -172,11 +172,7 @@ class Webhook:
             self._context.clear_alarm("dropping")
 
     async def _post(self, batch: Sequence[bytes]) -> bool:
-        """Whether the service wanted it.
-
-        Raises:
-            _Failed: nobody knows.
-        """
+        """Whether the service accepted it. Raises: _Failed: that is unknown."""
         body = b"[" + b",".join(batch) + b"]"
         headers = {"Content-Type": "application/json", "X-Trunkline-Delivery": f"{self._run_id}-{self._batches}"}
         secret = self._settings.secret.get_secret_value()
@@ -191,13 +187,13 @@ class Webhook:
             return True
         if 400 <= answer.status < 500 and answer.status not in _PASSING:
             self._context.logger.error(
-                "%d events are not wanted: the service answers with status %d", len(batch), answer.status
+                "%d events are rejected: the service answers with status %d", len(batch), answer.status
             )
             return False
         raise _Failed(f"the service answers with status {answer.status}", answer.retry_after or 0.0)
 
     async def stop(self) -> None:
-        """What still waits goes out, as far as the time reaches. A service that fails now is not asked again."""
+        """Send the waiting events, as far as the time allows. After a failure the service is not tried again."""
         with trio.move_on_after(self._settings.flush_time):
             try:
                 while self._batch or len(self._outbox):
@@ -205,7 +201,7 @@ class Webhook:
                         self._take()
                     self._done(await self._post(self._batch))
             except _Failed as failure:
-                self._context.logger.warning("events are not taken: %s", failure)
+                self._context.logger.warning("the service does not accept events: %s", failure)
         lost = self._queued()
         if lost:
             self._dropped.add(lost)
@@ -216,9 +212,9 @@ class Webhook:
 
 
 class _Failed(Exception):
-    """Nobody knows whether the service has got the events."""
+    """It is unknown whether the service has received the events."""
 
     def __init__(self, text: str, wait: float = 0.0) -> None:
         super().__init__(text)
-        #: Seconds that the service wants to be left alone for.
+        #: Seconds for which the service requests a pause.
         self.wait = wait

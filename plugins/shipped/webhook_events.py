@@ -1,6 +1,6 @@
 """Events of hook points as JSON, for a webhook. The names are those of EMQX's rule engine where it has one.
 
-A password, and what a client authenticates with, is never part of it.
+Passwords and authentication data are never part of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class EventWriter:
     leave_out: frozenset[str] = frozenset()
 
     def write(self, point: Point, values: tuple[object, ...], node: str, wall: float) -> bytes:
-        """`values` are what the point's callbacks are called with; `wall` is the time in seconds since the epoch."""
+        """`values` are the arguments of the point's callbacks; `wall` is the time in seconds since the epoch."""
         fields: _Fields = {"event": point.name, "timestamp": _milliseconds(wall), "node": node}
         for name, value in zip(point.arguments, values, strict=True):
             if name == "message":
@@ -47,7 +47,7 @@ class EventWriter:
                 fields.pop(name, None)
         for name in self.leave_out:
             fields.pop(name, None)
-        # what an alarm's details hold need not be JSON
+        # an alarm's details may not be representable in JSON
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace")
 
     def _message(self, message: Message) -> _Fields:
@@ -176,7 +176,7 @@ _WRITERS: Final[dict[str, Callable[[Any], _Fields]]] = {
     "alarm": _alarm,
 }
 
-#: Every field that some event has.
+#: All fields of all events.
 FIELDS: Final = frozenset(
     {
         *("clientid", "username", "peerhost", *_OF_CONNECTIONS),

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def main() -> None:
     # Ctrl-C in the middle of an import would show a traceback, or would be lost
     former = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # a broker has yet to read what SIGHUP asks to read again; other commands end with their terminal
+    if hasattr(signal, "SIGHUP") and all(word == "serve" or word.startswith("-") for word in sys.argv[1:2]):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the time
     from trunkline.management.cli import cli
 
@@ -34,8 +37,6 @@ def main() -> None:
 def run(read: "Callable[[], Config]", source: str) -> int:
     # until the broker handles signals
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks to read again is yet to be read
     gc.disable()
     from trunkline import serving
 

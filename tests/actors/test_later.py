@@ -1,4 +1,4 @@
-"""What an actor does later: after a time, in slices, in a task."""
+"""Work that an actor does later: after a delay, in slices, in a task."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

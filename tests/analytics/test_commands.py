@@ -104,7 +104,7 @@ def test_what_fails_in_spark_is_a_line(shared: Shared, log: Path) -> None:
     [
         (("run", "latenzy", "--input", "{log}"), "no job 'latenzy': did you mean latency?"),
         (("explain", "latenzy"), "no job 'latenzy': did you mean latency?"),
-        (("run", "latency", "--input", "{log}", "--set", "windw=1"), "no option 'windw': did you mean window?"),
+        (("run", "latency", "--input", "{log}", "--set", "windw=1"), "unknown option windw; did you mean window?"),
         (("run", "latency", "--input", "{log}/none"), "log/none: there is no such file or folder"),
         (("run", "latency", "--input", "{log}", "--node", "n9"), "log: has no node n9, only n1, n2"),
         (("run", "latency", "--input", "{log}", "--format", "parquet"), "--format parquet needs --output"),

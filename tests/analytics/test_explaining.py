@@ -19,9 +19,10 @@ def test_options_columns_and_kinds_are_told() -> None:
     text = "\n".join(lines)
     assert lines[0] == "latency: Delivery latency and loss"
     assert "Reads: message.delivered, message.acked, node.tick" in text
-    assert "  window = 300\n      Seconds of one window. More than 0, at most 2592000." in text
+    assert "  window = 300\n      Seconds of one window. Takes seconds, or text such as " in text
+    assert ", more than 0, 2592000 at most." in " ".join(text.split())
     assert "  loss = false\n" in text
-    assert "One of exact, approximate." in text
+    assert 'Takes "exact" or "approximate".' in text
     assert "  p50_us (double)\n      Microseconds from publication" in text
     assert "Key: window_start, node, prefix, qos" in text
     assert max(map(len, lines)) <= 110

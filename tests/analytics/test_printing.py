@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from trunkline.analytics.printing import as_json, print_table
+from trunkline.analytics.printing import as_json, print_table, with_zone
 
 TIME = datetime(2025, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def test_json_is_plain() -> None:
         "number": 0.5,
         "name": "é\n",
     }
-    line = as_json(row)
+    line = as_json(with_zone(row))
     assert "\n" not in line
     assert json.loads(line) == {
         "time": "2025-06-01T12:00:00.250000Z",

@@ -253,6 +253,6 @@ class _Polled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._polled, name)
 
-    def ready(self, mask: int) -> bytes | None:
+    def ready(self, events: int, limit: int) -> bytes | None:
         self._crash._hit(self.owner)  # pyright: ignore[reportPrivateUsage]
-        return self._polled.ready(mask)
+        return self._polled.ready(events, limit)

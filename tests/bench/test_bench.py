@@ -112,7 +112,7 @@ def test_a_broker_that_loses_messages_has_no_rank(tmp_path: Path, workload: str,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr

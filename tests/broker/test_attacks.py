@@ -13,6 +13,7 @@ from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.metrics import DropReason
 
 
 @asynccontextmanager
@@ -129,7 +130,7 @@ async def test_a_flood_to_somebody_who_does_not_read(caplog: pytest.LogCaptureFi
         session = b.node.sessions.get("deaf")
         assert session is not None
         assert session.session.queue.byte_size <= 1_000_000
-        assert b.node.metrics.delivery_dropped_slow_consumer > 0
+        assert b.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 0
         for wire in (deaf, flooder, one, two):
             await wire.abort()
 

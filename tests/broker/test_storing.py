@@ -2,18 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import trio
 
 from tests.broker.disk import Disk, Life
-from tests.conformance import raw
 from tests.keeper import Keeper
-from trunkline.store.sqlite import SqliteEngine
 
 #: More than any of the stories below takes.
-MAX_COMMITS = 60
+MAX_COMMITS = 300
 
 
 class Story:
@@ -90,11 +87,11 @@ async def in_bursts(story: Story) -> None:
     await story.subscriber.subscribe("t/#")
     await story.connect(story.publisher)
     for qos in (1, 2):
-        await story.burst(qos, 50)
+        await story.burst(qos, 20)
         await story.publisher.answered(10)
     leaves.cancel()
     for qos in (1, 2):
-        await story.burst(qos, 50)
+        await story.burst(qos, 20)
         await story.publisher.answered()
 
 

@@ -152,6 +152,22 @@ async def test_a_callback_that_fails_denies(wait: Callable[[], Callback]) -> Non
         here.broker.hook_errors.clear()
 
 
+async def test_a_denial_for_want_of_an_answer_is_for_that_message_alone(autojump_clock: MockClock) -> None:
+    answers = [5 * SECONDS, 0]
+
+    async def judge(*_: object) -> Allow:
+        await trio.sleep(answers.pop(0))
+        return ALLOW
+
+    async with room(hooks=judged(judge), acl={"timeout": SECONDS}) as here:
+        client = await here.client("a")
+        for expected in (0x87, 0x10, 0x10):
+            answer = await client.publish("t", b"x", qos=1)
+            assert answer is not None
+            assert answer.reason == expected
+        assert not answers
+
+
 async def _crash(*_: object) -> Allow:
     raise RuntimeError("down")
 

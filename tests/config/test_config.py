@@ -78,8 +78,8 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
     )
     environ = {"TRUNKLINE_MQTT__MAX_QOS": "3", "TRUNKLINE_MQTT__MAX_QOSS": "1", "TRUNKLINE_LOG_LEVEL": "debug"}
     found = problems(file, environ, {"log.level": Override("--log-level", "loud")})
-    exposed = next(line for line in found if "other machines reach" in line)
-    assert exposed.startswith(f"{file}: listeners[1]: other machines reach tcp://0.0.0.0:1, and nobody has to log in")
+    exposed = next(line for line in found if "other machines can reach" in line)
+    assert exposed.startswith(f"{file}: listeners[1]: other machines can reach tcp://0.0.0.0:1 without logging in")
     found.remove(exposed)
     assert sorted(found) == sorted(
         [
@@ -88,7 +88,7 @@ def test_all_problems_at_once_each_with_its_source(file: Path) -> None:
             f'{file}: listeners[0].url: "udp://x": accepted is {accepted(ListenerSettings.model_fields["url"])}',
             f"{file}: listeners[0].alow: unknown key; did you mean allow?",
             f"{file}: mqtt.max_qso: unknown key; did you mean max_qos?",
-            f"{file}: mqtt.max_inflight: unknown key; session.max_inflight is one",
+            f"{file}: mqtt.max_inflight: unknown key; did you mean session.max_inflight?",
             f'{file}: mqtt.retain_available: "yes": accepted is true or false',
             "variable TRUNKLINE_MQTT__MAX_QOS: mqtt.max_qos: 3: accepted is a whole number, 0 to 2",
             "variable TRUNKLINE_MQTT__MAX_QOSS: unknown key; did you mean TRUNKLINE_MQTT__MAX_QOS?",
@@ -133,15 +133,15 @@ def test_a_byte_order_mark_is_skipped(file: Path) -> None:
 
 def test_a_pipe_is_no_configuration_file(file: Path) -> None:
     os.mkfifo(file)
-    assert problems(file) == [f"{file}: cannot be read: is no regular file, and cannot be read again at a reload"]
+    assert problems(file) == [f"{file}: cannot be read: is not a regular file, so it cannot be read again at a reload"]
 
 
 def test_a_device_without_an_end_is_no_configuration_file(file: Path) -> None:
     zero = Path("/dev/zero")
-    assert problems(zero) == [f"{zero}: cannot be read: is no regular file, and cannot be read again at a reload"]
+    assert problems(zero) == [f"{zero}: cannot be read: is not a regular file, so it cannot be read again at a reload"]
     file.write_text('[auth]\npassword_file = "/dev/zero"\n')
     (line,) = problems(file)
-    assert line.startswith(f"{file}: auth.password_file: {zero} is no regular file")
+    assert line.startswith(f"{file}: auth.password_file: {zero} is not a regular file")
     assert load(os.devnull, {}).config == Config()
 
 
@@ -217,11 +217,11 @@ def test_a_network_that_is_none_is_told_apart_from_its_list() -> None:
 
 def test_a_listener_that_others_reach_needs_a_login(file: Path) -> None:
     (line,) = problems_of({"listeners": ["tcp://192.0.2.1:1883"]})
-    assert line.startswith("listeners[0]: other machines reach tcp://192.0.2.1:1883")
+    assert line.startswith("listeners[0]: other machines can reach tcp://192.0.2.1:1883")
     (line,) = problems_of({"listeners": ["tcp://[::]:1"], "acl": {"no_match": "deny"}})
-    assert line.startswith("listeners[0]: other machines reach")
+    assert line.startswith("listeners[0]: other machines can reach")
     (line,) = problems_of({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": False}})
-    assert line.startswith("listeners[0]: other machines reach")
+    assert line.startswith("listeners[0]: other machines can reach")
     assert from_mapping({"listeners": ["tcp://[::]:1"], "auth": {"allow_anonymous": True}}).listeners
     assert from_mapping({"listeners": [{"url": "tcp://[::]:1", "allow_anonymous": True}]}).listeners
     file.touch()
@@ -249,7 +249,7 @@ def test_keys_that_contradict() -> None:
     assert problems_of({"mqtt": {"server_keep_alive": 60, "max_keep_alive": 30}}) == [
         "mqtt.server_keep_alive: is longer than mqtt.max_keep_alive"
     ]
-    with pytest.raises(ValidationError, match=r"other machines reach tcp://\[::\]:1"):
+    with pytest.raises(ValidationError, match=r"other machines can reach tcp://\[::\]:1"):
         Config.model_validate({"listeners": ["tcp://[::]:1"]})
 
 

@@ -9,6 +9,7 @@ from pyarrow.fs import LocalFileSystem
 from tests.events.logs import KEY, append, expected, flip, only, table, time, write
 from trunkline.events.arrow_segment import ArrowSegment
 from trunkline.events.layout import DATA, INDEX, RECORD_SIZE
+from trunkline.events.listing import list_segments
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage, Part, Rows
 
@@ -16,7 +17,8 @@ ALL = Projection(None)
 
 
 def segment(root: Path) -> ArrowSegment:
-    return ArrowSegment(LocalFileSystem(), str(root / KEY.directory), 0)
+    (files,) = list_segments(LocalFileSystem(), str(root), KEY)[KEY]
+    return ArrowSegment(LocalFileSystem(), files)
 
 
 def batches(pieces: list[Rows | Damage]) -> list[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from pyarrow.fs import S3FileSystem
 from tests.events import test_delta
 from tests.events.logs import KEY, NODE, expected, flip, only, opened, read, write
 from trunkline.events import compaction, parquet_target
-from trunkline.events.compaction import Compacted, Progress, compact, covers, sealed
+from trunkline.events.compaction import Compacted, Progress, compact, covers
 from trunkline.events.layout import LogError, NodeKey
 from trunkline.events.positions import Positions
 from trunkline.events.reader import CorruptBatch, EventLog, LostRows
@@ -82,17 +82,17 @@ def test_the_page_shows_what_works(tmp_path: Path) -> None:
 def test_the_segment_that_is_written_is_left_alone(tmp_path: Path) -> None:
     writer = write(tmp_path, [100, 100])
     log = EventLog(tmp_path)
-    assert sealed(log) == []
+    assert [extent.sealed for extent in log.nodes().values()] == [0]
     writer.roll()
     write(tmp_path, [50], OTHER).close()
     log.refresh()
-    assert sealed(log) == [(KEY, 0, 200, False), (OTHER, 0, 50, True)]
+    assert {node: extent.sealed for node, extent in log.nodes().items()} == {str(KEY): 200, str(OTHER): 50}
 
 
 def test_a_node_that_was_killed_is_over_when_it_has_started_anew(tmp_path: Path) -> None:
     write(tmp_path, [100])
     write(tmp_path, [10], KEY._replace(incarnation=KEY.incarnation + 1))
-    assert sealed(EventLog(tmp_path)) == [(KEY, 0, 100, True)]
+    assert [extent.sealed for extent in EventLog(tmp_path).nodes().values()] == [100, 0]
 
 
 # Files

@@ -193,7 +193,7 @@ def test_each_value_has_a_folder_whatever_it_is(tmp_path: Path) -> None:
 def test_what_is_held_open_and_gathered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "_MAX_OPEN", 3)
     monkeypatch.setattr(delta, "_GROUP_ROWS", 4)
-    monkeypatch.setattr(delta, "_GROUP_BYTES", 200)
+    monkeypatch.setattr(delta, "_GATHERED_BYTES", 200)
     days: list[str | None] = [f"{day}" for day in range(10)]
     added = writer(tmp_path, "day").write(iter(batches(days, 20)))
     assert len(added) > 10

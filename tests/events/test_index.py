@@ -91,13 +91,13 @@ def test_a_wrong_record_before_a_right_one_is_a_hole() -> None:
     index = fed(damaged(2))
     assert ranges(index) == [(100, 110), (110, 130), (130, 131)]
     hole, after = index.batches[1:]
-    assert (hole.offset, hole.min_time) == (None, 5900)
+    assert (hole.size, hole.min_time) == (0, 5900)
     assert (after.offset, after.size) == (2500, 200)
 
 
 def test_a_wrong_first_record_takes_its_time_from_the_next() -> None:
     hole = fed(damaged(1)).batches[0]
-    assert (hole.first, hole.end, hole.min_time, hole.offset) == (100, 110, 4000, None)
+    assert (hole.first, hole.end, hole.min_time, hole.size) == (100, 110, 4000, 0)
 
 
 def test_a_wrong_last_record_before_the_seal_is_a_hole() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from tests.events.logs import KEY, expected, flip, table, time, write_parquet
+from trunkline.events.listing import SegmentFiles
 from trunkline.events.parquet_segment import ParquetSegment
 from trunkline.events.projection import Projection
 from trunkline.events.segment import Damage, Part, Rows
@@ -17,7 +18,7 @@ ALL = Projection(None)
 
 
 def segment(path: Path, first: int = 0, end: int = 300) -> ParquetSegment:
-    return ParquetSegment(LocalFileSystem(), str(path), first, end)
+    return ParquetSegment(LocalFileSystem(), SegmentFiles(first, end, (str(path),)))
 
 
 def rows(one: ParquetSegment, first: int, end: int, projection: Projection = ALL) -> pa.Table:

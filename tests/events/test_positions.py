@@ -45,7 +45,8 @@ def test_names_that_cannot_be(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("positions", "match"), [({"n1": 5}, "'n1' is no node"), ({"n1@5": -1}, "-1 is no position in n1@5")]
+    ("positions", "match"),
+    [({"n1": 5}, "'n1' is no node"), ({"n1@5": -1}, "n1@5: expected the number of a row")],
 )
 def test_what_is_no_position_is_not_noted(tmp_path: Path, positions: dict[str, int], match: str) -> None:
     Positions(tmp_path, "c").write({"n1@5": 7})

@@ -76,9 +76,9 @@ def test_what_there_is_of_each_node(tmp_path: Path) -> None:
     (tmp_path / "consumers").mkdir()
     (tmp_path / "node=nonsense").mkdir()
     assert EventLog(tmp_path).nodes() == {
-        "a/b@7": Extent(0, 1, True, time(0)),
-        "n1@5": Extent(0, 3, True, time(2)),
-        NODE: Extent(0, 9, False, time(8)),
+        "a/b@7": Extent(0, 1, True, time(0), 1),
+        "n1@5": Extent(0, 3, True, time(2), 3),
+        NODE: Extent(0, 9, False, time(8), 4),
     }
 
 
@@ -89,14 +89,14 @@ def test_refresh_sees_what_is_new(tmp_path: Path) -> None:
     assert log.nodes() == {}
     for end, roll in ((2, False), (5, True), (6, False), (9, False)):
         log.refresh()
-        assert log.nodes()[NODE] == Extent(0, end, False, time(end - 1))
+        assert log.nodes()[NODE][:4] == (0, end, False, time(end - 1))
         assert read(log, 0, end) == expected(0, end)
         if roll:
             writer.roll()
         append(writer, {2: 3, 5: 1, 6: 3, 9: 1}[end])
     writer.close()
     log.refresh()
-    assert log.nodes()[NODE] == Extent(0, 10, True, time(9))
+    assert log.nodes()[NODE][:4] == (0, 10, True, time(9))
 
 
 def test_an_index_is_read_on_from_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +393,7 @@ def test_rows_that_were_deleted(tmp_path: Path) -> None:
         for suffix in (DATA, INDEX):
             (tmp_path / KEY.directory / f"{first:020d}{suffix}").unlink()
     log = EventLog(tmp_path)
-    assert log.nodes()[NODE] == Extent(10, 40, False, time(39))
+    assert log.nodes()[NODE][:4] == (10, 40, False, time(39))
     with pytest.raises(LostRows, match=f"rows 3 to 9 of {NODE} are not in the log: it has 10 to 39") as caught:
         list(log.read(NODE, 3, 15))
     assert (caught.value.node, caught.value.first, caught.value.end) == (NODE, 3, 10)
@@ -459,7 +459,7 @@ def test_what_there_is_of_a_node_whose_files_vanish(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
     log.refresh()
     gone.unlink()
-    assert log.nodes() == {NODE: Extent(10, 30, False, KEY.incarnation * 1000)}
+    assert log.nodes() == {NODE: Extent(10, 30, False, KEY.incarnation * 1000, 30)}
     log.refresh()
     assert log.nodes() == {}
 
@@ -515,7 +515,7 @@ def test_compacted_rows_alone(tmp_path: Path) -> None:
     write_parquet(tmp_path, 150, 350, folder="date=2025-11-21")
     write_parquet(tmp_path, 0, 10, NodeKey("n1", KEY.incarnation + 1))
     log = EventLog(tmp_path)
-    assert log.nodes()[NODE] == Extent(100, 350, True, time(349))
+    assert log.nodes()[NODE][:4] == (100, 350, True, time(349))
     assert read(log, 120, 333, columns=["seq", "topic"]) == expected(120, 333, columns=["seq", "topic"])
 
 
@@ -607,7 +607,7 @@ def test_roots(tmp_path: Path) -> None:
     ]
     for place, system in systems:
         log = EventLog(place, system)
-        assert log.nodes()[NODE] == Extent(0, 20, True, time(19)), place
+        assert log.nodes()[NODE][:4] == (0, 20, True, time(19)), place
         assert read(log, 0, 20) == expected(0, 20)
 
 
@@ -654,8 +654,8 @@ def test_an_object_store(tmp_path: Path, bucket: FileSystem) -> None:
                 stream.write(path.read_bytes())
     log = EventLog("bucket/deep/log", bucket)
     assert log.nodes() == {
-        "a/b@5": Extent(0, 200, False, time(199)),
-        NODE: Extent(0, 60, True, time(59)),
+        "a/b@5": Extent(0, 200, False, time(199), 200),
+        NODE: Extent(0, 60, True, time(59), 60),
     }
     assert read(log, 5, 55) == expected(5, 55)
     assert read(log, 50, 150, other) == expected(50, 150, other)

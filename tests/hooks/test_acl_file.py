@@ -66,7 +66,7 @@ def test_all_problems_are_told_at_once() -> None:
         "rules file: title: unknown; a rules file holds [[rule]] tables only",
         'rules file:3: permit: found \'maybe\'; accepted: "allow" or "deny"',
         "rules file:3: usr: unknown; accepted: permit, action,",
-        'rules file:6: retain: only a rule with action = "publish" can ask for it',
+        'rules file:6: retain: only a rule with action = "publish" can have it',
         'rules file:6: action: found \'read\'; accepted: "publish", "subscribe", "receive" or "all"',
         "rules file:6: user: found 7; accepted: a user name or a list of them",
         "rules file:6: address: found '10.0.0.1/8' (10.0.0.1/8 has host bits set); accepted: \"10.0.0.0/8\"",
@@ -144,7 +144,7 @@ def test_rules_for_clients_without_a_user_name_and_for_listeners() -> None:
 def test_a_rule_for_users_and_for_clients_that_are_none_would_never_match() -> None:
     with pytest.raises(AclError) as caught:
         parse_rules("\n[[rule]]\npermit = 'allow'\nuser = 'ann'\nanonymous = true\n", "acl.toml")
-    assert caught.value.problems == ["acl.toml:2: anonymous: a rule names users or has this, not both"]
+    assert caught.value.problems == ["acl.toml:2: anonymous: a rule has either user or anonymous, not both"]
 
 
 def test_rules_that_are_written_without_headers_are_counted() -> None:

@@ -190,7 +190,7 @@ class TestTransform:
 
     @pytest.mark.parametrize("reason", [Reason.SUCCESS, Reason.NO_MATCHING_SUBSCRIBERS])
     def test_a_refusal_says_no(self, reason: Reason) -> None:
-        with pytest.raises(ValueError, match="tells the client that all is well"):
+        with pytest.raises(ValueError, match="reports success to the client"):
             Deny(reason)
 
     @pytest.mark.parametrize("answer", [DROP, TAKEN])

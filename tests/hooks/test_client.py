@@ -1,6 +1,6 @@
 import pytest
 
-from trunkline.hooks.client import ClientInfo
+from trunkline.hooks.client import ClientInfo, read_address
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,9 @@ def test_a_token_in_place_of_a_user_name_is_not_logged() -> None:
     shown = ClientInfo("c", "eyJ" + "x" * 300).log_fields["username"]
     assert isinstance(shown, str)
     assert len(shown) < 70
+
+
+def test_addresses_as_sockets_give_them() -> None:
+    assert str(read_address("::ffff:1.2.3.4")) == "1.2.3.4"
+    assert str(read_address("fe80::1%eth0")) == "fe80::1"
+    assert read_address("nowhere") is None

@@ -1,4 +1,4 @@
-"""Password files, and the authenticator that asks them."""
+"""Password files, and the authenticator that uses them."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ class TestFile:
             "users.txt:1: not an argon2id hash; write the file with `trunkline passwd`",
             "users.txt:2: no name; accepted: name:…",
             "users.txt:3: no name; accepted: name:…",
-            "users.txt:5: 'c' stands here twice",
+            "users.txt:5: 'c' occurs twice",
         ]
         assert "secret" not in str(caught.value)
 
@@ -79,12 +79,12 @@ class TestFile:
     def test_deleting(self) -> None:
         text = f"ada:{USERS['ada']}\n# note\n"
         assert delete_password(text, "ada") == "# note\n"
-        with pytest.raises(LookupError, match="'bob' is not there"):
+        with pytest.raises(LookupError, match="'bob' is not in the file"):
             delete_password(text, "bob")
 
     @pytest.mark.parametrize("name", ["", "#x", "a\nb", " a", "a ", "a\x00"])
     def test_names_that_cannot_stand_in_a_file(self, name: str) -> None:
-        with pytest.raises(ValueError, match="a name is printable"):
+        with pytest.raises(ValueError, match="a name must be printable"):
             set_password("", name, "x")
 
     @given(

@@ -241,8 +241,8 @@ class TestFile:
         assert [problem.split(": ", 1) for problem in caught.value.problems] == [
             ["keys.txt:4", "no name; accepted: name:…:…:…:…"],
             ["keys.txt:5", "found '100' iterations; accepted: 4096 or more"],
-            ["keys.txt:6", "'ada' stands here twice"],
+            ["keys.txt:6", "'ada' occurs twice"],
             ["keys.txt:7", "salt and keys are base64; write the file with `trunkline passwd --scram`"],
-            ["keys.txt:8", "a salt is not empty, and keys have 32 bytes"],
+            ["keys.txt:8", "the salt must not be empty, and keys must have 32 bytes"],
             ["keys.txt:9", "found 'x' iterations; accepted: 4096 or more"],
         ]

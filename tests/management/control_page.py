@@ -3,6 +3,7 @@
 `python -m tests.management.control_page` writes what they say into the page.
 """
 
+import json
 import os
 import re
 import shlex
@@ -154,7 +155,7 @@ def played(text: str, folder: Path) -> Iterator[tuple[Shown, str]]:
                 for earlier in _BEFORE.get(command, []):
                     here.run(earlier)
                 if command == "trunkline ctl trace list":  # not before its subscribers have acknowledged it
-                    while '"completed": 2' not in here.run(f"{command} --json"):
+                    while json.loads(here.run(f"{command} --json"))["completed"] < 2:
                         pass
                 output = here.run(command)
                 given = _GUID.findall(shown.output) or _GUID.findall(text)[:1]

@@ -162,7 +162,7 @@ def test_a_usual_file_is_not_read_when_another_is_named_or_none_wanted(
     assert invoke(run, *command, "--no-config", environ={"TRUNKLINE_CONFIG": "trunkline.toml"}).exit_code == 0
     result = invoke(run, *command, "--no-config", "--config", file)
     assert result.exit_code == 2
-    assert "--config and --no-config say different things" in result.stderr
+    assert "--config and --no-config exclude each other" in result.stderr
 
 
 def test_everybody_says_what_was_read(run: FakeRun, file: Path, system: Path) -> None:
@@ -243,7 +243,7 @@ def test_passwd_deletes(run: FakeRun, tmp_path: Path) -> None:
     invoke(run, "passwd", file, "ann", "--stdin", text="secret\n")
     assert invoke(run, "passwd", file, "ann", "--delete").exit_code == 0
     result = invoke(run, "passwd", file, "ann", "--delete")
-    assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: 'ann' is not there\n")
+    assert (result.exit_code, result.stderr) == (1, f"trunkline: {file}: 'ann' is not in the file\n")
 
 
 def test_passwd_that_cannot_be(run: FakeRun, tmp_path: Path) -> None:
@@ -261,5 +261,5 @@ def test_passwd_says_what_is_wrong_with_the_file_and_leaves_it(run: FakeRun, tmp
     file.write_text("ann\n")
     result = invoke(run, "passwd", file, "bob", "--stdin", text="x\n")
     assert result.exit_code == 2
-    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [f"{file}:1", f"{file} stays as it is"]
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [f"{file}:1", f"{file} is unchanged"]
     assert file.read_text() == "ann\n"

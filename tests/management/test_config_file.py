@@ -73,12 +73,12 @@ def test_every_form_in_which_a_section_may_be_written(text: str, name: str) -> N
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("plugins = 3", "plugins is no table"),
-        ("[plugins]\ngreeter = 3", "plugins.greeter is no table"),
-        ("[[plugins]]", "plugins is no table"),
+        ("plugins = 3", "plugins is not a table"),
+        ("[plugins]\ngreeter = 3", "plugins.greeter is not a table"),
+        ("[[plugins]]", "plugins is not a table"),
         ("[plugins", "is not TOML: "),
         ("x = " + "[" * 5000 + "]" * 5000, "is not TOML: "),
-        ("[plugins.greeter.a]\n[plugins.greeter]\n[plugins]\n[[plugins.greeter.b]]", "do it by hand"),
+        ("[plugins.greeter.a]\n[plugins.greeter]\n[plugins]\n[[plugins.greeter.b]]", "edit it by hand"),
     ],
 )
 def test_what_cannot_be_changed(text: str, problem: str) -> None:

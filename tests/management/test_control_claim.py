@@ -104,7 +104,7 @@ def test_a_living_broker_keeps_its_own_and_is_named(tcp: bool, tmp_path: Path) -
 def test_a_broker_that_says_no_is_alive(tcp: bool, tmp_path: Path) -> None:
     path = tmp_path / "x"
     full = frame(pack({"id": None, "error": "unwelcome", "message": "there are 16 already"}))
-    no = pytest.raises(PlaceError, match="belongs to a broker that runs: there are 16 already")
+    no = pytest.raises(PlaceError, match="belongs to a running broker: there are 16 already")
     with claimed(path, tcp) as taken, answering(taken, full), no:
         claim(path, tcp=tcp, private=False)
 
@@ -112,7 +112,7 @@ def test_a_broker_that_says_no_is_alive(tcp: bool, tmp_path: Path) -> None:
 def test_one_that_says_nothing_may_be_alive(tcp: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_claim, "ANSWER_TIME", 0.05)
     path = tmp_path / "x"
-    with claimed(path, tcp), pytest.raises(PlaceError, match="belongs to a broker that runs and does not answer"):
+    with claimed(path, tcp), pytest.raises(PlaceError, match="belongs to a running broker that does not answer"):
         claim(path, tcp=tcp, private=False)
 
 
@@ -135,7 +135,7 @@ def test_links_and_files_of_the_user_are_left_alone(tcp: bool, tmp_path: Path) -
         with pytest.raises(PlaceError, match=name):
             claim(tmp_path / name, tcp=tcp, private=False)
     (tmp_path / "precious").chmod(0o600)
-    with pytest.raises(PlaceError, match="it holds no port and token"):
+    with pytest.raises(PlaceError, match="it does not hold a port and token"):
         claim(tmp_path / "precious", tcp=tcp, private=False)
     assert (tmp_path / "precious").read_text() == "data"
     assert not (tmp_path / "nowhere").exists()

@@ -96,7 +96,7 @@ def test_a_folder_that_only_its_owner_can_enter(tmp_path: Path, monkeypatch: pyt
     place.make_private_folder(folder)
     for mode in (0o710, 0o701, 0o777):
         folder.chmod(mode)
-        with pytest.raises(PlaceError, match="open to other users"):
+        with pytest.raises(PlaceError, match="accessible to other users"):
             place.make_private_folder(folder)
     folder.chmod(0o700)
     someone_else(monkeypatch)
@@ -113,7 +113,7 @@ def test_no_folder_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlaceError, match="is not a folder"):
         place.make_private_folder(tmp_path / "file")
-    with pytest.raises(PlaceError, match="cannot be made"):
+    with pytest.raises(PlaceError, match="cannot be created"):
         place.make_private_folder(tmp_path / "no" / "such")
 
 
@@ -146,7 +146,7 @@ def test_files_that_no_broker_of_this_user_has_made(tmp_path: Path, monkeypatch:
         path.symlink_to(target)
         with pytest.raises(PlaceError, match="is a symbolic link"):
             place.check_file(path)
-        with pytest.raises(PlaceError, match="is no control socket"):
+        with pytest.raises(PlaceError, match="is not a control socket"):
             place.check_file(tmp_path)
         if os.getuid() == 0:
             os.chown(target, 4_321, -1)
@@ -166,7 +166,7 @@ def test_a_token_that_others_can_read_is_none(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     place.check_file(path)
     path.chmod(0o640)
-    with pytest.raises(PlaceError, match="its token is no secret"):
+    with pytest.raises(PlaceError, match="its token is not secret"):
         place.check_file(path)
 
 
@@ -187,5 +187,5 @@ def test_a_port_is_written_once_and_read(tmp_path: Path) -> None:
 def test_a_file_with_something_else_in_it(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.port"
     path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(PlaceError, match="it holds no port and token"):
+    with pytest.raises(PlaceError, match="it does not hold a port and token"):
         place.read_port(path)

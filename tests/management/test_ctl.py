@@ -215,9 +215,12 @@ def test_no_broker(ctl: Run, runtime: Path, tmp_path: Path, broker: Broker) -> N
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))
     done = ctl("--socket", str(tmp_path / "dead"), "status", code=3)
-    assert done.stderr.decode() == f"trunkline: no broker at {tmp_path / 'dead'}: Connection refused\n"
+    assert (
+        done.stderr.decode()
+        == f"trunkline: no broker at {tmp_path / 'dead'}: the broker that made this file has ended\n"
+    )
     (tmp_path / "file").touch(mode=0o600)
-    assert b"it holds no port and token" in ctl("--socket", str(tmp_path / "file"), "status", code=3).stderr
+    assert b"it does not hold a port and token" in ctl("--socket", str(tmp_path / "file"), "status", code=3).stderr
 
 
 def test_a_broker_that_goes_while_it_is_asked(ctl: Run, tmp_path: Path) -> None:
@@ -275,7 +278,7 @@ def test_after_a_crash_the_next_broker_takes_the_place(tmp_path: Path, ctl: Run)
         assert pid == second.process.pid
         third = Broker(tmp_path)  # under another name, and says so
         try:
-            hint = f"runs as process {pid}, so reach this broker with `trunkline ctl --node trunkline-2`"
+            hint = f"runs as process {pid}, so use `trunkline ctl --node trunkline-2`"
             assert any(hint in line for line in third.lines)
             own = {"XDG_RUNTIME_DIR": str(tmp_path)}
             several = ctl("status", code=2, **own).stderr.decode()
@@ -305,4 +308,4 @@ def test_help_needs_no_broker(ctl: Run) -> None:
 def test_a_port_file_that_others_can_read(ctl: Run, tmp_path: Path) -> None:
     write_port(tmp_path / "x", Port(1, "t"))
     (tmp_path / "x").chmod(0o644)
-    assert b"its token is no secret" in ctl("--socket", str(tmp_path / "x"), "status", code=3).stderr
+    assert b"its token is not secret" in ctl("--socket", str(tmp_path / "x"), "status", code=3).stderr

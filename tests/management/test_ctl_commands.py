@@ -71,12 +71,12 @@ def test_every_operation_is_a_command_with_its_own_words() -> None:
         operation = OPERATIONS[name]
         assert command.help == operation.doc
         taken = {parameter.name for parameter in command.params}
-        cursors = {each.name for each in operation.arguments if each.name == "after" and each.kind == list[str]}
-        assert {argument.name for argument in operation.arguments} - cursors <= taken, name
-        for argument in operation.arguments:
+        cursors = {"after"} if name == "subscriptions.list" else set[str]()
+        assert operation.arguments.keys() - cursors <= taken, name
+        for argument, field in operation.arguments.items():
             for parameter in command.params:
-                if parameter.name == argument.name:
-                    assert parameter.required == argument.required, (name, argument.name)
+                if parameter.name == argument:
+                    assert parameter.required == field.is_required(), (name, argument)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_help_needs_no_pyarrow() -> None:
 def test_a_kind_that_there_is_none_of(log: Path) -> None:
     result = call("tail", log, "--kind", "mesage.publish")
     assert result.exit_code == 2
-    assert "no event is of the kind 'mesage.publish'; did you mean message.publish?" in result.stderr
+    assert "no kind of event matches 'mesage.publish'; did you mean message.publish?" in result.stderr
     assert "there are " in call("tail", log, "--kind", "nope").stderr
     assert call("tail", log, "--kind", "message.*").exit_code == 0
 

@@ -48,13 +48,13 @@ def test_what_was_cut_off_is_not_there_and_the_rest_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", [b"", b"text", b"\xc1", msgpack.packb({"format": FORMAT}), msgpack.packb(7)])
 def test_other_files_are_none(tmp_path: Path, start: bytes) -> None:
     (tmp_path / "j").write_bytes(start)
-    with pytest.raises(JournalError, match="j is no journal of Trunkline"):
+    with pytest.raises(JournalError, match="j is not a journal of Trunkline"):
         Journal(tmp_path / "j")
 
 
 def test_a_later_version_is_named(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(msgpack.packb({"format": FORMAT, "version": 9, "started": 0.0, "broker": ""}))
-    with pytest.raises(JournalError, match="the journal has version 9, known is 1"):
+    with pytest.raises(JournalError, match="the journal has version 9; only version 1 is supported"):
         Journal(tmp_path / "j")
 
 
@@ -63,5 +63,5 @@ def test_a_later_version_is_named(tmp_path: Path) -> None:
 )
 def test_what_is_no_entry_is_named_by_its_number(tmp_path: Path, entry: bytes) -> None:
     (tmp_path / "j").write_bytes(pack_header(HEADER) + pack_entry(ENTRIES[0]) + entry)
-    with pytest.raises(JournalError, match="entry 2 is none that this version knows"):
+    with pytest.raises(JournalError, match="entry 2 has a form that this version does not support"):
         list(Journal(tmp_path / "j"))

@@ -135,4 +135,4 @@ def test_what_cannot_be_shown_is_told_in_a_line(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("something else")
     assert show(other).exit_code == 1
-    assert show(other).stderr == f"trunkline: {other} is no journal of Trunkline\n"
+    assert show(other).stderr == f"trunkline: {other} is not a journal of Trunkline\n"

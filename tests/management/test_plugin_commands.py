@@ -78,15 +78,14 @@ def test_enable_and_disable(file: Path) -> None:
     assert result.exit_code == 0
     assert (
         result.stdout
-        == f"{file} enables bell. A broker that runs takes this up when it is started again, or at once with --now.\n"
+        == f"{file} enables bell. A running broker applies this when it is restarted, or at once with --now.\n"
     )
     assert file.read_text() == '[plugins.bell]\nenabled = true\nword = "dong=dong"\n'
     assert run("enable", "bell", config=file).stdout == f"{file} enables bell. Nothing was to be changed.\n"
     result = run("disable", "bell", config=file)
     assert (
         result.stdout
-        == f"{file} does not enable bell. A broker that runs takes this up when it is started again, or at once with "
-        "--now.\n"
+        == f"{file} does not enable bell. A running broker applies this when it is restarted, or at once with --now.\n"
     )
     assert "enabled = false" in file.read_text()
 
@@ -101,8 +100,8 @@ def test_wrong_settings(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["enable", "bell"], "Name it with --config"),
-        (["disable", "bell"], "Name it with --config"),
+        (["enable", "bell"], "name one with --config"),
+        (["disable", "bell"], "name one with --config"),
         (["enable", "bell", "word", "--config", "x"], "'word' is not KEY=VALUE"),
     ],
 )
@@ -132,10 +131,15 @@ def test_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "directory", "code", "problem"),
     [
-        ("Door", "a", 2, "'Door': a plugin's name is lower-case letters, digits and single hyphens, a letter first"),
-        ("bell", "a", 2, "a plugin 'bell' is installed already: bells:Bell, of bells"),
-        ("door", "site", 1, "site: is there already; nothing was written"),
-        ("door", "no/a", 1, "no: is no folder"),
+        (
+            "Door",
+            "a",
+            2,
+            "'Door': a plugin's name has lower-case letters, digits and single hyphens, and begins with a letter",
+        ),
+        ("bell", "a", 2, "a plugin 'bell' is installed already: bells:Bell of bells"),
+        ("door", "site", 1, "site: exists already; nothing was written"),
+        ("door", "no/a", 1, "no: is not a folder"),
     ],
 )
 def test_what_cannot_be_made(name: str, directory: str, code: int, problem: str) -> None:

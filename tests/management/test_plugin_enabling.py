@@ -78,7 +78,7 @@ def test_what_others_rely_on_is_not_disabled(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         disable(file, "bell")
     (problem,) = problems(caught.value)
-    assert problem.startswith(f"{file}: listeners[0]: other machines reach tcp://0.0.0.0:0, and nobody has to log in")
+    assert problem.startswith(f"{file}: listeners[0]: other machines can reach tcp://0.0.0.0:0 without logging in")
     assert file.read_text() == 'listeners = ["tcp://0.0.0.0:0"]\n[plugins.bell]\n'
 
 

@@ -36,7 +36,7 @@ def test_what_is_installed(install: Install) -> None:
     found = rows()
     assert found["bell"] == {**BELL_ROW, "enabled": False, "does": DOES, "problem": None}
     assert found["function"]["does"] == "Of the module."
-    assert found["topic-rewrite"]["does"].startswith("Other topics than ")
+    assert found["topic-rewrite"]["does"].startswith("Replaces the topics that clients use, ")
     assert found["topic-rewrite"]["package"] == "trunkline"
     assert list(found) == sorted(found)
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_told_of_each(install: Install, file: Path) -> None:
     assert "ModuleNotFoundError: No module named 'no_such_module'" in found["broken"]["problem"]
     assert (
         found["strange"]["problem"]
-        == "whole.takes_nothing is no plugin: it must be called with one argument, its Context"
+        == "whole.takes_nothing is not a plugin: it must be callable with one argument, its Context"
     )
 
 
@@ -126,7 +126,7 @@ def test_a_page_as_text(install: Install) -> None:
         "  client.connected     ring, priority 5",
         "  client.authenticate  ask",
         "",
-        "When it should run and does not, all is denied at:",
+        "While it should run and does not, everything is denied at:",
         "client.authenticate.",
     ]
     assert "It registers its hooks when it starts." in text("function", 60)

@@ -63,9 +63,7 @@ def test_plugins_need_no_restart(caplog: pytest.LogCaptureFixture, monkeypatch: 
     broker.running = {"a": on, "b": on, "d": on, "e": on}
     steps = ["plugins reload b", "plugins enable c", "plugins disable d", "plugins disable e"]
     assert reload(broker) == Pending([], steps)
-    assert caplog.messages[0].startswith(
-        "reloaded; `trunkline ctl plugins reload b` takes up what has changed there; `"
-    )
+    assert caplog.messages[0].startswith("reloaded; `trunkline ctl plugins reload b` applies the changes there; `")
     broker.running = {"a": on, "b": other, "c": on}
     assert reload(broker) == Pending([], [])
     assert caplog.messages[1:] == ["reloaded"]

@@ -106,7 +106,7 @@ def test_a_byte_order_mark_is_no_text(file: Path) -> None:
 @posix
 def test_a_pipe_is_neither_waited_for_nor_replaced(file: Path) -> None:
     os.mkfifo(file)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         rewrite(file, lambda _: "new", private=True)
     assert file.is_fifo()
 

@@ -152,9 +152,9 @@ def test_flags_that_do_not_go_together(options: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"payload": "text"}, "payload is bytes, not str"),
-        ({"payload": None}, "payload is bytes, not NoneType"),
-        ({"qos": 3}, "QoS is 0, 1 or 2, not 3"),
+        ({"payload": "text"}, "payload must be bytes, not str"),
+        ({"payload": None}, "payload must be bytes, not NoneType"),
+        ({"qos": 3}, "QoS must be 0, 1 or 2, not 3"),
         ({"topic": "a\0b"}, "U\\+0000"),
         ({"topic": "a\ud800b"}, "surrogate"),
         ({"properties": {"contents": "x"}}, "properties cannot be written: .*'contents'"),

@@ -21,7 +21,7 @@ def unfolded(packets: Iterable[Decoded]) -> list[object]:
         if isinstance(packet, PublishBatch):
             single += packet.messages
         elif isinstance(packet, Acknowledgements):
-            single += packet.packets
+            single += map(packet.kind, packet.packet_ids)
         else:
             single.append(packet)
     return [

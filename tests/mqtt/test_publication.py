@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trunkline.mqtt.decoder import Decoder
 from trunkline.mqtt.encoder import encode
 from trunkline.mqtt.frames import encode_publish
-from trunkline.mqtt.packets import Acknowledgements, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from trunkline.mqtt.packets import Publish
 from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
@@ -109,9 +109,3 @@ def test_all_of_one_length_are_numbered_alike(version: Version) -> None:
     ]
     assert b"".join(batch.numbered(version, 1, False, ids)) == b"".join(expected)
     assert batch.topics == ["t/1"], "one topic stands for all"
-
-
-@pytest.mark.parametrize("kind", [Puback, Pubrec, Pubrel, Pubcomp])
-def test_acknowledgements_are_their_packets(kind: type[Puback | Pubrec | Pubrel | Pubcomp]) -> None:
-    single = [kind(number) for number in (1, 2, 65_535)]
-    assert Acknowledgements(kind, [1, 2, 65_535]).packets == single

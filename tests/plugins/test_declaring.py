@@ -70,10 +70,10 @@ def unknown(context: "Context[Missing]") -> None: ...  # type: ignore[name-defin
 @pytest.mark.parametrize(
     ("factory", "words"),
     [
-        (nothing, "must be called with one argument"),
-        (keyword_only, "must be called with one argument"),
+        (nothing, "must be callable with one argument"),
+        (keyword_only, "must be callable with one argument"),
         (unknown, "annotations cannot be read: name 'Missing'"),
-        (int, "is no plugin"),
+        (int, "is not a plugin"),
     ],
 )
 def test_what_is_no_plugin(factory: Any, words: str) -> None:
@@ -103,7 +103,7 @@ def test_what_is_imported_for_type_checkers_only_need_not_be_there() -> None:
     for factory in module["Plugin"], module["function"], partial(module["function"]), module["Plugin"](None):
         assert settings_of(factory) is module["Own"]
     with pytest.raises(
-        PluginError, match=r"later\.absent: .* name 'Absent' is not defined; the settings must be imported"
+        PluginError, match=r"later\.absent: .* name 'Absent' is not defined; the settings class must be at module level"
     ):
         settings_of(module["absent"])
 

@@ -14,6 +14,7 @@ from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.config.units import OptionalPath, Whole
 from trunkline.hooks import ALLOW, Allow, ClientInfo
+from trunkline.hooks.priorities import GUARD
 from trunkline.mqtt.message import Message
 from trunkline.plugins import Context, PluginError, Settings, hook, setting
 from trunkline.plugins.manager import PluginRow
@@ -236,8 +237,8 @@ def two_arguments(context: Context[Settings], other: int) -> None: ...
         (NoSuchPoint, ["NoSuchPoint.greet", "'client.conected'", "did you mean client.connected"]),
         (OtherArguments, ["OtherArguments.greet", "client.connected(client)", "password"]),
         (PlainRun, ["PlainRun.run is plain", "async"]),
-        (exits, ["its start wanted to end the process", "no wire"]),
-        (never, ["not done with its start after 60 s", "`run`"]),
+        (exits, ["its start tried to end the process", "no wire"]),
+        (never, ["its start was not complete after 60 s", "`run`"]),
         (subscribes_asynchronously, ["asynchronous is async; a subscription to 'a/#' needs a plain function"]),
         (
             subscribes_with_two_arguments,
@@ -291,6 +292,42 @@ async def test_a_timer_that_raises_is_a_crash_and_a_subscriber_that_raises_is_no
         assert seen == [b"1", b"2", b"3"]  # once: the subscription of the first run is gone
 
 
+async def test_a_plugin_is_enabled_when_its_subscriptions_are_in_force() -> None:
+    seen: list[bytes] = []
+
+    def plugin(context: Context[Settings]) -> None:
+        here.node.supervisor["routes"].stop()  # and it is started again
+        context.subscribe("t/#", lambda message: seen.append(message.payload))
+
+    async with room() as here:
+        await here.node.plugins.enable("listening", None, plugin)
+        assert here.node.publish("t/x", b"1") == 1
+        await wait_all_tasks_blocked()
+        assert seen == [b"1"]
+
+
+async def test_a_plugin_whose_subscription_is_refused_cannot_start() -> None:
+    async with room(limits={"max_subscriptions": 1}) as here:
+        await (await here.client("a")).subscribe(("t", 0))
+        with pytest.raises(
+            PluginError, match=r"listening: the broker refuses its subscription to 't/#': quota_exceeded"
+        ):
+            await here.node.plugins.enable("listening", None, lambda context: context.subscribe("t/#", print))
+        assert row(here, "listening").status == "failed"
+
+
+async def test_a_subscription_that_is_refused_later_is_a_crash(autojump_clock: MockClock) -> None:
+    def plugin(context: Context[Settings]) -> None:
+        context.after(100, context.subscribe, "t/#", print)
+
+    async with room(limits={"max_subscriptions": 1}) as here:
+        await (await here.client("a")).subscribe(("t", 0))
+        await here.node.plugins.enable("late", Settings(restarts=0), plugin)
+        await trio.sleep(101)
+        assert (row(here, "late").status, row(here, "late").crashes) == ("disabled", 1)
+        assert row(here, "late").problem.endswith("the broker refuses its subscription to 't/#': quota_exceeded")
+
+
 class Gate(Settings):
     guards = ("client.authenticate", "client.check_acl")
 
@@ -315,6 +352,10 @@ async def test_what_a_guard_was_to_decide_nobody_else_does(
     async with room() as here:
         await here.client("before")
         await here.node.plugins.enable("gate", Gate(restarts=0), Lets)
+        listed = [entry for entry in here.node.hooks.listing("client.authenticate") if entry.priority == GUARD]
+        assert [(entry.name, here.node.plugins.owner_of(entry.callback)) for entry in listed] == [
+            ("guard of gate: denies while it is down", "gate")
+        ]
         client = await here.client("a")
         await trio.sleep(11)
         assert row(here, "gate").status == "disabled"
@@ -354,7 +395,7 @@ async def test_reload_keeps_the_settings_or_takes_new_ones() -> None:
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("import not_there", "No module named 'not_there'"), ("def plugin(): ...", "must be called with one argument")],
+    [("import not_there", "No module named 'not_there'"), ("def plugin(): ...", "must be callable with one argument")],
 )
 async def test_reload_of_what_cannot_be_imported_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str

@@ -40,7 +40,7 @@ async def test_all_packets_are_recorded_from_the_start_to_the_end(tmp_path: Path
         "-> PUBLISH t id=7 qos=1 'x'",
         "<- PUBLISH t 'x'",
         "<- PUBACK id=7",
-        "== the broker says goodbye, and keeps nothing",
+        "== the broker disconnects its clients, and keeps nothing",
         "<- DISCONNECT SERVER_SHUTTING_DOWN {reason_string: shutdown}",
         "== closed by the broker",
     ]

@@ -30,7 +30,7 @@ def test_trio_is_told_from_everything_else() -> None:
 TYPED = """
 from typing import assert_type
 
-from trunkline.broker.views import ClientRow
+from trunkline.plugins.context import Client
 from trunkline.testing import Broker, ThreadBroker
 from trunkline.testing.published import Published
 
@@ -43,7 +43,7 @@ async def awaits(b: Broker) -> None:
     assert_type(await b.plugins.disable("x"), None)
     await b.clock.advance(1)
     assert_type(await b.faults.drop("PUBACK").triggered(), None)
-    assert_type(b.clients, list[ClientRow])
+    assert_type(b.clients, list[Client])
     assert_type(b.kick("x"), bool)
     b.assert_published("x", payloud="y")  # type: ignore[call-arg]
     b.faults.drop("PUBACK").triggered()  # type: ignore[unused-coroutine]

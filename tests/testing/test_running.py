@@ -118,7 +118,7 @@ async def test_what_the_test_expects_a_hook_to_raise_does_not() -> None:
         assert isinstance(b.hook_errors.pop(), SystemExit)
         assert len(b.hook_errors) == 99
         b.hook_errors.clear()
-    with pytest.raises(RuntimeError, match=r"a hook wanted to end the process: SystemExit\(2\)"):  # noqa: PT012
+    with pytest.raises(RuntimeError, match=r"a hook tried to end the process: SystemExit\(2\)"):  # noqa: PT012
         async with testing.broker() as b:
             b.hooks.add("message.routed", lambda message, receivers: sys.exit(2))
             b.publish("t")

@@ -9,7 +9,7 @@ import pytest
 from tests.analytics.events_made import INCARNATION, at, collected, frame, made, microseconds, row, stream, table
 from tests.analytics.jobs.test_records import SILENCE, as_read, damaged, plainly, summed
 from tests.analytics.jobs.test_records import audit as by_auditor
-from trunkline.analytics.jobs.job import OptionError
+from trunkline.analytics.options import OptionError
 from trunkline.events.layout import LogError
 from trunkline.events.positions import Positions
 from trunkline.events.schema import STORED

@@ -22,7 +22,7 @@ from tests.analytics.events_made import (
     stream,
 )
 from trunkline.analytics.jobs.catalogue import find
-from trunkline.analytics.jobs.job import OptionError
+from trunkline.analytics.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

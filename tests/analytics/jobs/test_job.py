@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
-from trunkline.analytics.jobs.job import Count, Names, OptionError, Options, Positive, job
+from trunkline.analytics.jobs.job import Options, job
+from trunkline.analytics.options import Count, Names, OptionError, Positive
 from trunkline.events.columns import columns
 
 if TYPE_CHECKING:
@@ -71,13 +72,13 @@ def test_options_are_read_from_text() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"windw": "1"}, "job traffic has no option 'windw': did you mean window?"),
-        ({"zzz": "1"}, "job traffic has no option 'zzz': there are lateness, window, names, k, by"),
-        ({"k": "0"}, "job traffic, option k: input should be greater than or equal to 1 (given: '0')"),
-        ({"k": "few"}, "job traffic, option k: input should be a valid integer"),
-        ({"window": "soon"}, "job traffic, option window: not a duration (given: 'soon')"),
-        ({"window": 0}, "job traffic, option window: input should be greater than 0 (given: 0)"),
-        ({"by": "node"}, "job traffic, option by: input should be 'topic' or 'client' (given: 'node')"),
+        ({"windw": "1"}, "job traffic: unknown option windw; did you mean window?"),
+        ({"zzz": "1"}, "job traffic: unknown option zzz; there are lateness, window, names, k, by"),
+        ({"k": "0"}, "job traffic: option k='0': expected a whole number, 1 or more"),
+        ({"k": "few"}, "job traffic: option k='few': expected a whole number"),
+        ({"window": "soon"}, "job traffic: option window='soon': expected seconds, or text such as"),
+        ({"window": 0}, "job traffic: option window=0: expected seconds"),
+        ({"by": "node"}, 'job traffic: option by=\'node\': expected "topic" or "client"'),
     ],
 )
 def test_each_wrong_option_is_named(given: dict[str, Any], problem: str) -> None:
@@ -87,7 +88,7 @@ def test_each_wrong_option_is_named(given: dict[str, Any], problem: str) -> None
 
 
 def test_all_wrong_options_are_named_at_once() -> None:
-    with pytest.raises(OptionError, match=r"option k: .*; job traffic has no option 'x'"):
+    with pytest.raises(OptionError, match=r"unknown option x; .*; job traffic: option k=0: "):
         example.read_options({"k": 0, "x": 1})
 
 

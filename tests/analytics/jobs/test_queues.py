@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analytics.events_made import Row, assert_rows, at, frame, row
-from trunkline.analytics.jobs.job import OptionError
+from trunkline.analytics.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

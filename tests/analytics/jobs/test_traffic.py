@@ -10,7 +10,7 @@ import pytest
 
 from tests.analytics.events_made import START, Row, assert_rows, at, collected, frame, made, row, stream, table
 from trunkline.analytics.jobs.catalogue import find
-from trunkline.analytics.jobs.job import OptionError
+from trunkline.analytics.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

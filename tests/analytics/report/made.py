@@ -4,22 +4,19 @@ import math
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from trunkline.analytics.report.results import (
-    Alert,
-    Consumer,
-    Denial,
-    Drop,
-    Growth,
-    Health,
-    Lag,
-    Latency,
-    Queue,
-    Results,
-    Silence,
-    Slow,
-    Talker,
-    Window,
-)
+from pyspark.sql import Row
+
+from trunkline.analytics.report.results import Alert, Denial, Health, Results, Silence, Window
+
+#: Rows as Spark gives them, by their columns.
+Consumer = Row("client_id", "delivered", "ack_p99_us", "unanswered", "dropped")
+Drop = Row("time", "reason", "messages")
+Growth = Row("client_id", "metric", "node", "last", "slope", "full_in")
+Lag = Row("consumer", "rows", "seconds")
+Latency = Row("time", "deliveries", "p50", "p95", "p99")
+Queue = Row("time", "client_id", "length")
+Slow = Row("window_start", "prefix", "qos", "delivered", "p99_us", "undelivered")
+Talker = Row("name", "messages", "bytes")
 
 BEGIN = datetime(2025, 6, 1, 14, 30, tzinfo=UTC)
 WINDOW = 10

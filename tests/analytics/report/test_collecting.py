@@ -1,14 +1,15 @@
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.analytics.events_made import INCARNATION, START, at, row, table
+from tests.analytics.report.made import Queue
 from trunkline.analytics.report import collecting
 from trunkline.analytics.report.axes import MAX_POINTS
 from trunkline.analytics.report.collecting import NothingRecorded, period, window
-from trunkline.analytics.report.results import Alert, Denial, Growth, Health, Queue, Silence, Window
+from trunkline.analytics.report.results import Alert, Denial, Health, Silence, Window
 from trunkline.events.schema import STORED
 from trunkline.events.writer import LogWriter
 
@@ -98,14 +99,14 @@ QUEUES = (
 
 def test_queues_are_drawn_with_the_readings_that_found_them_empty(spark: "SparkSession") -> None:
     rows = [queue("full", 0, 200), queue("full", 10, 0), queue("empty", 0, 0), queue(None, 0, 7)]
-    found = collecting._each(Queue, collecting._longest(spark.createDataFrame(rows, QUEUES)))
+    found = collecting._rows(collecting._longest(spark.createDataFrame(rows, QUEUES)))
     assert sorted(found) == [Queue(at(0), "full", 200), Queue(at(10), "full", 0)]
 
 
 def test_growth_is_that_of_the_end(spark: "SparkSession") -> None:
     """A queue that filled hours ago, and was emptied, will not be full."""
     rows = [queue("old", 0, 200, 70.0), queue("new", 92, 7, 50.0), queue("new", 94, 8, 40.0), queue(None, 95, 1)]
-    found = collecting._each(Growth, collecting._newest(spark.createDataFrame(rows, QUEUES), at(100)))
+    found = collecting._rows(collecting._newest(spark.createDataFrame(rows, QUEUES), at(100)))
     assert [(row.client_id, row.last, row.full_in) for row in found] == [("new", 7, 50.0), ("", 1, None)]
 
 
@@ -162,7 +163,3 @@ def test_what_is_missing_counts_for_its_incarnation() -> None:
         Health("n@1", at(0), at(9), 100, 12, 6, 7, "killed"),
         Health("n@2", at(0), at(9), 200, 1, 0, 0, "killed"),
     ]
-
-
-def test_times_are_aware() -> None:
-    assert collecting._time(1_748_779_200_000_001) == datetime(2025, 6, 1, 12, 0, 0, 1, tzinfo=UTC)

@@ -1,8 +1,7 @@
 from dataclasses import replace
 
-from tests.analytics.report.made import BEGIN, bad_day, nothing
+from tests.analytics.report.made import BEGIN, Drop, Growth, bad_day, nothing
 from trunkline.analytics.report.findings import findings, tiles
-from trunkline.analytics.report.results import Drop, Growth
 
 
 def test_nothing_stands_out_where_nothing_happened() -> None:

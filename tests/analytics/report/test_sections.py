@@ -1,9 +1,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from tests.analytics.report.made import BEGIN, WINDOW, bad_day, nothing
+from tests.analytics.report.made import BEGIN, WINDOW, Drop, Growth, Lag, Queue, bad_day, nothing
 from trunkline.analytics.report.plots import Plot
-from trunkline.analytics.report.results import Alert, Drop, Growth, Lag, Queue, Silence, Window
+from trunkline.analytics.report.results import Alert, Silence, Window
 from trunkline.analytics.report.sections import LIMITS, MAX_SERIES, Section, sections
 from trunkline.analytics.report.tables import Table
 

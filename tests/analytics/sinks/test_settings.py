@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from trunkline.analytics.options import by_option
+from trunkline.analytics.options import OptionError, by_option
 from trunkline.analytics.sinks.settings import SinkError, SinkSettings, parse
 
 
@@ -42,7 +43,7 @@ def test_each_option_becomes_its_setting() -> None:
         cert="x",
         key="x",
         username="x",
-        password="x",
+        password=SecretStr("x"),
         client_id_prefix="x",
         topic="x",
         columns=("a", "b"),
@@ -61,18 +62,18 @@ def test_each_option_becomes_its_setting() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"qos": "2"}, "option qos='2': expected 0 or 1"),
-        ({"port": "0"}, "option port='0': expected a port"),
+        ({"qos": "2"}, "option qos='2': expected a whole number, 0 to 1"),
+        ({"port": "0"}, "option port='0': expected a whole number, 1 to 65535"),
         ({"port": "mqtt"}, "option port"),
-        ({"retain": "yes"}, "option retain='yes': expected true or false"),
+        ({"retain": "maybe"}, "option retain='maybe': expected true or false"),
         ({"timeout": "0"}, "option timeout"),
         ({"timeout": "soon"}, "option timeout"),
         ({"maxInflight": "65536"}, "option maxInflight"),
         ({"columns": ","}, "option columns"),
         ({"host": " "}, "option host"),
-        ({"invalid": "ignore"}, "option invalid='ignore': expected fail or skip"),
-        ({"maxInfligth": "1"}, "unknown option maxInfligth: perhaps maxInflight\\?"),
-        ({"xyz": "1"}, "unknown option xyz: there are host"),
+        ({"invalid": "ignore"}, 'option invalid=\'ignore\': expected "fail" or "skip"'),
+        ({"maxInfligth": "1"}, "unknown option maxInfligth; did you mean maxInflight\\?"),
+        ({"xyz": "1"}, "unknown option xyz; there are host"),
         ({"password": "a", "passwordEnv": "b"}, "one of the options password, passwordFile and passwordEnv"),
         ({"payload": "a", "columns": "b"}, "one of the options payload and columns"),
         ({"ca": "a"}, "with tls=true only"),
@@ -80,7 +81,7 @@ def test_each_option_becomes_its_setting() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, str], words: str) -> None:
-    with pytest.raises(SinkError, match=words):
+    with pytest.raises(OptionError, match=words):
         parse(options)
 
 

@@ -134,7 +134,7 @@ def test_the_watermark_drops_nothing_of_a_node_that_is_behind(spark: "SparkSessi
 
 def test_what_is_wrong_is_told_when_the_frame_is_made(spark: "SparkSession", tmp_path: Path) -> None:
     for options, complaint in (
-        ({"maxRowsPerTriger": "5"}, "unknown option maxrowspertriger: perhaps maxRowsPerTrigger?"),
+        ({"maxRowsPerTriger": "5"}, "unknown option maxrowspertriger; did you mean maxRowsPerTrigger?"),
         ({"since": "noon"}, "option since='noon': expected a time such as"),
     ):
         with pytest.raises(AnalysisException, match=complaint):

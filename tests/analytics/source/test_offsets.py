@@ -1,11 +1,7 @@
 import pytest
 
-from trunkline.analytics.source.offsets import (
-    OffsetError,
-    check,
-    farthest,
-    parse,
-)
+from trunkline.analytics.source.offsets import farthest, parse
+from trunkline.events.layout import LogError
 
 
 def test_equal_offsets_are_equal_texts() -> None:
@@ -29,7 +25,7 @@ def test_equal_offsets_are_equal_texts() -> None:
     ],
 )
 def test_what_is_no_offset_is_told(text: str, complaint: str) -> None:
-    with pytest.raises(OffsetError) as caught:
+    with pytest.raises(LogError) as caught:
         parse(text)
     assert complaint in str(caught.value)
 
@@ -39,4 +35,4 @@ def test_an_offset_never_goes_back() -> None:
 
 
 def test_nothing_is_an_offset() -> None:
-    assert check({}) == {}
+    assert parse("{}") == {}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from trunkline.analytics.source.planning import Budget, NodeProgress, Range, Window, admit, frontier, split, superseded
+from trunkline.analytics.source.planning import Budget, Range, Window, admit, frontier, split, superseded
+from trunkline.events.reader import Extent
 
 if TYPE_CHECKING:
     from trunkline.analytics.source.offsets import Offsets
@@ -104,7 +105,7 @@ def test_a_live_backlog_of_one_node_waits_for_the_other() -> None:
         for now in range(10, 100):
             times = {"a@1": [n * SECOND // 10 for n in range(now * 10)], "b@1": [n * SECOND for n in range(now - 3)]}
             spans = {node: spans_of(node, some, 10 if node == "a@1" else 1) for node, some in times.items()}
-            progress = {node: NodeProgress(some[-1], ended=False) for node, some in times.items()}
+            progress = {node: Extent(0, len(some), False, some[-1], 0) for node, some in times.items()}
             until = frontier(progress, now=now * SECOND, max_wait=10 * SECOND, within=0) if held else None
             pending = {node: after(spans[node], start.get(node, 0)) for node in spans}
             end = admit(start, pending, Budget(), frontier=until)
@@ -117,9 +118,9 @@ def test_a_live_backlog_of_one_node_waits_for_the_other() -> None:
 NOW = 1_000 * SECOND
 
 
-def progress_of(*newest: float, ended: tuple[int, ...] = ()) -> dict[str, NodeProgress]:
+def progress_of(*newest: float, ended: tuple[int, ...] = ()) -> dict[str, Extent]:
     return {
-        f"n{number}@1": NodeProgress(int(NOW + at * SECOND), ended=number in ended) for number, at in enumerate(newest)
+        f"n{number}@1": Extent(0, 1, number in ended, int(NOW + at * SECOND), 0) for number, at in enumerate(newest)
     }
 
 
@@ -139,18 +140,12 @@ def progress_of(*newest: float, ended: tuple[int, ...] = ()) -> dict[str, NodePr
         (progress_of(-1, -3, 5), -3.0),
     ],
 )
-def test_who_is_waited_for(nodes: dict[str, NodeProgress], held_at: float | None) -> None:
+def test_who_is_waited_for(nodes: dict[str, Extent], held_at: float | None) -> None:
     until = frontier(nodes, now=NOW, max_wait=10 * SECOND, within=0)
     assert until == (None if held_at is None else NOW + int(held_at * SECOND))
 
 
-def test_a_node_that_started_anew_is_not_waited_for() -> None:
-    nodes = {
-        "a@1": NodeProgress(NOW - 4 * SECOND, False),
-        "a@2": NodeProgress(NOW, False),
-        "b@1": NodeProgress(NOW, False),
-    }
-    assert frontier(nodes, now=NOW, max_wait=10 * SECOND, within=100) == NOW + 100
+def test_which_keys_are_of_nodes_that_started_anew() -> None:
     assert superseded(["a@10", "a@9", "b@3"]) == {"a@9"}
 
 

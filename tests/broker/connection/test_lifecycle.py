@@ -26,7 +26,7 @@ def test_the_table_is_the_documented_one() -> None:
 
 @pytest.mark.parametrize(("state", "event"), IMPOSSIBLE)
 def test_an_impossible_event_is_an_error(state: ConnectionState, event: ConnectionEvent) -> None:
-    with pytest.raises(ImpossibleTransition, match=f"no '{event}' is possible in the state '{state}'"):
+    with pytest.raises(ImpossibleTransition, match=f"event '{event}' is not possible in the state '{state}'"):
         follow(TRANSITIONS, state, event)
 
 

@@ -13,6 +13,7 @@ import trio.testing
 from tests.actors.probes import Probe
 from trunkline.actors import Actor, Ref, Scheduler, system
 from trunkline.broker.connection.poller import MAX_TURN, MIN_READ, READ, READ_TIME, WRITE, Poller
+from trunkline.broker.metrics import Metrics
 
 
 class Polled:
@@ -20,7 +21,7 @@ class Polled:
 
     owner: Ref[Any] | None = None
 
-    def __init__(self, ready: Callable[[int], bytes | None]) -> None:
+    def __init__(self, ready: Callable[[int, int], bytes | None]) -> None:
         self.ready = ready
 
     def receiver(self, data: bytes) -> None:
@@ -28,12 +29,12 @@ class Polled:
 
 
 async def test_each_socket_is_told_what_it_is_ready_for() -> None:
-    poller = Poller(Scheduler())
+    poller = Poller(Scheduler(), Metrics())
     pairs = [socket.socketpair() for _ in range(50)]
     told: list[tuple[int, int]] = []
     done = trio.Event()
 
-    def ready(index: int, mask: int) -> None:
+    def ready(index: int, mask: int, _limit: int) -> None:
         told.append((index, mask))
         pairs[index][0].recv(10)
         if len(told) == 25:
@@ -57,11 +58,11 @@ async def test_each_socket_is_told_what_it_is_ready_for() -> None:
 
 
 async def test_interest_can_change_and_end() -> None:
-    poller = Poller(Scheduler())
+    poller = Poller(Scheduler(), Metrics())
     ours, theirs = socket.socketpair()
     masks: list[int] = []
 
-    def ready(mask: int) -> None:
+    def ready(mask: int, _limit: int) -> None:
         masks.append(mask)
         poller.modify(ours, 0, polled)
 
@@ -89,11 +90,11 @@ async def test_interest_can_change_and_end() -> None:
 
 
 async def test_others_get_their_turn_while_a_socket_is_always_ready() -> None:
-    poller = Poller(Scheduler())
+    poller = Poller(Scheduler(), Metrics())
     ours, theirs = socket.socketpair()
     turns = 0
 
-    def ready(mask: int) -> None:
+    def ready(mask: int, _limit: int) -> None:
         """Never takes what is there."""
 
     poller.register(ours, READ, Polled(ready))
@@ -116,7 +117,7 @@ async def test_a_busy_poller_takes_what_comes_next_before_other_tasks_run(
 ) -> None:
     time = 0.0
     monkeypatch.setattr("trunkline.broker.connection.poller.perf_counter", lambda: time)
-    poller = Poller(Scheduler(), busy_poll=60)
+    poller = Poller(Scheduler(), Metrics(), busy_poll=60)
     ours, theirs = socket.socketpair()
     turns = 0
     read_at: list[int] = []
@@ -127,7 +128,7 @@ async def test_a_busy_poller_takes_what_comes_next_before_other_tasks_run(
 
     answering = threading.Thread(target=answer)
 
-    def ready(_events: int) -> bytes:
+    def ready(_events: int, _limit: int) -> bytes:
         nonlocal time
         data = ours.recv(1)
         read_at.append(turns)
@@ -158,7 +159,6 @@ class Heap:
     """Sockets that are full, and what they bring: work for an actor that takes some of the poller's time."""
 
     def __init__(self, poller: Poller, number: int) -> None:
-        self.poller = poller
         self.pairs = [socket.socketpair() for _ in range(number)]
         self.taken: list[int] = []
         for index, (ours, theirs) in enumerate(self.pairs):
@@ -167,8 +167,8 @@ class Heap:
             theirs.send(bytes(100_000))
             poller.register(ours, READ, Polled(partial(self.ready, index)))
 
-    def ready(self, index: int, _mask: int) -> bytes:
-        data = self.pairs[index][0].recv(self.poller.read_size)
+    def ready(self, index: int, _mask: int, limit: int) -> bytes:
+        data = self.pairs[index][0].recv(limit)
         self.taken.append(len(data))
         return data
 
@@ -179,7 +179,7 @@ class Heap:
 
 
 async def test_more_is_read_at_a_time_while_it_is_quickly_dealt_with() -> None:
-    poller = Poller(Scheduler())
+    poller = Poller(Scheduler(), Metrics())
     heap = Heap(poller, 40)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(poller.run)
@@ -201,7 +201,7 @@ async def test_less_is_read_at_a_time_when_it_takes_long(monkeypatch: pytest.Mon
         return time
 
     monkeypatch.setattr("trunkline.broker.connection.poller.thread_time", slow)
-    poller = Poller(Scheduler())
+    poller = Poller(Scheduler(), Metrics())
     poller.read_size = 16 * MIN_READ
     heap = Heap(poller, 3)
     async with trio.open_nursery() as nursery:
@@ -227,14 +227,14 @@ class Slow(Actor[int]):
 
 async def test_nothing_is_read_before_the_last_reads_are_dealt_with() -> None:
     async with system(scheduler=Scheduler(batch=10, turn_time=0)) as actors:
-        poller = Poller(actors.scheduler)
+        poller = Poller(actors.scheduler, Metrics())
         slow = Slow()
         ref = actors.start(slow)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.send(bytes(50))
 
-        def ready(_mask: int) -> None:
+        def ready(_mask: int, _limit: int) -> None:
             for _ in ours.recv(1):
                 for number in range(100):
                     ref.cast(number)
@@ -259,13 +259,13 @@ async def test_actors_that_never_come_to_rest_do_not_end_all_reading(monkeypatch
             self.ref.cast(message)
 
     async with system() as actors:
-        poller = Poller(actors.scheduler)
+        poller = Poller(actors.scheduler, Metrics())
         ref = actors.start(Restless())
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         read: list[bytes] = []
 
-        def ready(_mask: int) -> None:
+        def ready(_mask: int, _limit: int) -> None:
             read.append(ours.recv(1))
             ref.cast(1)
 
@@ -292,7 +292,7 @@ async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
             self.owner, self.sock, self.place = actor, sock, place
             super().__init__(self.read)
 
-        def read(self, mask: int) -> bytes:
+        def read(self, _mask: int, _limit: int) -> bytes:
             data = self.sock.recv(10)
             if self.place == "ready":
                 raise ValueError(self.place)
@@ -305,7 +305,7 @@ async def test_an_error_of_one_socket_is_nothing_to_the_others() -> None:
             self.owner.cast(data)
 
     async with system() as actors:
-        poller = Poller(actors.scheduler)
+        poller = Poller(actors.scheduler, Metrics())
         places = ("ready", "receiver", "")
         pairs = [socket.socketpair() for _ in places]
         probes = [Probe() for _ in places]

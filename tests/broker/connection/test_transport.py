@@ -23,6 +23,7 @@ from trunkline.broker.connection.transport import (
     Layer,
     SocketTransport,
 )
+from trunkline.broker.metrics import Metrics
 
 #: More than any socket's buffers hold.
 MUCH = bytes(range(256)) * 65_536
@@ -63,7 +64,7 @@ def owner(start_task: Callable[..., object] | None = None) -> Any:
 async def connected(*, close: bool = True) -> AsyncIterator[tuple[SocketTransport, Mailbox, trio.SocketStream]]:
     """A transport over TCP, its mailbox, and the peer."""
     scheduler = Scheduler()
-    poller = Poller(scheduler)
+    poller = Poller(scheduler, Metrics())
     listening = socket.create_server(("127.0.0.1", 0))
     peer = await trio.open_tcp_stream(*listening.getsockname())
     sock, address = listening.accept()
@@ -153,7 +154,7 @@ async def test_finishing_sends_the_rest_and_still_reads() -> None:
 
 async def test_a_stream_that_takes_nothing_is_blocked_until_it_does() -> None:
     theirs, ours = lockstep_stream_pair()
-    transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
+    transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
     async with trio.open_nursery() as nursery:
         transport.start(mailbox, owner(nursery.start_soon))
         transport.send(b"first")
@@ -189,7 +190,7 @@ def invert(data: bytes) -> bytes:
 async def test_layers_change_what_passes_in_both_directions_and_leave_the_rest_as_it_is() -> None:
     theirs, ours = memory_stream_pair()
     mailbox = Mailbox()
-    transport = Layer(Inverter(StreamTransport(theirs, ("host", 1), Scheduler())))
+    transport = Layer(Inverter(StreamTransport(theirs, ("host", 1), Scheduler(), Metrics())))
     assert transport.peer == ("host", 1)
     async with trio.open_nursery() as nursery:
         transport.start(mailbox, owner(nursery.start_soon))
@@ -255,7 +256,7 @@ async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
     pair: Callable[[], tuple[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream], trio.abc.Stream]],
 ) -> None:
     theirs, ours = pair()
-    transport, mailbox = StreamTransport(theirs, None, Scheduler()), Mailbox()
+    transport, mailbox = StreamTransport(theirs, None, Scheduler(), Metrics()), Mailbox()
     async with trio.open_nursery() as nursery:
         transport.start(mailbox, owner(nursery.start_soon))
         transport.send(b"last")
@@ -268,7 +269,7 @@ async def test_a_stream_is_reset_when_it_has_sent_the_last_bytes(
 
 async def test_what_was_to_leave_at_the_end_of_the_turn_leaves_before_a_close() -> None:
     scheduler = Scheduler()
-    poller = Poller(scheduler)
+    poller = Poller(scheduler, Metrics())
     ours, theirs = socket.socketpair()
     with theirs:
         transport = SocketTransport(ours, None, poller)

@@ -9,6 +9,7 @@ from trunkline.broker.session.access import Access
 from trunkline.broker.session.channel import Channel
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
+from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.versions import Version
 
 Asked = tuple[str, str, int, bool]
@@ -46,6 +47,24 @@ def test_no_more_is_remembered_than_was_configured() -> None:
     forgetful = Rules(acl={"cache_size": 0})
     assert forgetful.access.may_publish(forgetful.channel, "ok", 0, False)
     assert not forgetful.channel.may_publish[0]
+
+
+@pytest.mark.parametrize("reason", [Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY, None], ids=str)
+def test_a_denial_because_nobody_could_decide_is_not_remembered(reason: Reason | None) -> None:
+    rules = Rules()
+
+    def cannot_say(*_: object) -> Deny:
+        if reason is None:
+            raise RuntimeError("on purpose")
+        return Deny(reason)
+
+    rules.hooks.add("client.check_acl", cannot_say, priority=1)
+    access, channel = rules.access, rules.channel
+    assert not access.may_publish(channel, "ok", 0, False)
+    assert not access.may_read(channel, "ok")
+    rules.hooks.remove("client.check_acl", cannot_say)
+    assert access.may_publish(channel, "ok", 0, False)
+    assert access.may_read(channel, "ok")
 
 
 def test_decisions_about_long_topics_are_not_remembered() -> None:

@@ -13,13 +13,14 @@ from tests.broker.room import room
 from tests.conformance import raw
 from tests.conformance.raw import Will
 from trunkline.actors import Due
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
+from trunkline.broker.session.life import Life
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
-from trunkline.broker.session.timers import AwayTimers
 from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
 
@@ -74,7 +75,7 @@ class Broken(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "AwayTimers.start", "Outbound.hand_over"]
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "Life.start_timers", "Outbound.hand_over"]
 )
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
@@ -105,12 +106,12 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "AwayTimers": AwayTimers}[kind]
+            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "Life": Life}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
         session.ref.cast(Due(crash))
-        if also == "AwayTimers.start" and not away:
+        if also == "Life.start_timers" and not away:
             await trio.sleep(1)  # that is the very step that publishes the will
         else:
             await watcher.expect_publish("will", b"gone")
@@ -145,7 +146,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
         client = await here.client("a")
         await client.subscribe("t")
-        monkeypatch.setattr(AwayTimers, "stop", crash)
+        monkeypatch.setattr(Life, "publish_will", crash)
         await client.send(raw.disconnect())
         await client.expect_close()
         await trio.testing.wait_all_tasks_blocked()
@@ -203,7 +204,7 @@ async def test_what_a_session_leaves_behind_is_dealt_with_in_slices(monkeypatch:
         assert turns.total() == 3000
         assert max(turns.values()) <= 500
         metrics = here.node.metrics
-        counted = (metrics.delivery_dropped_session_ended, metrics.messages_dropped_session_ended)
+        counted = (metrics.dropped[DropReason.SESSION_ENDED], metrics.dropped[DropReason.UNRELEASED])
         assert counted == ((3000, 0) if what == "queue" else (0, 3000))
 
 
@@ -234,6 +235,45 @@ async def test_what_a_session_that_crashes_leaves_behind_is_dealt_with_in_slices
             await trio.lowlevel.checkpoint()
         assert max(turns.values()) <= 1000  # a slice of 500, or two that come between two turns of the other task
         nursery.cancel_scope.cancel()
+
+
+async def test_deliveries_to_a_session_that_crashes_are_counted() -> None:
+    def crash() -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        dropped: list[tuple[str, bytes]] = []
+        hooks = here.node.hooks
+        hooks.add("message.dropped", lambda client, message, word: dropped.append((word, message.payload)))
+        # its routes are still there then
+        hooks.add("session.terminated", lambda client, word: here.broker.publish("t", b"late", qos=1))
+        await (await here.stay("doomed")).subscribe(("t", 1))
+        session = here.session("doomed")
+        await trio.testing.wait_all_tasks_blocked()
+        for payload in (b"1", b"crash", b"2", b"3"):
+            if payload == b"crash":
+                session.ref.cast(Due(crash))
+            else:
+                here.broker.publish("t", payload, qos=1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(dropped) == [("session_ended", payload) for payload in (b"1", b"2", b"3", b"late")]
+
+
+async def test_deliveries_to_a_member_that_crashes_go_to_another() -> None:
+    def crash() -> None:
+        raise Broken("on purpose")
+
+    async with room() as here:
+        doomed, member = await here.stay("doomed"), await here.client("member")
+        for client in (doomed, member):
+            await client.subscribe(("$share/g/t", 1))
+        here.session("doomed").ref.cast(Due(crash))
+        payloads = [b"1", b"2", b"3", b"4"]
+        for payload in payloads:
+            here.broker.publish("t", payload, qos=1)
+        assert here.session("doomed").ref.queued > 1
+        received = [(await member.expect_type(raw.PUBLISH)).payload for _ in payloads]
+        assert sorted(received) == payloads
 
 
 async def test_what_ends_a_session() -> None:
@@ -309,7 +349,8 @@ async def test_what_was_to_be_sent_again_to_one_connection_is_not_to_the_next(au
     async with room(session={"retry_interval": 5}) as here:
         await here.client("a", version=4, clean=False)
         session = here.session("a")
-        late = Due(partial(session._attachment._retry, session.channel, 5))  # pyright: ignore[reportPrivateUsage]
+        assert session.channel is not None
+        late = Due(partial(session._life._retry, session.channel, 5))  # pyright: ignore[reportPrivateUsage]
         new = await here.stay("a")  # of 5.0, to which nothing is sent again on the same connection  [MQTT-4.4.0-1]
         await new.subscribe(("t", 1))
         session.ref.cast(late)  # it lay in the mailbox when the new connection came

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from tests.broker.room import room
 from tests.conformance import raw
+from trunkline.broker.metrics import DropReason
 from trunkline.hooks import ALLOW, DROP, TAKEN, Allow, ClientInfo, Deny, Hooks
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.message import Message
@@ -184,7 +185,7 @@ async def test_qos_2_without_pubrel_is_bounded_by_bytes(topic: str, payload: byt
         await client.send(*packets)
         reasons = [(await client.expect_type(raw.PUBREC)).reason for _ in packets]
         assert reasons.count(0x97) == 100 - number + 1
-        assert here.node.metrics.messages_dropped_receive_maximum == reasons.count(0x97) + 1
+        assert here.node.metrics.dropped[DropReason.RECEIVE_MAXIMUM] == reasons.count(0x97) + 1
 
 
 @pytest.mark.parametrize(("version", "codes"), [(5, [0x87, 0x87]), (4, [0, 0])])
@@ -199,7 +200,7 @@ async def test_what_may_not_be_published_is_answered_and_goes_nowhere(version: i
         await client.send(raw.publish("t", b"x", version=version), raw.ack(raw.PUBREL, 2))
         assert (await client.expect_type(raw.PUBCOMP)).packet_id == 2
         assert answers == codes
-        assert here.node.metrics.messages_dropped_not_authorized == 3
+        assert here.node.metrics.dropped[DropReason.NOT_AUTHORIZED] == 3
 
 
 async def test_who_publishes_what_it_may_not_can_be_cut_off() -> None:
@@ -244,7 +245,7 @@ async def test_what_a_hook_keeps_for_itself_comes_once_at_qos_2(answer: Deny, co
         await client.send(raw.ack(raw.PUBREL, 7))
         assert (await client.expect_type(raw.PUBCOMP)).reason == 0
         assert len(seen) == 1
-        assert here.node.metrics.messages_dropped_hook == lost
+        assert here.node.metrics.dropped[DropReason.HOOK] == lost
 
 
 async def test_a_hook_may_end_the_connection_in_place_of_an_acknowledgement() -> None:
@@ -312,7 +313,11 @@ async def test_a_payload_that_is_too_large_goes_nowhere(version: int, codes: lis
         await leaving.abort()
         await watcher.expect_nothing()
         assert dropped == ["payload_too_large"] * 6
-        assert here.node.metrics.messages_dropped_payload_too_large == here.node.metrics.messages_dropped == 6
+        assert (
+            here.node.metrics.dropped[DropReason.PAYLOAD_TOO_LARGE]
+            == here.node.metrics.snapshot()["messages.dropped"]
+            == 6
+        )
 
 
 async def test_a_message_is_forgotten_whose_pubrel_does_not_come_in_time(autojump_clock: MockClock) -> None:
@@ -336,7 +341,7 @@ async def test_a_message_is_forgotten_whose_pubrel_does_not_come_in_time(autojum
         await client.abort()
         await trio.sleep(60)
         assert [payload for payload, _ in dropped[2:]] == [b"20", b"21", b"22"]
-        assert here.node.metrics.messages_dropped_await_rel_timeout == 5
+        assert here.node.metrics.dropped[DropReason.AWAIT_REL_TIMEOUT] == 5
         assert here.session("a").session.awaiting_rel.byte_size == 0
 
 
@@ -361,4 +366,4 @@ async def test_nothing_is_looked_for_again_and_again_when_its_time_has_come(
             await client.expect_type(raw.PUBREC)
             await trio.sleep(31)
         await client.ping()
-        assert here.node.metrics.messages_dropped_await_rel_timeout == rounds
+        assert here.node.metrics.dropped[DropReason.AWAIT_REL_TIMEOUT] == rounds

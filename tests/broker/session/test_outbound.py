@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from tests.broker.room import Room, room
 from tests.conformance import raw
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
+from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.outbound import Outbound
 from trunkline.hooks import DROP, ClientInfo, Deny, Withhold
 from trunkline.mqtt.message import Message
@@ -95,7 +97,7 @@ async def test_what_is_too_large_counts_as_delivered() -> None:
         here.broker.publish("t", b"small", qos=1)
         await client.take_publish("t", b"small", qos=1)
         await client.ping()
-        assert here.node.metrics.delivery_dropped_too_large == 1
+        assert here.node.metrics.dropped[DropReason.TOO_LARGE] == 1
         assert len(here.session("a").session.inflight) == 0
 
 
@@ -134,7 +136,7 @@ async def test_hooks_see_each_delivery_change_it_and_stop_it() -> None:
         await one.ping()
         await two.ping()
         assert done == {("acked", "1"): 2, ("acked", "2"): 2, ("completed", "1"): 3, ("completed", "2"): 3}
-        assert here.node.metrics.delivery_dropped_hook == 2
+        assert here.node.metrics.dropped[DropReason.DELIVERY_HOOK] == 2
 
 
 async def test_qos_can_be_raised_to_that_of_the_subscription() -> None:
@@ -165,7 +167,7 @@ async def test_what_a_member_did_not_finish_goes_to_another() -> None:
 
 
 @given(st.lists(st.sampled_from(["publish", "read", "acknowledge", "twice", "reconnect"]), max_size=60), st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 def test_nothing_is_lost_and_qos_2_comes_once_whatever_the_client_does(steps: list[str], data: st.DataObject) -> None:
     """A client that reads late, acknowledges late or twice, and loses its connection at any moment."""
     trio.run(_play, steps, data)
@@ -249,7 +251,7 @@ async def test_what_waits_for_a_client_that_is_away_is_bounded_by_all_that_it_we
         queue = here.session("away").session.queue
         assert 15 <= queue.length <= 17
         assert dropped == ["queue_full"] * (200 - queue.length)
-        assert here.node.metrics.delivery_dropped_queue_full == 200 - queue.length
+        assert here.node.metrics.dropped[DropReason.QUEUE_FULL] == 200 - queue.length
         # what a message came as may be kept beside it
         assert kept < 3 * 1_048_576
 
@@ -295,7 +297,7 @@ async def test_what_cannot_be_written_costs_that_message_alone(
         expected = [("a", "t/bad", "unwritable"), ("a", "t/large", "too_large")]
         assert dropped == expected[: 1 if way == "retained" else 2]
         assert len(here.session("a").session.inflight) == 0
-        assert here.node.metrics.delivery_dropped_unwritable == 1
+        assert here.node.metrics.dropped[DropReason.UNWRITABLE] == 1
     assert [record.levelname for record in caplog.records if "topic t/bad: " in record.message] == ["WARNING"]
 
 
@@ -415,7 +417,7 @@ async def test_a_client_that_does_not_read_is_handed_no_more_than_a_slice(what: 
             await client.acknowledge(packet)
             assert packet.dup == (what == "unacknowledged" or (what == "queued" and number == 0))
         await client.ping()
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
 
 
 async def test_what_is_sent_again_in_slices_is_not_overtaken() -> None:
@@ -465,7 +467,7 @@ async def test_a_queue_of_expired_messages_is_thrown_away_in_slices(autojump_clo
             client = await here.stay("a")
             await client.ping()
             await trio.testing.wait_all_tasks_blocked()
-        assert turns.total() == here.node.metrics.delivery_dropped_expired == 3000
+        assert turns.total() == here.node.metrics.dropped[DropReason.EXPIRED] == 3000
         assert max(turns.values()) <= 500
 
 
@@ -495,3 +497,25 @@ async def test_acknowledgements_that_were_read_in_a_turn_make_room_for_what_is_d
             here.read("reader", raw.ack(raw.PUBACK, first.packet_id))
         assert (await reader.expect_type(raw.PUBLISH)).payload == b"2"
         assert not queued
+
+
+async def test_acknowledgements_of_nothing_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with room() as here:
+        client = await here.client("a")
+        await client.subscribe(("t", 1))
+        here.broker.publish("t", b"x", qos=1)
+        message = await client.expect_publish("t", b"x", qos=1)
+        calls = 0
+        puback = Acknowledged.puback
+
+        def counted(self: Acknowledged, packet: Any) -> None:
+            nonlocal calls
+            calls += 1
+            puback(self, packet)
+
+        monkeypatch.setattr(Acknowledged, "puback", counted)
+        late = [raw.ack(raw.PUBACK, packet_id) for packet_id in range(1000, 2000)]
+        here.read("a", b"".join([*late, raw.ack(raw.PUBACK, message.packet_id), *late]))
+        assert here.node.metrics.messages_acked == 1
+        assert calls <= 3
+        await client.ping()

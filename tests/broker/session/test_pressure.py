@@ -1,6 +1,8 @@
 """Publishers that outrun a subscriber are slowed before anything is dropped."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -9,6 +11,7 @@ from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from tests.wire import Wire
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.pressure import Budget, Pressure
 
 #: A hundred messages to a packet of bytes, a thousand bytes each.
@@ -46,7 +49,7 @@ async def test_a_publisher_waits_until_its_subscriber_has_caught_up(autojump_clo
                 sent += 100
         assert patience.cancelled_caught  # it was held up
         assert 250 <= queue.length < 1000
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         # others publish and read as ever
         other = await here.client("other")
         await other.subscribe(("u", 0))
@@ -60,7 +63,7 @@ async def test_a_publisher_waits_until_its_subscriber_has_caught_up(autojump_clo
         assert received >= sent
         assert queue.length == 0
         await fast.ping()
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         await slow.aclose()
         await fast.abort()
 
@@ -74,7 +77,7 @@ async def test_a_slow_consumer_holds_nobody_for_longer_than_the_limit(autojump_c
         await fast.ping()
         assert 2 <= trio.current_time() - began < 2.5  # once, and not again
         assert here.session("slow").session.queue.length == 1000
-        assert here.node.metrics.delivery_dropped_slow_consumer > 3000
+        assert here.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 3000
         await slow.aclose()
         await fast.abort()
 
@@ -139,12 +142,12 @@ async def test_subscribers_that_connect_again_and_again_hold_a_publisher_no_long
         fast = await stream(here)
         await trio.sleep(0.5)
         began = trio.current_time()
-        for _ in range(600):  # seconds pass only while it has to wait
+        for _ in range(150):  # seconds pass only while it has to wait
             await fast.stream.send_all(BURST)
         await fast.ping()
         # two sessions that are given a second each; or six seconds, and a tenth of the time while they come back
         assert trio.current_time() - began < (3 if not anew else 9)
-        assert here.node.metrics.delivery_dropped_slow_consumer > 0 or anew
+        assert here.node.metrics.dropped[DropReason.SLOW_CONSUMER] > 0 or anew
         nursery.cancel_scope.cancel()
 
 
@@ -183,7 +186,8 @@ async def test_a_timer_that_was_too_late_to_be_stopped_takes_no_time_from_the_ne
 
     async with room() as here:
         await here.client("fast")
-        pressure = Pressure("slow", here.node.services, after)
+        slow = SimpleNamespace(services=here.node.services, session=SimpleNamespace(client_id="slow"), after=after)
+        pressure = Pressure(cast("Any", slow))
         pressure.hold("fast", 0.0)
         pressure.release()
         timers[0]()
@@ -217,6 +221,6 @@ async def test_a_few_large_messages_hold_their_publisher_until_they_are_read(aut
             while True:
                 await slow.receive_some(1_048_576)
         assert taken[0] == 100
-        assert here.node.metrics.delivery_dropped == 0
+        assert here.node.metrics.snapshot()["delivery.dropped"] == 0
         await slow.aclose()
         await fast.abort()

@@ -273,3 +273,13 @@ async def test_a_client_that_takes_no_packet_as_large_as_the_suback_is_disconnec
         client = await here.client("a", properties=limit)
         await client.send(raw.subscribe(1, *[(f"t/{number}", 0) for number in range(50)]))
         await client.expect_disconnect(0x95)
+
+
+async def test_a_plain_callback_that_returns_something_to_be_awaited_is_passed_over() -> None:
+    async with room() as here:
+        wait = trio.lowlevel.checkpoint
+        here.node.hooks.add("client.subscribe", lambda client, request, properties: wait())
+        client = await here.client("a")
+        assert await client.subscribe(("t", 1)) == [1]
+        assert len(here.broker.hook_errors) == 1
+        here.broker.hook_errors.clear()

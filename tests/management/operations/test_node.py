@@ -98,7 +98,7 @@ async def test_log_level() -> None:
         assert await ask(here, "log.level", level="error") == {"level": "error"}
         assert await ask(here, "log.level", level="debug") == {"level": "debug"}
         assert await ask(here, "log.level") == {"level": "debug"}
-        assert "debug or info" in await refused(here, BadRequest, "log.level", level="loud")
+        assert '"debug" or "info"' in await refused(here, BadRequest, "log.level", level="loud")
 
 
 async def test_alarms_that_last_and_those_that_are_over() -> None:
@@ -110,7 +110,9 @@ async def test_alarms_that_last_and_those_that_are_over() -> None:
         assert [alarm.name for alarm in await all_rows(here, "alarms.list", limit=1)] == ["hot", "wet"]
         assert await ask(here, "alarms.clear", name="wet") == {"cleared": "wet"}
         assert [alarm.name for alarm in await all_rows(here, "alarms.history")] == ["cold", "wet"]
-        assert await refused(here, NotFound, "alarms.clear", name="hat") == ("no alarm 'hat' lasts; did you mean hot?")
+        assert await refused(here, NotFound, "alarms.clear", name="hat") == (
+            "no alarm 'hat' is active; did you mean hot?"
+        )
 
 
 async def test_hooks_with_their_crashes() -> None:

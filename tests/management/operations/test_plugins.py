@@ -224,7 +224,7 @@ async def bans(here: Room, **arguments: object) -> list[tuple[str, str]]:
 async def test_bans() -> None:
     async with room() as here:
         assert await refused(here, Refused, "bans.list") == (
-            "the plugin bans keeps the bans, and it does not run: enable it first"
+            "bans need the plugin bans, which does not run: enable it first"
         )
         await ask(here, "plugins.enable", name="bans", settings={"max_bans": "600"})
         a = await here.client("a")
@@ -238,7 +238,9 @@ async def test_bans() -> None:
         await ask(here, "bans.remove", kind="client_id", who="a")
         await here.client("a")
         assert "client_id b" in await refused(here, NotFound, "bans.remove", kind="client_id", who="b")
-        assert "accepted is client_id or username" in await refused(here, BadRequest, "bans.add", kind="ip", who="1")
+        assert 'accepted is "client_id" or "username"' in await refused(
+            here, BadRequest, "bans.add", kind="ip", who="1"
+        )
         assert "'10.0.0.0.0'" in await refused(here, BadRequest, "bans.add", kind="address", who="10.0.0.0.0")
         assert "seconds" in await refused(here, BadRequest, "bans.add", kind="client_id", who="c", seconds=-1.0)
         for number in range(590):

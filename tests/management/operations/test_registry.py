@@ -7,6 +7,7 @@ import pytest
 
 from tests.broker.room import room
 from tests.management.asking import ask, refused
+from trunkline.config.units import without_none
 from trunkline.management.operations.registry import (
     AT_ONCE,
     OPERATIONS,
@@ -49,8 +50,8 @@ def probe() -> Iterator[Operation]:
 
 def test_signature_and_docstring_are_all_there_is(probe: Operation) -> None:
     assert probe.doc == "Say what came."
-    assert [argument.name for argument in probe.arguments if argument.required] == ["text"]
-    assert [argument.kind for argument in probe.arguments] == [
+    assert [name for name, field in probe.arguments.items() if field.is_required()] == ["text"]
+    assert [without_none(field.annotation) for field in probe.arguments.values()] == [
         str,
         int,
         float,
@@ -60,7 +61,7 @@ def test_signature_and_docstring_are_all_there_is(probe: Operation) -> None:
         list[str],
         dict[str, str],
     ]
-    assert probe.arguments[1].doc == "A number."
+    assert probe.arguments["number"].metadata == ["A number."]
     assert not probe.listing
 
 
@@ -75,9 +76,9 @@ def test_signature_and_docstring_are_all_there_is(probe: Operation) -> None:
         ({"text": "a", "flag": 1}, "flag: 1: accepted is true or false"),
         ({"text": "a", "data": "text"}, "data: 'text': accepted is bytes"),
         ({"text": "a", "qos": 3}, "qos: 3: accepted is 0 or 1 or 2"),
-        ({"text": "a", "names": "bob"}, "names: 'bob': accepted is a list of text"),
-        ({"text": "a", "names": [1]}, "names: [1]: accepted is a list of text"),
-        ({"text": "a", "table": {"a": 1}}, "table: {'a': 1}: accepted is a table of text"),
+        ({"text": "a", "names": "bob"}, "names: 'bob': accepted is a list, each text"),
+        ({"text": "a", "names": [1]}, "names: [1]: accepted is a list, each text"),
+        ({"text": "a", "table": {"a": 1}}, "table: {'a': 1}: accepted is a table of text, each value text"),
         ({"txet": "a"}, "test.probe takes no argument 'txet'; did you mean text?"),
         ({"zzz": "a"}, "test.probe takes no argument 'zzz'; it takes text, number"),
         ({}, "test.probe needs text"),
@@ -129,8 +130,10 @@ async def test_errors_of_the_broker_become_answers(error: Exception, becomes: An
 def test_every_operation_says_what_it_is() -> None:
     for name, each in OPERATIONS.items():
         assert each.doc.endswith("."), name
-        assert all(argument.doc.endswith(".") for argument in each.arguments), name
-        assert not each.listing or {"after", "limit"} <= {argument.name for argument in each.arguments}, name
+        docs = [doc for field in each.arguments.values() for doc in field.metadata if isinstance(doc, str)]
+        assert len(docs) == len(each.arguments), name
+        assert all(doc.endswith(".") for doc in docs), name
+        assert not each.listing or {"after", "limit"} <= each.arguments.keys(), name
 
 
 async def test_a_page_is_never_long() -> None:
@@ -152,7 +155,7 @@ async def test_limits_of_pages() -> None:
     async with room() as here:
         for name, each in OPERATIONS.items():
             if each.listing:
-                needed: dict[str, Any] = {a.name: "a" * 32 for a in each.arguments if a.required}
+                needed: dict[str, Any] = {a: "a" * 32 for a, field in each.arguments.items() if field.is_required()}
                 if name != "bans.list":
                     assert "limit: 0" in await refused(here, BadRequest, name, limit=0, **needed), name
 

@@ -44,5 +44,5 @@ async def test_mistakes() -> None:
     async with room() as here:
         assert "'#'" in await refused(here, BadRequest, "trace.start", topic=["a/#/b"])
         assert "0123" in await refused(here, BadRequest, "trace.outcomes", guid="0123")
-        assert "is kept" in await refused(here, NotFound, "trace.show", guid="0" * 32)
+        assert "is not in the trace" in await refused(here, NotFound, "trace.show", guid="0" * 32)
         assert "'#'" in await refused(here, BadRequest, "trace.list", topic="a/#/b")

@@ -74,7 +74,7 @@ class Server:
             self._came.notify_all()
         return self.answer(request)
 
-    async def wait(self, count: int, patience: float = 10.0) -> list[Request]:
+    async def wait(self, count: int, patience: float = 120.0) -> list[Request]:
         """Until so many requests have come in all."""
 
         def waited() -> bool:

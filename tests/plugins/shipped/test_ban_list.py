@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from trunkline.plugins.shipped.ban_list import Ban, BanList, ListFull, normal_form, read_address
+from trunkline.plugins.shipped.ban_list import Ban, BanList, ListFull, normal_form
 
 
 def banned(*whos: tuple[str, str]) -> BanList:
@@ -85,11 +85,6 @@ def test_what_cannot_be_banned(kind: str, who: str, words: str) -> None:
         normal_form(kind, who)
 
 
-def test_addresses_as_sockets_give_them() -> None:
-    assert str(read_address("::ffff:1.2.3.4")) == "1.2.3.4"
-    assert read_address("nowhere") is None
-
-
 @pytest.mark.parametrize(
     ("pattern", "inside", "outside"),
     [
@@ -130,5 +125,5 @@ def test_patterns_have_bounds() -> None:
     with pytest.raises(ListFull, match="max_patterns"):
         bans.add(Ban("client_id_pattern", "y*"))
     assert len(bans) == 2
-    with pytest.raises(ValueError, match="256 characters at most"):
+    with pytest.raises(ValueError, match="more than 256"):
         normal_form("username_pattern", "x" * 257)

@@ -43,7 +43,7 @@ async def test_one_at_a_time() -> None:
         await b.send(raw.subscribe(1, ("$exclusive/t/1", 0), ("t/1", 1)))
         suback = await b.expect_type(raw.SUBACK)
         assert suback.reasons == [0x97, 1]  # the plain one is free
-        assert suback.get(raw.REASON_STRING) == "another client has this subscription to itself"
+        assert suback.get(raw.REASON_STRING) == "another client has this exclusive subscription"
         here.broker.publish("t/1", b"x", qos=2)
         await a.take_publish("t/1", b"x", qos=2)
         await b.take_publish("t/1", b"x", qos=1)

@@ -171,12 +171,12 @@ async def test_what_it_does_not_touch() -> None:
 @pytest.mark.parametrize(
     ("properties", "why"),
     [
-        (fault(rejectpublish="0x97"), "fault:rejectpublish '0x97' is no reason code that a PUBACK can have here"),
-        (fault(rejectpublish=0x10), "fault:rejectpublish '16' is no reason code"),  # nothing is rejected by it
-        (fault(rejectpublish=0x8B), "fault:rejectpublish '139' is no reason code"),
-        (fault(disconnect=""), "fault:disconnect '' is no reason code that a DISCONNECT can have here"),
-        (fault(disconnect=0x8A), "fault:disconnect '138' is no reason code"),
-        (fault(disconnect="9" * 5000), f"fault:disconnect '{'9' * 50}' is no reason code"),
+        (fault(rejectpublish="0x97"), "fault:rejectpublish '0x97' is not a reason code that a PUBACK can have here"),
+        (fault(rejectpublish=0x10), "fault:rejectpublish '16' is not a reason code"),  # nothing is rejected by it
+        (fault(rejectpublish=0x8B), "fault:rejectpublish '139' is not a reason code"),
+        (fault(disconnect=""), "fault:disconnect '' is not a reason code that a DISCONNECT can have here"),
+        (fault(disconnect=0x8A), "fault:disconnect '138' is not a reason code"),
+        (fault(disconnect="9" * 5000), f"fault:disconnect '{'9' * 50}' is not a reason code"),
         (fault(disconnect=0x98, delay="soon"), "fault:delay 'soon' is not a whole number of 0 to 60 seconds"),
         (fault(disconnect=0x98, delay=61), "fault:delay '61' is not a whole number of 0 to 60 seconds"),
         (fault("x" * 257, disconnect=0x98), "its fault:requestid is longer than 256 characters"),

@@ -401,7 +401,7 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "asks nobody: set authenticate.url, authorize.url or both"),
+        ({}, "has no URL: set authenticate.url, authorize.url or both"),
         ({"authenticate": {"url": "http://h/${topic}"}}, r"authenticate: \$\{topic\} is unknown"),
         ({"authorize": {"url": "http://h/${password}"}}, r"authorize: \$\{password\} is unknown"),
         (

@@ -55,8 +55,8 @@ def test_a_message_is_not_long(tmp_path: Path) -> None:
 
 def test_what_is_always_right_or_wrong(tmp_path: Path) -> None:
     assert schema(tmp_path, True).problem(1) == ""
-    assert schema(tmp_path, False).problem(1) == "$: nothing fits there"
-    assert schema(tmp_path, {"properties": {"a": False}}).problem({"a": "hush"}).endswith(": nothing fits there")
+    assert schema(tmp_path, False).problem(1) == "$: no value is allowed there"
+    assert schema(tmp_path, {"properties": {"a": False}}).problem({"a": "hush"}).endswith(": no value is allowed there")
 
 
 def test_a_schema_of_an_older_draft(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_nothing_is_fetched(tmp_path: Path, reference: str) -> None:
     text = '{\n  "items":\n    {"$ref": "' + reference + '"}\n}'
     found = problem(folder, text)
     assert found.startswith("main.json, line 3: ")
-    assert "neither in the file nor in one of its folder" in found
+    assert "neither in the file nor in a file of its folder" in found
 
 
 def test_nothing_is_fetched_for_a_schema_that_says_where_it_is_from(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_nothing_is_fetched_for_a_schema_that_says_where_it_is_from(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{\n "type": \n}', "main.json, line 3: no JSON: "),
-        ("", "main.json, line 1: no JSON: "),
-        ("[]", "main.json, line 1: a schema is an object, true or false"),
+        ('{\n "type": \n}', "main.json, line 3: not JSON: "),
+        ("", "main.json, line 1: not JSON: "),
+        ("[]", "main.json, line 1: a schema must be an object, true or false"),
         ('{\n "items": {\n  "type": "numbr"}}', "main.json, line 3: items/type: 'numbr' is not valid"),
         (
             '{\n "$schema":\n "https://example.com/mine"}',
-            "main.json, line 3: 'https://example.com/mine' is no known $schema",
+            "main.json, line 3: 'https://example.com/mine' is not a supported $schema",
         ),
         ('{"minimum": "3"}', "main.json, line 1: minimum: '3' is not of type"),
     ],
@@ -138,7 +138,7 @@ def test_mistakes_have_a_line(tmp_path: Path, text: str, words: str) -> None:
 
 def test_mistakes_in_a_file_that_is_referred_to(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text("{\n\n]")
-    assert problem(tmp_path, {"$ref": "b.json"}).startswith("b.json, line 3: no JSON")
+    assert problem(tmp_path, {"$ref": "b.json"}).startswith("b.json, line 3: not JSON")
     assert problem(tmp_path, {"$ref": "b.json"}, b={"type": 3}).startswith("b.json, line 1: type: ")
     assert problem(tmp_path, {"$ref": "b.json"}, b={"$ref": "c.json"}).startswith("b.json, line 1: 'c.json' is neither")
 

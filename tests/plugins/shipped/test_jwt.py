@@ -401,5 +401,5 @@ async def test_a_file_that_has_changed_since_the_configuration_was_read(tmp_path
     config = from_mapping({"plugins": plugin(public_key_file=str(file))}, settings_model)
     file.write_text("nothing")
     async with room() as here:
-        with pytest.raises(Exception, match=r"key.pem is no public key"):
+        with pytest.raises(Exception, match=r"key.pem is not a public key"):
             await here.node.plugins.enable("jwt", config.plugins["jwt"])

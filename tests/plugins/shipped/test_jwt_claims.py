@@ -44,13 +44,13 @@ def test_the_beginning_of_a_token(name: str) -> None:
     "value", ["1700000000", None, True, [], -1, 1_700_000_000_000, 10**400, float("nan"), float("inf")]
 )
 def test_what_is_no_time(value: object) -> None:
-    assert problem({"exp": value}) == "the token's exp is no time in seconds"
+    assert problem({"exp": value}) == "the token's exp is not a time in seconds"
 
 
 def test_the_issuer() -> None:
     assert check({"iss": "me"}, issuer="me") is None
     for claims in ({}, {"iss": "you"}, {"iss": ["me"]}):
-        assert problem(claims, issuer="me") == "the token is of another issuer"
+        assert problem(claims, issuer="me") == "the token has another issuer"
 
 
 def test_the_audience() -> None:
@@ -70,18 +70,21 @@ def test_claims_that_must_say_who_the_client_is() -> None:
     good = {"device": ["other", "cid"], "who": "user:ann", "tenant": "acme"}
     assert check(good, expected=expected) is None
     for name, value in (("device", "x"), ("who", "ann"), ("tenant", None), ("device", {"cid": 1}), ("tenant", ["x"])):
-        assert problem({**good, name: value}, expected=expected) == f"the token's {name} is of somebody else"
+        assert problem({**good, name: value}, expected=expected) == f"the token's {name} belongs to another client"
 
 
 def test_a_placeholder_is_not_taken_for_text() -> None:
     assert check({"who": "%c"}, ClientInfo("c", "%c"), expected={"who": "%u"}) is None
-    assert problem({"who": "c"}, ClientInfo("c", "%c"), expected={"who": "%u"}) == "the token's who is of somebody else"
+    assert (
+        problem({"who": "c"}, ClientInfo("c", "%c"), expected={"who": "%u"})
+        == "the token's who belongs to another client"
+    )
 
 
 @pytest.mark.parametrize("username", [None, ""])
 def test_a_client_that_says_nothing_is_nobody(username: str | None) -> None:
     for value in ("", None):
-        assert "did not give" in problem({"who": value}, ClientInfo("c", username), expected={"who": "%u"})
+        assert "did not send" in problem({"who": value}, ClientInfo("c", username), expected={"who": "%u"})
 
 
 def test_what_proves_a_name() -> None:

@@ -72,13 +72,13 @@ def _private() -> bytes:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "is no public key in PEM form"),
-        (SECRET.encode(), "is no public key in PEM form"),
-        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "is no public key in PEM form"),
+        (b"", "is not a public key in PEM form"),
+        (SECRET.encode(), "is not a public key in PEM form"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "is not a public key in PEM form"),
         (_private(), "is a private key"),
-        (pem(rsa.generate_private_key(65537, 1024)), "RSA key of 1024 bits; 2048 are the least"),
-        (pem(ec.generate_private_key(ec.BrainpoolP256R1())), "a kind that tokens are not signed with"),
-        (pem(x25519.X25519PrivateKey.generate()), "a kind that tokens are not signed with"),
+        (pem(rsa.generate_private_key(65537, 1024)), "RSA key of 1024 bits; at least 2048 are required"),
+        (pem(ec.generate_private_key(ec.BrainpoolP256R1())), "a type that tokens are not signed with"),
+        (pem(x25519.X25519PrivateKey.generate()), "a type that tokens are not signed with"),
     ],
 )
 def test_what_is_no_public_key(data: bytes, words: str) -> None:
@@ -133,13 +133,13 @@ def _as_jwk(key: ec.EllipticCurvePrivateKey) -> str:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"{", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"{", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
         (b"[]", 'no list "keys"'),
         (b'{"keys": {}}', 'no list "keys"'),
-        (b'{"keys": []}', "has no key that signatures"),
-        (jwks({"kty": "oct", "k": "AAAA"}), "has no key that signatures"),
-        (jwks(*[{}] * MAX_KEYS, jwk("P-256")), "has no key that signatures"),
+        (b'{"keys": []}', "has no key for verifying signatures"),
+        (jwks({"kty": "oct", "k": "AAAA"}), "has no key for verifying signatures"),
+        (jwks(*[{}] * MAX_KEYS, jwk("P-256")), "has no key for verifying signatures"),
     ],
 )
 def test_what_is_no_set_of_keys(data: bytes, words: str) -> None:

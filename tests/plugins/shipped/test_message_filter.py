@@ -97,7 +97,7 @@ def test_conditions(text: str, properties: list[tuple[str, str]], expected: bool
     ],
 )
 def test_what_is_no_condition(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no condition such as key=value or key>5|is no number"):
+    with pytest.raises(ValueError, match=r"is not a condition such as key=value or key>5|is not a number"):
         parse(text, 16)
 
 
@@ -190,12 +190,12 @@ async def test_what_was_retained_must_fulfil_them_too() -> None:
     ("filter", "why"),
     [
         ("t?", None),
-        ("t?v", "'v' is no condition such as key=value or key>5"),
-        ("t?v>five", "'five' is no number"),
-        ("t?" + "&".join(["v>1"] * 5), "there are more than 4 conditions"),
+        ("t?v", "'v' is not a condition such as key=value or key>5"),
+        ("t?v>five", "'five' is not a number"),
+        ("t?" + "&".join(["v>1"] * 5), "more than 4 conditions"),
         ("t?v=" + "x" * 60, "the conditions are longer than 60 characters"),
-        ("$share/g/t?v>1", "no conditions go with $share"),
-        ("$exclusive/t?v>1", "no conditions go with $exclusive"),
+        ("$share/g/t?v>1", "conditions cannot be combined with $share"),
+        ("$exclusive/t?v>1", "conditions cannot be combined with $exclusive"),
     ],
 )
 async def test_what_is_refused(filter: str, why: str | None) -> None:

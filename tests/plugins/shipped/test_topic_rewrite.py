@@ -124,7 +124,7 @@ async def test_results_that_are_no_topics_are_refused_logged_and_counted(caplog:
         for topic in bad:
             answer = await client.publish(topic, b"x", qos=1)
             assert answer is not None
-            assert (answer.reason, b"no valid topic" in answer.data) == (0x90, True), topic
+            assert (answer.reason, b"invalid topic" in answer.data) == (0x90, True), topic
         assert (await client.publish("any/" + "x" * 16, qos=1)).reason == 0x10  # type: ignore[union-attr]
         await client.send(raw.subscribe(1, *[(topic, 0) for topic in bad], ("any/a/#", 0)))
         suback = await client.expect_type(raw.SUBACK)
@@ -141,17 +141,17 @@ async def test_results_that_are_no_topics_are_refused_logged_and_counted(caplog:
 def test_wrong_rules_are_named() -> None:
     good = {"source": "a", "pattern": "(a)", "target": "b/$1"}
     assert problems(good, {**good, "pattern": "(a"}) == [
-        "plugins.topic-rewrite.rules[1].pattern: '(a' is no regular expression: "
+        "plugins.topic-rewrite.rules[1].pattern: '(a' is not a regular expression: "
         + "missing ), unterminated subpattern at position 0"
     ]
     assert problems({**good, "target": "b/$2"}) == [
-        "plugins.topic-rewrite.rules[0]: the target has $2, and the pattern '(a)' has 1 groups"
+        "plugins.topic-rewrite.rules[0]: the target has $2, but the pattern '(a)' has 1 groups"
     ]
     assert "$0" in problems({**good, "target": "$0"})[0]
     assert problems({**good, "target": "b/#"})[0].startswith(
-        "plugins.topic-rewrite.rules[0]: the target 'b/#' makes no"
+        "plugins.topic-rewrite.rules[0]: the target 'b/#' does not make"
     )
-    assert "does not share" in problems({**good, "action": "subscribe", "target": "$share/g/b"})[0]
+    assert "cannot make a shared" in problems({**good, "action": "subscribe", "target": "$share/g/b"})[0]
     assert problems({**good, "source": "a/#/b"}) == [
         "plugins.topic-rewrite.rules[0].source: '#' is not alone at the end of 'a/#/b'"
     ]

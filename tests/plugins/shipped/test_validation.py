@@ -133,8 +133,8 @@ async def test_failures_can_be_followed() -> None:
         ("a", "c", 0, "pass"),
         ("b", "c", 1, "refuse"),
     ]
-    assert reports[0]["problem"] == "the payload is no JSON at line 1, column 2"
-    assert reports[1]["problem"] == "the payload is no UTF-8 text, from byte 0 on"
+    assert reports[0]["problem"] == "the payload is not JSON at line 1, column 2"
+    assert reports[1]["problem"] == "the payload is not UTF-8 text, from byte 0 on"
     assert reports[0]["timestamp"] > 1_600_000_000_000
 
 
@@ -167,7 +167,7 @@ async def test_a_schema_that_has_changed_since_the_configuration_was_read(tmp_pa
     config = from_mapping({"plugins": plugin({"topics": ["#"], "schema_file": number(tmp_path)})}, settings_model)
     (tmp_path / "number.json").write_text("{")
     async with room() as here:
-        with pytest.raises(PluginError, match=r"number.json, line 1: no JSON"):
+        with pytest.raises(PluginError, match=r"number.json, line 1: not JSON"):
             await here.node.plugins.enable("validation", config.plugins["validation"])
 
 

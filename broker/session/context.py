@@ -1,0 +1,50 @@
+"""What all parts of one session share: the session as a value, its node, its state, and what it does later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trunkline.actors import Later
+from trunkline.broker.routes import Subscriber
+from trunkline.broker.session.lifecycle import TRANSITIONS, SessionEvent, SessionState
+from trunkline.broker.transitions import follow
+
+if TYPE_CHECKING:
+    from trunkline.actors import Ref, Scheduler
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.mail import ToSession
+    from trunkline.broker.session.services import Services
+    from trunkline.broker.session.state import Session
+
+
+class SessionContext(Later):
+    __slots__ = ("reading", "services", "session", "state", "subscriber")
+
+    def __init__(self, session: Session, services: Services, ref: Ref[ToSession], scheduler: Scheduler) -> None:
+        super().__init__(ref, scheduler)
+        self.session = session
+        self.services = services
+        #: The session as routes and publishers see it.
+        self.subscriber = Subscriber(session.client_id, ref.cast, durable=session.durable is not None)
+        if session.durable is not None:
+            session.durable.owner = ref
+        self.state = SessionState.NEW
+        #: The connection whose packets are handled at once: there is one in the state `CONNECTED` only.
+        self.reading: Channel | None = None
+
+    def follow(self, event: SessionEvent, channel: Channel | None = None) -> None:
+        """`channel` is the connection that the session has afterwards.
+
+        Raises:
+            ImpossibleTransition: an error in the broker.
+        """
+        self.state = follow(TRANSITIONS, self.state, event)
+        self.reading = channel if self.state is SessionState.CONNECTED else None
+
+    @property
+    def ended(self) -> bool:
+        return self.state is SessionState.ENDED
+
+    def stop(self) -> None:
+        """End the actor when it has handled what is in its mailbox."""
+        self._ref.stop()

@@ -1,0 +1,363 @@
+"""The life of a session: its connections come and go, it waits for its client, and it ends.
+
+When it ends, its client id is free at once; what is left of it goes to others or is dropped in slices.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from trunkline.broker.session import mail, will
+from trunkline.broker.session.lifecycle import SessionEvent
+from trunkline.broker.session.state import MESSAGES_AT_ONCE
+from trunkline.hooks.points import (
+    CLIENT_CONNACK,
+    CLIENT_CONNECTED,
+    CLIENT_DISCONNECTED,
+    SESSION_CREATED,
+    SESSION_DISCARDED,
+    SESSION_RESUMED,
+    SESSION_TAKEN_OVER,
+    SESSION_TERMINATED,
+)
+from trunkline.mqtt.encoder import encode, encode_within
+from trunkline.mqtt.explanations import fitting, reason_string
+from trunkline.mqtt.packets import Connack, Disconnect, PacketType
+from trunkline.mqtt.properties import NO_PROPERTIES
+from trunkline.mqtt.reasons import Reason
+from trunkline.mqtt.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.context import SessionContext
+    from trunkline.broker.session.inbound import Inbound
+    from trunkline.broker.session.outbound import Outbound
+    from trunkline.broker.session.state import Session
+    from trunkline.broker.session.subscription_check import SubscriptionCheck
+    from trunkline.broker.session.waiting import Waiting
+    from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.publication import Publication
+    from trunkline.router import Target
+
+#: Reasons that say no more than that the connection is over.
+UNNAMED: Final = (Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)
+_ANOTHER_ERROR: Final = "another error at the end of the session"
+
+_logger = logging.getLogger("trunkline.session")
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    context: SessionContext
+    waiting: Waiting
+    inbound: Inbound
+    outbound: Outbound
+    check: SubscriptionCheck
+    #: Makes the client id free.
+    on_end: Callable[[Session], None]
+    #: Deliveries that the actor did not handle before its end.
+    undelivered: list[tuple[Publication, Target[Subscriber]]] = field(default_factory=lambda: [], init=False)
+    #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
+    _requested: list[Channel] = field(default_factory=lambda: [], init=False)
+    #: These stop the timers that run until the client goes or, while it is away, until it is back.
+    _timers: list[Callable[[], None]] = field(default_factory=lambda: [], init=False)
+    #: What an end has to do yet, whatever crashes on the way.
+    _steps: list[Callable[[], object]] = field(default_factory=lambda: [], init=False)
+
+    # A connection comes
+
+    def request(self, channel: Channel, present: bool) -> None:
+        """Attach this connection in the session's turn. `present` says whether the session was there before."""
+        self._requested.append(channel)
+        channel.session = self.context.subscriber.cast
+        channel.session(mail.Attach(channel, present))
+
+    def attach(self, channel: Channel, present: bool) -> None:
+        context, outbound = self.context, self.outbound
+        session, services = context.session, context.services
+        if context.ended:  # while the request was in the mailbox
+            services.open_session(channel)
+            self._requested.remove(channel)
+            return
+        metrics, hooks, client = services.metrics, services.hooks, channel.client
+        if outbound.channel is not None:
+            metrics.session_takenover += 1
+            hooks.notify(SESSION_TAKEN_OVER, outbound.channel.client)
+            self.end_connection(Reason.SESSION_TAKEN_OVER, "another connection has this client id", client)
+        self.stop_timers()
+        context.follow(SessionEvent.ATTACH, channel)
+        outbound.attach(channel)  # first, so that a crash ends this connection
+        self._requested.remove(channel)
+        session.attach(client, channel.expiry_interval, channel.will)
+        channel.resumed = present
+        context.subscriber.online = True
+        connack = Connack(present, Reason.SUCCESS, channel.connack)
+        metrics.client_connected += 1
+        if present:
+            metrics.session_resumed += 1
+            hooks.notify(SESSION_RESUMED, client)
+        else:
+            metrics.session_created += 1
+            hooks.notify(SESSION_CREATED, client)
+        outbound.pieces = [encode(connack, channel.version)]  # [MQTT-3.2.0-1]
+        hooks.notify(CLIENT_CONNACK, client, connack)
+        metrics.sent[PacketType.CONNACK] += 1
+        self.inbound.expect_pubrel()
+        self.check.resume()
+        outbound.fill()
+        if _logger.isEnabledFor(logging.INFO):
+            _logger.info(
+                "connected from %s by %s, MQTT %s%s",
+                client.address,
+                client.listener,
+                channel.version,
+                ", session resumed" if present else "",
+                extra=client.log_fields,
+            )
+        hooks.notify(CLIENT_CONNECTED, client)
+        if services.config.session.retry_interval and channel.version != Version.V5:
+            self._retry_later(channel)
+
+    def _retry_later(self, channel: Channel) -> None:
+        interval = self.context.services.config.session.retry_interval
+        self._timers = [self.context.after(interval, partial(self._retry, channel, interval))]
+
+    def _retry(self, channel: Channel, interval: float) -> None:
+        if channel is self.outbound.channel:
+            self.outbound.retry(interval)
+            self.outbound.fill()
+            self._retry_later(channel)
+
+    # A connection goes
+
+    def disconnect(self, reason: Reason, text: str) -> None:
+        """End the connection from our side. The session ends, too, if it is not to outlive it."""
+        self.end_connection(reason, text)
+        self._end_unless_kept()
+
+    def lost(self, reason: Reason, text: str) -> None:
+        """The connection is over, and no packet can be sent there."""
+        self._left(reason, text)
+        self._end_unless_kept()
+
+    def _end_unless_kept(self) -> None:
+        if not self.context.session.expiry_interval:
+            self.end("disconnected")
+
+    def end_connection(self, reason: Reason, text: str, successor: ClientInfo | None = None) -> None:
+        """The session stays. `successor` is the client of the connection that wants the client id."""
+        channel = self.outbound.channel
+        assert channel is not None
+        self.outbound.flush()
+        farewell = b""
+        if channel.version == Version.V5:  # behind all that was sent before  [MQTT-3.14.4-1]
+            properties = reason_string(text) if channel.problem_information else NO_PROPERTIES
+            packet = Disconnect(fitting(reason, PacketType.DISCONNECT), properties)
+            farewell = encode_within(packet, channel.version, channel.max_packet_size)
+            self.context.services.metrics.sent[PacketType.DISCONNECT] += 1
+        channel.cast(mail.Close(farewell))
+        self._left(reason, text, successor)
+
+    def _left(self, reason: Reason, text: str, successor: ClientInfo | None = None) -> None:
+        channel, context = self.outbound.channel, self.context
+        assert channel is not None
+        context.follow(SessionEvent.DETACH)
+        context.session.left_at = self.outbound.now
+        if self.waiting.end():
+            context.session.will = None  # [MQTT-3.14.4-3]
+        context.subscriber.online = False
+        self._take(
+            self.check.stop,
+            self.outbound.detach,
+            partial(self._notify_left, channel.client, reason, text, successor),
+            self.start_timers,
+        )
+
+    def _notify_left(self, client: ClientInfo, reason: Reason, text: str, successor: ClientInfo | None) -> None:
+        services = self.context.services
+        services.metrics.client_disconnected += 1
+        if _logger.isEnabledFor(logging.INFO):
+            words, named = text, None
+            if successor is not None:  # the log alone says where the other one is
+                words += f": the new connection is from {successor.address}, this one was from {client.address}"
+            if reason not in UNNAMED:
+                named = reason.name.lower()
+                words += f" ({named})"
+            _logger.info("disconnected: %s", words, extra=client.log_fields | {"reason": named})
+        services.hooks.notify(CLIENT_DISCONNECTED, client, reason, text)
+
+    # No client is connected
+
+    def start_timers(self) -> None:
+        """The client left at `session.left_at`, which may be a while ago: the will waits for its delay, and the session
+        for its expiry."""
+        self.stop_timers()
+        session = self.context.session
+        expiry, ago = session.expiry_interval, self.outbound.now - session.left_at
+        if session.will is not None:
+            delay = min(will.delay(session.will), expiry) - ago
+            if delay > 0:
+                self._after(delay, self.publish_will)
+            else:
+                self.publish_will()
+        if 0 < expiry < inf:  # [MQTT-4.1.0-2]
+            self._after(max(0.0, expiry - ago), self._expire)
+
+    def stop_timers(self) -> None:
+        """The client is back, or the session has ended.  # [MQTT-3.1.3-9]"""
+        for stop in self._timers:
+            stop()
+        self._timers.clear()
+
+    def _after(self, delay: float, action: Callable[[], None]) -> None:
+        left_at = self.context.session.left_at
+        self._timers.append(self.context.after(delay, partial(self._unless_back, left_at, action)))
+
+    def _unless_back(self, left_at: float, action: Callable[[], None]) -> None:
+        """What a timer has put into the mailbox cannot be stopped any more."""
+        if self.context.session.left_at == left_at:
+            action()
+
+    def publish_will(self) -> None:
+        """Now, if it was not published yet."""
+        session = self.context.session
+        gone, session.will = session.will, None
+        if gone is not None:  # [MQTT-3.1.2-8]
+            will.publish(gone, session.client, self.context.services, self.outbound.now)
+
+    def _expire(self) -> None:
+        self.context.services.metrics.session_expired += 1
+        self.end("expired")
+
+    def restore(self) -> None:
+        """The session was restored: its client went at `session.left_at`, in this node's time."""
+        self.context.follow(SessionEvent.RESTORE)
+        self.start_timers()
+        self._end_unless_kept()
+
+    # The session ends
+
+    def end(self, cause: str) -> None:
+        """The client has no connection any more. The actor ends when no route leads to it."""
+        self.context.follow(SessionEvent.END)
+        self._take(
+            self.publish_will,  # [MQTT-3.1.3-9] the end of the session cuts a delay short
+            self.stop_timers,
+            partial(self.on_end, self.context.session),
+            partial(self._notify_ended, cause),
+            self._remove_routes,
+        )
+
+    def end_now(self, message: mail.End) -> None:
+        session = self.context.session
+        if self.context.ended:
+            return
+        stays = session.durable is not None and message.cause == "shutdown"  # it goes on with the next start
+        if not stays:
+            session.expiry_interval = 0.0  # so no will waits for its delay
+        if self.outbound.channel is not None:
+            self.end_connection(message.reason, message.cause, message.successor)
+        if not stays:
+            self.end(message.cause)
+
+    def _notify_ended(self, cause: str) -> None:
+        services, client = self.context.services, self.context.session.client
+        services.metrics.session_terminated += 1
+        if cause == "discarded":
+            services.metrics.session_discarded += 1
+            services.hooks.notify(SESSION_DISCARDED, client)
+        else:
+            services.hooks.notify(SESSION_TERMINATED, client, cause)
+
+    def _remove_routes(self) -> None:
+        context, cast = self.context, self.context.subscriber.cast
+        filters = list(context.session.subscriptions)
+        context.services.pubsub.remove_subscriber(context.subscriber, filters, lambda: cast(mail.Unreachable()))
+
+    def unreachable(self) -> None:
+        """No route leads here, so nothing more comes. Give up some of what is left in each turn, then end the actor."""
+        self.context.in_slices(self._give_up())
+
+    def _give_up(self) -> Iterator[None]:
+        for give_up in self._parts():
+            while give_up(MESSAGES_AT_ONCE):
+                yield
+        self._forget()
+        self.context.stop()
+
+    def _forget(self) -> None:
+        if self.context.session.durable is not None:
+            self.context.session.durable.end()
+
+    def _parts(self) -> tuple[Callable[[int], bool], ...]:
+        """Each hands so many messages to others or drops them, and returns whether some are left."""
+        return (self.inbound.forget_unreleased, self.outbound.hand_over, self._lose_undelivered)
+
+    def _lose_undelivered(self, limit: int) -> bool:
+        some, self.undelivered = self.undelivered[:limit], self.undelivered[limit:]
+        for delivery in some:
+            self.outbound.lose(delivery)
+        return bool(self.undelivered)
+
+    # The actor ends
+
+    def close_all(self) -> None:
+        """Close the connections that have or want this session."""
+        for channel in self._requested:
+            channel.cast(mail.Close(b""))
+        if self.outbound.channel is not None:
+            self.outbound.channel.cast(mail.Close(b""))
+
+    def stop(self) -> None:
+        """The node stops: no hook is called, and no will is published."""
+        if self.context.ended:
+            return
+        if self.outbound.channel is not None:
+            self.context.follow(SessionEvent.DETACH)
+        self.context.follow(SessionEvent.END)
+        self.on_end(self.context.session)
+        self._remove_routes()
+
+    def crashed(self) -> None:
+        """End the client's connection as any other that is lost, and the session with it. The actor has ended already,
+        so a task gives up what is left."""
+        self.context.subscriber.cast = self.outbound.lose  # its routes are still there
+        self.context.session.expiry_interval = 0.0  # so no will waits for its delay
+        if self.outbound.channel is not None:
+            self._salvage(partial(self._left, Reason.UNSPECIFIED_ERROR, "internal error"))
+        if not self.context.ended:
+            self._salvage(partial(self.end, "crashed"))
+        self._salvage(partial(self.context.services.start_task, self._give_up_in_task))
+
+    async def _give_up_in_task(self) -> None:
+        for give_up in self._parts():
+            try:
+                while give_up(MESSAGES_AT_ONCE):
+                    await trio.lowlevel.checkpoint()
+            except Exception:
+                _logger.exception(_ANOTHER_ERROR, extra=self.context.session.client.log_fields)
+        self._forget()
+
+    def _take(self, *steps: Callable[[], object]) -> None:
+        """Make these calls, one after the other. If one crashes, `_salvage` makes the others."""
+        self._steps += steps
+        while self._steps:
+            self._steps.pop(0)()
+
+    def _salvage(self, step: Callable[[], object]) -> None:
+        """After a crash: do what is left, then this. An error in one step does not keep the others from being done."""
+        self._steps.append(step)
+        while self._steps:
+            try:
+                self._steps.pop(0)()
+            except Exception:
+                _logger.exception(_ANOTHER_ERROR, extra=self.context.session.client.log_fields)
