@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from trunkline.store.batch import Space
 from trunkline.store.engine import Defect, Progress
-from trunkline.store.format import row_crc
+from trunkline.store.format import CLOSED, OPEN, row_crc
 
 
 def structure(database: sqlite3.Connection, most: int = 1000) -> Iterator[Defect]:
@@ -14,6 +14,8 @@ def structure(database: sqlite3.Connection, most: int = 1000) -> Iterator[Defect
     for (line,) in database.execute(f"PRAGMA integrity_check({most})").fetchall():
         if line != "ok":
             yield Defect(None, None, " ".join(line.split()))
+    if state(database) not in (CLOSED, *OPEN.values()):
+        yield Defect(None, None, "whether it was closed is not known")
     counted = "SELECT space, count(*), sum(crc) FROM records NOT INDEXED GROUP BY space"
     found = {number: (rows, total) for number, rows, total in database.execute(counted)}
     for number, name, rows, total in database.execute("SELECT number, name, rows, total FROM spaces").fetchall():
@@ -21,6 +23,11 @@ def structure(database: sqlite3.Connection, most: int = 1000) -> Iterator[Defect
             yield Defect(Space(name), None, f"{name}: rows are missing, or are not those that were written")
     for number in found:
         yield Defect(None, None, f"there are rows of a space {number!r}, and there is no such space")
+
+
+def state(database: sqlite3.Connection) -> str:
+    (found,) = database.execute("SELECT value FROM meta WHERE name = 'state'").fetchone() or ("",)
+    return str(found)
 
 
 def contents(database: sqlite3.Connection, progress: Progress) -> Iterator[Defect]:

@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from trunkline.store.errors import StoreTooNew
+from trunkline.store.errors import StoreCorrupt, StoreTooNew
 
 #: In the file's header, as `file` and SQLite's own tools show it: "Trkl".
 APPLICATION_ID: Final = 0x54726B6C
 VERSION: Final = 1
 PAGE_SIZE: Final = 4096
+#: The state of a store.
+CLOSED: Final = "closed"
+OPEN: Final = {"fsync": "open", "os": "open, not synced"}
 
 # `records` has a rowid: with its rows in the index itself (WITHOUT ROWID), random keys cost three times as much and
 # values above 1 kB twice as much. The index is also a second copy of every key, which a check compares.
 _TABLES: Final = f"""
     BEGIN;
-    -- state: "open" while a process writes, so that a log that got lost is missed
+    -- state: how a process writes, so that a log that it needs and that got lost is missed; or that none does
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    INSERT INTO meta VALUES ('state', 'closed');
+    INSERT INTO meta VALUES ('state', '{CLOSED}');
     -- how many rows a space has, and the sum of their checksums
     CREATE TABLE spaces (
         number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, rows INTEGER NOT NULL, total INTEGER NOT NULL
@@ -107,9 +110,11 @@ def migrate(database: sqlite3.Connection, version: int, path: Path) -> None:
     """Bring the tables up to date in one transaction."""
     if version > VERSION:
         raise StoreTooNew(
-            f"{path} has format {version}, and this Trunkline knows formats up to {VERSION}: start the newer Trunkline"
-            " that wrote it, or give another path"
+            f"the store {path} has format {version}, and this Trunkline knows formats up to {VERSION}: start the newer"
+            " Trunkline that wrote it, or give another path"
         )
+    if any(old not in MIGRATIONS for old in range(version, VERSION)):
+        raise StoreCorrupt(f"the store {path} is damaged: there is no format {version}")
     if version < VERSION:
         database.execute("BEGIN IMMEDIATE")
         try:

@@ -17,12 +17,16 @@ from trunkline.store.format import PAGE_SIZE
 _HEADER: Final = struct.Struct(">16x8s8x")
 #: Page, pages of the database if a commit ends here, salt.
 _FRAME: Final = struct.Struct(">II8s8x")
+#: The least that a disk writes at once.
+_SECTOR: Final = 512
 
 
 class _Frame(NamedTuple):
     page: int
     ends: int
     salt: bytes
+    #: Its parts may be of two times: what a disk writes at once ends inside of it.
+    may_be_torn: bool
 
 
 class LogFile:
@@ -42,13 +46,13 @@ class LogFile:
 
     def has_lost_commits(self, whole: int) -> bool:
         """Whether more than one commit lies behind those that SQLite took, which end at the frame `whole`."""
-        pages = set[int]()
         first = self._frame(1)
-        # a header that is wrong takes the whole log with it
-        salts = {self.salt()} if whole else {self.salt(), first.salt if first else b""}
+        # a header that is damaged takes the whole log with it
+        salt = self.salt() if self._has_header() or first is None else first.salt
+        pages = set[int]()
         ended = False
         for frame in self._frames(whole + 1):
-            if frame.salt in salts:
+            if frame.salt == salt and not frame.may_be_torn:
                 # a commit has a page once, and each has the page of the tallies
                 if ended or frame.page in pages:
                     return True
@@ -59,14 +63,29 @@ class LogFile:
     def close(self) -> None:
         self._file.close()
 
+    def _has_header(self) -> bool:
+        header = self._at(0, _HEADER.size)
+        if len(header) < _HEADER.size:
+            return False
+        first = second = 0
+        words = struct.unpack("<6I" if header[3] == 0x82 else ">6I", header[:24])
+        for one, other in zip(words[::2], words[1::2], strict=True):
+            first = (first + one + second) & 0xFFFFFFFF
+            second = (second + other + first) & 0xFFFFFFFF
+        return struct.pack(">II", first, second) == header[24:]
+
     def _frames(self, number: int) -> Iterator[_Frame]:
         while frame := self._frame(number):
             yield frame
             number += 1
 
     def _frame(self, number: int) -> _Frame | None:
-        found = self._at(_HEADER.size + (number - 1) * (_FRAME.size + PAGE_SIZE), _FRAME.size)
-        return _Frame(*_FRAME.unpack(found)) if len(found) == _FRAME.size else None
+        offset = _HEADER.size + (number - 1) * (_FRAME.size + PAGE_SIZE)
+        found = self._at(offset, _FRAME.size)
+        if len(found) < _FRAME.size:
+            return None
+        page, ends, salt = _FRAME.unpack(found)
+        return _Frame(page, ends, salt, offset % _SECTOR > _SECTOR - _FRAME.size)
 
     def _at(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):

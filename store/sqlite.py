@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 
 from trunkline.store.batch import Space, WriteBatch
-from trunkline.store.checking import contents, is_whole, structure
+from trunkline.store.checking import contents, is_whole, state, structure
 from trunkline.store.engine import Defect, Progress, Row, no_progress
 from trunkline.store.errors import StoreCorrupt, StoreError, StoreFull, StoreInUse, StoreUnavailable
 from trunkline.store.format import (
     APPLICATION_ID,
     CHANGES,
+    CLOSED,
+    OPEN,
     PAGE_SIZE,
     Change,
     create,
@@ -39,6 +41,9 @@ _ERRORS: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_FULL: StoreFull,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
     sqlite3.SQLITE_NOTADB: StoreCorrupt,
+    # our statements are right unless the tables are not ours
+    sqlite3.SQLITE_ERROR: StoreCorrupt,
+    sqlite3.SQLITE_CONSTRAINT: StoreCorrupt,
     sqlite3.SQLITE_BUSY: StoreInUse,
     sqlite3.SQLITE_LOCKED: StoreInUse,
 }
@@ -91,7 +96,7 @@ class SqliteEngine:
             if verify:
                 self._verify(log_was_there)
             if not read_only:
-                self._set_state("open")
+                self._set_state(OPEN[durability])
                 self._checkpoint()  # the state has to be in the file: it is what a lost log is missed by
             release.pop_all()
 
@@ -120,6 +125,8 @@ class SqliteEngine:
         (application_id,) = self._execute("PRAGMA application_id").fetchone()
         if application_id != APPLICATION_ID:
             self._corrupt("another program's database lies there, or its header is damaged")
+        if self._execute("PRAGMA journal_mode").fetchone() != ("wal",):  # it would not look at the log
+            self._corrupt("its header is damaged")
         (version,) = self._execute("PRAGMA user_version").fetchone()
         migrate(self._database, version, self.path)
 
@@ -146,8 +153,7 @@ class SqliteEngine:
 
     def _verify(self, log_was_there: bool) -> None:
         log = self._beside("wal")
-        (state,) = self._execute("SELECT value FROM meta WHERE name = 'state'").fetchone() or ("",)
-        if state == "open" and not log_was_there:
+        if state(self._database) != CLOSED and not log_was_there:
             self._corrupt(
                 f"its log {log.name} is gone, with what was committed last (nothing is lost if another program has"
                 " taken the log into the file)"
@@ -155,7 +161,8 @@ class SqliteEngine:
         if log_was_there and not self._read_only:
             whole = self._checkpoint()
             found = self._open_log()
-            if found is not None and found.has_lost_commits(whole):
+            # with "os" the parts of commits may reach the disk in any order
+            if state(self._database) == OPEN["fsync"] and found is not None and found.has_lost_commits(whole):
                 self._corrupt(f"commits in its log {log.name} are damaged")
         defects = [defect.text for defect in structure(self._database, _NAMED)]
         if defects:
@@ -226,8 +233,8 @@ class SqliteEngine:
         _, pages, _ = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return max(0, int(pages))
 
-    def _set_state(self, state: Literal["open", "closed"]) -> None:
-        self._execute("UPDATE meta SET value = ? WHERE name = 'state' AND value <> ?", (state, state))
+    def _set_state(self, new: str) -> None:
+        self._execute("UPDATE meta SET value = ? WHERE name = 'state' AND value <> ?", (new, new))
 
     def compact(self, limit: int = 64 * PAGE_SIZE) -> int:
         with self._translated():
@@ -286,7 +293,7 @@ class SqliteEngine:
                     self._database.backup(
                         copy, pages=_BACKUP_PAGES, progress=lambda _, left, total: progress(total - left, total)
                     )
-                    copy.execute("UPDATE meta SET value = 'closed' WHERE name = 'state'")
+                    copy.execute(f"UPDATE meta SET value = '{CLOSED}' WHERE name = 'state'")
                 finally:
                     copy.close()
                 publish(new, path)
@@ -299,7 +306,7 @@ class SqliteEngine:
         """Every commit is durable already: what goes wrong here does no harm."""
         if not self._read_only:
             with suppress(StoreError), self._translated():
-                self._set_state("closed")
+                self._set_state(CLOSED)
                 self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._open.close()
 
@@ -341,6 +348,8 @@ class SqliteEngine:
             if kind is StoreCorrupt:
                 self._corrupt(str(error))
             raise kind(f"the store {path} does not work: {error}") from error
+        except UnicodeDecodeError:
+            self._corrupt("a name is no text")
         except (OSError, RuntimeError) as error:  # a circle of links is either
             raise StoreUnavailable(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
 
