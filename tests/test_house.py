@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 #: Modules whose tests are not called after them, and where those are.
 TESTED_IN: dict[str, str] = {
     "store/errors.py": "store/test_lock.py",
-    "mqtt/tracked.py": "broker/session/test_changes.py",
+    "mqtt/stored.py": "mqtt/test_stored_codec.py",
+    "broker/session/recovery.py": "broker/session/test_durable.py",
     "mqtt/packets.py": "mqtt/test_round_trip.py",
     "events/inspection.py": "management/test_event_commands.py",
     "broker/transitions.py": "broker/session/test_lifecycle.py",

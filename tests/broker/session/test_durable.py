@@ -1,0 +1,296 @@
+"""A stored session: whatever happens to it, what a later start finds in the store is what it was at the last commit."""
+
+from collections.abc import Callable
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tests.conformance import raw
+from trunkline.broker.alarms import Alarms
+from trunkline.broker.committer import MESSAGES, Committer
+from trunkline.broker.routes import Subscriber
+from trunkline.broker.session import recovery
+from trunkline.broker.session.durable import (
+    QUEUES,
+    SESSIONS,
+    SUBSCRIPTIONS,
+    WINDOWS,
+    Durable,
+    StoredQueue,
+    StoredWindow,
+)
+from trunkline.broker.session.export import export_session
+from trunkline.broker.session.revoked import Revoked
+from trunkline.broker.session.state import Session
+from trunkline.hooks.chain import Hooks
+from trunkline.hooks.client import ClientInfo
+from trunkline.mqtt.awaiting_rel import AwaitingRel
+from trunkline.mqtt.inflight import State
+from trunkline.mqtt.message import Message
+from trunkline.mqtt.packets import Will
+from trunkline.mqtt.publication import Publication, PublishBatch
+from trunkline.mqtt.versions import Version
+from trunkline.router import Options, Router, Target
+from trunkline.store import Engine, StoreError, StoreFull, WriteBatch
+from trunkline.store.memory import MemoryEngine
+
+EPOCH = 1_000_000.0
+topics = st.sampled_from(["low", "high", "other"])
+PRIORITIES = {"low": 1, "high": 2}
+#: Binary fractions: sums of them are exact.
+times = st.integers(0, 64).map(lambda number: number / 4)
+
+
+class Turns:
+    """A run queue without actors: `end` ends a turn."""
+
+    def __init__(self) -> None:
+        self.ready = 0
+        self.now = 0.0
+        self._tasks: list[Any] = []
+
+    def at_end(self, task: Any) -> None:
+        self._tasks.append(task)
+
+    def end(self) -> None:
+        while self._tasks:
+            self._tasks.pop(0).end_turn()
+
+    def blame(self, owner: object, callback: object, error: Exception) -> None:
+        raise error
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Any:
+        timer = SimpleNamespace(armed=deadline < inf)
+
+        def arm(*_: object) -> None:
+            timer.armed = True
+
+        def cancel() -> None:
+            timer.armed = False
+
+        timer.restart_at = timer.restart = arm
+        timer.cancel = timer.discard = cancel
+        timer.fire = lambda: (cancel(), callback())
+        self.timers = [*getattr(self, "timers", []), timer]
+        return timer
+
+
+class AtOnce:
+    """Commits in the caller's turn."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.refuses: StoreError | None = None
+
+    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None:
+        if self.refuses is None:
+            self.engine.commit(batch)
+        done(self.refuses)
+
+
+def committer_of(engine: Engine, last: int = 0) -> tuple[Committer, Turns, AtOnce]:
+    turns, writer = Turns(), AtOnce(engine)
+    alarms = Alarms(Hooks(), lambda: EPOCH)
+    return Committer(writer, turns, alarms, EPOCH, 10.0, last), turns, writer  # type: ignore[arg-type]
+
+
+class Home:
+    """As `Directory`, as far as a recovery knows it."""
+
+    def __init__(self, committer: Committer) -> None:
+        self.committer = committer
+
+    def add(self, client: ClientInfo, number: int) -> Any:
+        queue = StoredQueue(self.committer, max_length=6, priority=PRIORITIES.get)
+        session = Session(client, StoredWindow(self.committer, 8, 0), queue, AwaitingRel())
+        session.durable = Durable(session, self.committer, number)
+        return SimpleNamespace(session=session, subscriber=Subscriber(client.client_id, lambda mail: None))
+
+
+def of(session: Session, state: State) -> list[int]:
+    return [packet_id for packet_id in range(1, 200) if session.inflight.state(packet_id) is state]
+
+
+class StoredSessionsComeBack(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.engine = MemoryEngine()
+        self.now = 0.0
+        self.number = 0
+        self.guid = 0
+        self.committer, self.turns, self.writer = committer_of(self.engine)
+        self.use(Home(self.committer).add(ClientInfo("a"), 1))
+        self.session.left_at = 0.0
+
+    def use(self, actor: Any) -> None:
+        self.session: Session = actor.session
+        self.to = Target(actor.subscriber, Options(2))
+
+    def publications(self, topic: str, qos: int, count: int, expiry: float | None) -> Publication:
+        """One message, or a batch."""
+        first, self.number = self.number, self.number + count
+        payloads = [b"%04d" % number for number in range(first, self.number)]
+        publication: Publication
+        if count == 1:
+            publication = Message(topic, payloads[0], qos)
+        else:
+            packets = [raw.publish(topic, payload, qos=qos, packet_id=1, version=4) for payload in payloads]
+            size = len(packets[0])
+            starts = range(0, count * size, size)
+            publication = PublishBatch([topic], 0x30 | qos << 1, Version.V311, b"".join(packets), starts, [1] * count)
+        self.guid += 5
+        publication.guid = self.guid
+        self.guid += count
+        if expiry is not None:
+            publication.expires_at = self.now + 1 + expiry
+        return publication
+
+    @rule(delay=times)
+    def wait(self, delay: float) -> None:
+        self.now += delay
+        self.turns.now = self.now
+
+    # Subscriptions and all that is one of a kind
+
+    @rule(filter=topics, qos=st.integers(0, 2), by_client=st.booleans())
+    def subscribe(self, filter: str, qos: int, by_client: bool) -> None:
+        self.session.subscribe(filter, Options(qos), by_client=by_client)
+
+    @rule(filter=topics)
+    def unsubscribe(self, filter: str) -> None:
+        self.session.unsubscribe(filter)
+
+    @rule(filter=topics)
+    def revoke(self, filter: str) -> None:
+        self.session.revoked = Revoked()
+        self.session.revoked.deny(filter)
+
+    @rule(username=st.none() | topics, expiry=times)
+    def attach(self, username: str | None, expiry: float) -> None:
+        self.session.attach(ClientInfo("a", username), expiry, Will("w", b"", properties={"content_type": "x"}))
+        self.session.left_at = self.now
+
+    @rule(username=topics)
+    def authenticate_again(self, username: str) -> None:
+        self.session.client.username = username
+
+    # Messages
+
+    @rule(topic=topics, qos=st.integers(0, 2), count=st.integers(1, 4), expiry=st.none() | times, some=st.booleans())
+    def push(self, topic: str, qos: int, count: int, expiry: float | None, some: bool) -> None:
+        publication = self.publications(topic, max(qos, 1), count, expiry)
+        self.committer.stored(publication)  # as pubsub does
+        if some:  # a member of a shared group gets them
+            publication = publication.select(range(0, count, 2))
+        for message in publication.messages:
+            self.session.queue.push(message, self.to, qos)
+
+    @rule(to_window=st.booleans())
+    def pop(self, to_window: bool) -> None:
+        entry = self.session.queue.pop(self.now, [], 2 if self.session.inflight.room else 0)
+        if entry is not None and to_window and entry[2]:
+            self.session.inflight.insert(entry[0], entry[1], entry[2], self.now)
+
+    @rule(limit=st.integers(1, 3))
+    def expire(self, limit: int) -> None:
+        self.session.queue.expire(self.now, limit)
+
+    @rule(qos=st.integers(1, 2), count=st.integers(1, 4), some=st.booleans())
+    def send(self, qos: int, count: int, some: bool) -> None:
+        publication = self.publications("t", qos, count, None)
+        self.committer.stored(publication)
+        if some:
+            publication = publication.select(range(0, count, 2))
+        self.session.inflight.insert(publication, self.to, qos, self.now)
+
+    @rule(state=st.sampled_from(State), count=st.integers(1, 3))
+    def acknowledge(self, state: State, count: int) -> None:
+        packet_ids = of(self.session, state)[:count]
+        if packet_ids and state is State.WAIT_PUBREC:
+            self.session.inflight.release(packet_ids, self.now)
+        elif packet_ids:
+            self.session.inflight.end(packet_ids)
+
+    @rule()
+    def take(self) -> None:
+        self.session.inflight.take()
+
+    @rule(count=st.integers(1, 3), refused=st.booleans())
+    def hold(self, count: int, refused: bool) -> None:
+        publication = self.publications("t", 2, count, None)
+        packet_ids = list(range(self.number, self.number + count))
+        if refused:
+            self.session.awaiting_rel.receive(packet_ids, None, 0, self.now)
+        else:
+            self.session.awaiting_rel.receive(packet_ids, publication, publication.weight, self.now)
+
+    @precondition(lambda self: len(self.session.awaiting_rel))
+    @rule(number=st.integers(0, 9))
+    def release(self, number: int) -> None:
+        open_ids = [packet_ids[0] for packet_ids, *_ in self.session.awaiting_rel.export()]
+        self.session.awaiting_rel.release([open_ids[number % len(open_ids)]])
+
+    # The store
+
+    def commit(self) -> None:
+        assert self.session.durable is not None
+        self.session.durable.changed()
+        self.committer.after_commit(lambda: None)
+        self.turns.end()
+
+    @rule()
+    def store(self) -> None:
+        self.commit()
+
+    @rule()
+    def refuse_once(self) -> None:
+        """What a full disk has refused comes with the next commit."""
+        self.writer.refuses = StoreFull("full")
+        self.commit()
+        self.writer.refuses = None
+        for timer in self.turns.timers:
+            if timer.armed:
+                timer.fire()
+        self.turns.end()
+
+    @rule()
+    def restart(self) -> None:
+        self.commit()
+        was = self.exported(self.session)
+        found = recovery.find(self.engine)
+        assert found.last_record >= self.engine.count(MESSAGES)
+        self.committer, self.turns, self.writer = committer_of(self.engine, found.last_record)
+        self.turns.now = self.now
+        (actor,) = recovery.restore(found, Home(self.committer), Router(), self.committer, self.now)  # type: ignore[arg-type]
+        self.use(actor)
+        assert self.exported(self.session) == was
+
+    def exported(self, session: Session) -> dict[str, Any]:
+        """All but QoS 0, which is not stored, and what has expired, which may be stored as long as what is before it
+        is."""
+        session.queue.expire(self.now, 1000)
+        plain = export_session(session, self.now, EPOCH + self.now)
+        plain["queue"] = [entry for entry in plain["queue"] if entry[3]]
+        for _, message, target, _ in plain["queue"]:
+            del target
+            assert message["payload"]
+        return plain
+
+    def teardown(self) -> None:
+        if hasattr(self, "engine"):
+            self.restart()
+            assert self.session.durable is not None
+            self.session.durable.end()
+            self.commit()
+            left = [
+                space.name for space in (SESSIONS, SUBSCRIPTIONS, WINDOWS, QUEUES, MESSAGES) if self.engine.count(space)
+            ]
+            assert not left
+
+
+TestStoredSessions = StoredSessionsComeBack.TestCase
+TestStoredSessions.settings = settings(stateful_step_count=40, max_examples=60, deadline=None)

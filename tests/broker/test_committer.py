@@ -1,0 +1,242 @@
+"""Commits: what waits for them, and what a store does that refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.broker.session.test_durable import Turns
+from trunkline.broker.alarms import STORE_FAILED, Alarms
+from trunkline.broker.committer import ALIVE, MESSAGES, NODE, Committer
+from trunkline.hooks.chain import Hooks
+from trunkline.mqtt.message import Message
+from trunkline.store import Space, StoreError, StoreFull, WriteBatch
+
+SPACE = Space("tests")
+
+
+class Slow:
+    """Commits that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.batches: list[WriteBatch] = []
+        self._done: Callable[[StoreError | None], None] | None = None
+
+    def commit(self, batch: WriteBatch, done: Callable[[StoreError | None], None]) -> None:
+        assert self._done is None
+        self.batches.append(batch)
+        self._done = done
+
+    def end(self, error: StoreError | None = None) -> None:
+        done, self._done = self._done, None
+        assert done is not None
+        done(error)
+
+    @property
+    def values(self) -> list[dict[bytes, bytes | None]]:
+        return [batch.values.get(SPACE, {}) for batch in self.batches]
+
+
+class Value:
+    owner: Any = None
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.value = 0
+
+    def write(self, batch: WriteBatch) -> None:
+        batch.put(SPACE, self.key, b"%d" % self.value)
+
+
+class House:
+    def __init__(self) -> None:
+        self.turns, self.writer = Turns(), Slow()
+        self.alarms = Alarms(Hooks(), lambda: 0.0)
+        self.committer = Committer(self.writer, self.turns, self.alarms, 1000.0, 10.0, 0)  # type: ignore[arg-type]
+        self.told: list[str] = []
+
+    def set(self, part: Value, value: int) -> None:
+        part.value = value
+        self.committer.change(part)
+
+    def tell(self, what: str) -> Callable[[], None]:
+        return lambda: self.told.append(what)
+
+    def fire(self) -> None:
+        for timer in self.turns.timers:
+            if timer.armed:
+                timer.fire()
+        self.turns.end()
+
+
+def test_what_changes_while_a_commit_runs_is_the_next_one() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.committer.after_commit(house.tell("first"))
+    house.turns.end()
+    house.set(part, 2)
+    house.committer.after_commit(house.tell("second"))
+    house.turns.end()
+    assert (house.writer.values, house.told) == ([{b"k": b"1"}], [])
+    house.writer.end()
+    assert house.told == ["first"]
+    house.turns.end()
+    house.writer.end()
+    assert (house.writer.values, house.told) == ([{b"k": b"1"}, {b"k": b"2"}], ["first", "second"])
+
+
+def test_a_change_that_nobody_waits_for_waits_for_company() -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    house.turns.end()
+    assert not house.writer.batches
+    house.fire()  # a second later
+    assert house.writer.values == [{b"k": b"1"}]
+
+
+def test_nothing_to_store_is_stored_at_once() -> None:
+    house = House()
+    house.committer.after_commit(house.tell("now"))
+    house.turns.end()
+    assert (house.told, house.writer.batches) == (["now"], [])
+
+
+def test_a_turn_that_others_have_not_handled_is_not_committed() -> None:
+    house, part = House(), Value(b"k")
+    house.turns.ready = 1
+    house.set(part, 1)
+    house.committer.after_commit(house.tell("late"))
+    tasks, house.turns._tasks = house.turns._tasks, []
+    tasks[0].end_turn()
+    assert not house.writer.batches
+    house.turns.ready = 0
+    house.turns.end()
+    assert house.writer.values == [{b"k": b"1"}]
+
+
+def test_what_was_refused_comes_again_with_what_is_new() -> None:
+    house, one, other = House(), Value(b"1"), Value(b"2")
+    house.set(one, 1)
+    house.set(other, 1)
+    house.committer.after_commit(house.tell("first"))
+    house.turns.end()
+    house.writer.end(StoreFull("no room"))
+    assert [alarm.name for alarm in house.alarms.active] == [STORE_FAILED]
+    house.set(one, 2)
+    house.committer.after_commit(house.tell("second"))
+    house.turns.end()
+    assert len(house.writer.batches) == 1  # it rests for a second
+    house.fire()
+    assert house.writer.values[1] == {b"1": b"2", b"2": b"1"}
+    house.writer.end()
+    assert house.told == ["first", "second"]
+    assert not house.alarms.active
+
+
+def test_a_publication_is_safe_when_nobody_holds_it_any_more() -> None:
+    house, message = House(), Message("t", b"x", 1)
+    stored = house.committer.stored(message)
+    house.committer.hold(stored, 2)
+    house.committer.wait_for(stored, house.tell("safe"))
+    house.set(Value(b"k"), 1)
+    house.turns.end()
+    assert len(house.writer.batches) == 1
+    house.committer.let_go(stored, 1)
+    house.turns.end()
+    assert house.told == []
+    house.committer.let_go(stored, 1)
+    house.turns.end()
+    assert house.told == ["safe"]  # before the commit is done
+    house.writer.end()
+    assert house.told == ["safe"]
+
+
+def test_a_publication_that_is_done_with_in_its_turn_is_never_written() -> None:
+    house, message = House(), Message("t", b"x", 1)
+    stored = house.committer.stored(message)
+    house.committer.hold(stored, 1)
+    house.committer.wait_for(stored, house.tell("safe"))
+    house.committer.let_go(stored, 1)
+    house.turns.end()
+    assert (house.told, house.writer.batches) == (["safe"], [])
+
+
+class Holder:
+    """An entry for a publication."""
+
+    owner: Any = None
+
+    def __init__(self, committer: Committer, message: Message, *, holds: bool) -> None:
+        self._committer = committer
+        self._message = message
+        self.holds = holds
+
+    def write(self, batch: WriteBatch) -> None:
+        stored = self._committer.stored(self._message)
+        if self.holds:
+            self._committer.refer(stored, batch)
+        else:
+            self._committer.release(stored)
+
+
+def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
+    house, message = House(), Message("t", b"x", 1)
+    first, second = (Holder(house.committer, message, holds=True) for _ in range(2))
+    house.committer.change(first)
+    house.fire()
+    house.fire()
+    house.writer.end()
+    first.holds = False
+    house.committer.change(first)  # it is let go of before it is taken
+    house.committer.change(second)
+    house.fire()
+    house.fire()
+    assert MESSAGES not in house.writer.batches[1].values
+    house.writer.end()
+    second.holds = False
+    house.committer.change(second)
+    house.fire()
+    house.fire()
+    assert house.writer.batches[2].values[MESSAGES] == {(1).to_bytes(8, "big"): None}
+
+
+def test_an_error_of_one_part_costs_no_other() -> None:
+    class Broken(Value):
+        def write(self, batch: WriteBatch) -> None:
+            raise RuntimeError("broken")
+
+    house, part = House(), Value(b"k")
+    blamed: list[object] = []
+    house.turns.blame = lambda owner, callback, error: blamed.append(error)  # type: ignore[method-assign]
+    house.set(Broken(b"b"), 1)
+    house.set(part, 1)
+    house.committer.after_commit(house.tell("stored"))
+    house.turns.end()
+    house.writer.end()
+    assert house.told == ["stored"]
+    assert [str(error) for error in blamed] == ["broken"]
+
+
+def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
+    house = House()
+    house.committer.sessions = 1
+    house.turns.now = 7.0
+    house.fire()
+    house.fire()
+    assert house.writer.batches[0].values[NODE] == {ALIVE: b"1007.000000"}
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_after_the_end_nothing_is_stored(refuses: bool, autojump_clock: object) -> None:
+    house, part = House(), Value(b"k")
+    house.set(part, 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.committer.close, 1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        house.turns.end()
+        house.writer.end(StoreFull("no room") if refuses else None)
+    house.set(part, 2)
+    house.turns.end()
+    assert house.writer.values == [{b"k": b"1"}]
