@@ -13,6 +13,12 @@ from typing import Any, NamedTuple
 import apsw
 
 SECTOR = 512
+#: Of errors that the layer raises.
+CODES: dict[type[Exception], int] = {
+    apsw.IOError: sqlite3.SQLITE_IOERR,
+    apsw.FullError: sqlite3.SQLITE_FULL,
+    apsw.ReadOnlyError: sqlite3.SQLITE_READONLY,
+}
 
 
 class Operation(NamedTuple):
@@ -109,7 +115,7 @@ class _Connection:
             return _Cursor(self._connection.execute(sql, tuple(values)), self._connection)
         except apsw.Error as error:
             translated = sqlite3.OperationalError(str(error))
-            translated.sqlite_errorcode = getattr(error, "extendedresult", 1)
+            translated.sqlite_errorcode = CODES.get(type(error), 0) or int(getattr(error, "extendedresult", 1))
             raise translated from error
         except OSError as error:  # of the layer
             raise sqlite3.OperationalError(str(error)) from error
