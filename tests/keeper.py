@@ -30,6 +30,8 @@ class Keeper:
         self.order: list[bytes] = []
         #: Filters whose SUBACK came.
         self.subscribed: set[str] = set()
+        #: Packets that have come.
+        self.handled = 0
         #: Answers are held back.
         self.mute = False
         self._wire: Wire | None = None
@@ -52,6 +54,7 @@ class Keeper:
         try:
             while True:
                 await self._handle(await wire.receive())
+                self.handled += 1
                 async with self._changed:
                     self._changed.notify_all()
         finally:

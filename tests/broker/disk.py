@@ -52,10 +52,6 @@ class Life:
         self.cut_off = face.cut_off
 
     @property
-    def is_cut(self) -> bool:
-        return self._face.is_cut
-
-    @property
     def commits(self) -> int:
         """So far."""
         return self._face.commits
@@ -65,7 +61,7 @@ class Life:
         self._face.is_cut = True
         self._face.over.set()
 
-    def wire(self, version: int = 5) -> Wire:
+    async def wire(self, version: int = 5) -> Wire:
         here, there = memory_stream_pair()
         self.node.serve(there)
         wire = Wire(here, version=version, patience=10)
@@ -74,7 +70,7 @@ class Life:
 
     async def stay(self, client_id: str, expiry: int = 1000, **settings: Any) -> tuple[Wire, bool]:
         """A client with a durable session, and whether it was there."""
-        wire = self.wire()
+        wire = await self.wire()
         connack = await wire.connect(client_id, clean=False, properties=raw.session_expiry(expiry), **settings)
         return wire, connack.session_present
 

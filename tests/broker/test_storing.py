@@ -1,53 +1,15 @@
 """Sessions that outlive the broker: the power fails at each of its commits, before it and after it."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import pytest
 import trio
 
-from tests.broker.disk import Disk, Life
-from tests.keeper import Keeper
+from tests.broker.disk import Disk
+from tests.story import Story, check, finish, told
 
 #: More than any of the stories below takes.
 MAX_COMMITS = 300
-
-
-class Story:
-    """Clients, over any number of brokers."""
-
-    def __init__(self) -> None:
-        self.subscriber, self.publisher, self.other = Keeper("subscriber"), Keeper("publisher"), Keeper("other")
-        self.number = 0
-        self.exactly_once: set[bytes] = set()
-        self.life: Life
-        self.nursery: trio.Nursery
-
-    async def connect(self, client: Keeper) -> trio.CancelScope:
-        """Returns what ends the connection."""
-        scope = trio.CancelScope()
-
-        async def run(*, task_status: trio.TaskStatus[bool]) -> None:
-            wire = self.life.wire()
-            with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError, AssertionError):
-                await client.run(wire, task_status=task_status)
-            await wire.abort()
-
-        present = await self.nursery.start(run)
-        assert present or not client.subscribed, "the session is lost"
-        return scope
-
-    async def publish(self, *qos: int, client: Keeper | None = None) -> None:
-        for each in qos:
-            await self.burst(each, 1, client)
-
-    async def burst(self, qos: int, count: int, client: Keeper | None = None) -> None:
-        """In one piece."""
-        payloads = [b"%06d" % number for number in range(self.number, self.number + count)]
-        self.number += count
-        if qos == 2:
-            self.exactly_once.update(payloads)
-        await (client or self.publisher).publish(f"t/{self.number % 3}", qos, *payloads)
 
 
 async def away(story: Story) -> None:
@@ -109,48 +71,6 @@ async def coming_and_going(story: Story) -> None:
 
 
 STORIES = (away, there, slow, in_bursts, coming_and_going)
-
-
-async def told(story: Story, tell: Callable[[Story], Awaitable[None]], life: Life) -> bool:
-    """Returns False if the power failed meanwhile."""
-    story.life = life
-    async with trio.open_nursery() as story.nursery:
-
-        async def end() -> None:
-            await life.cut_off.wait()
-            story.nursery.cancel_scope.cancel()
-
-        story.nursery.start_soon(end)
-        await tell(story)
-        story.nursery.cancel_scope.cancel()
-    return not life.is_cut
-
-
-async def finish(story: Story) -> None:
-    """What a broker that is well makes of all that was left."""
-    subscribed = bool(story.subscriber.subscribed)
-    story.subscriber.mute = False
-    await story.connect(story.subscriber)
-    await story.connect(story.other)
-    await story.publish(1, client=story.other)  # it takes the next packet id
-    await story.connect(story.publisher)
-    await story.publisher.answered()
-    await story.other.answered()
-    if subscribed:
-        await story.subscriber.received(len({*story.publisher.taken, *story.other.taken}))
-        await story.subscriber.released()
-
-
-def check(story: Story) -> None:
-    got = story.subscriber.got
-    if story.subscriber.subscribed:
-        assert {*story.publisher.taken, *story.other.taken} == got.keys()
-    assert not {payload for payload in story.exactly_once if got[payload] > 1}
-    firsts = [payload for payload in dict.fromkeys(story.subscriber.order) if payload in story.exactly_once]
-    for topic in range(3):
-        assert [each for each in firsts if int(each) % 3 == topic] == sorted(
-            each for each in firsts if int(each) % 3 == topic
-        )
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
