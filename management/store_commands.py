@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from contextlib import contextmanager
 from functools import wraps
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -20,14 +22,19 @@ from trunkline.management.ctl_output import print_columns
 from trunkline.management.logs import printable
 from trunkline.management.store_export import NotAnExport, export_lines, import_lines
 from trunkline.store import StoreError, StoreInUse
-from trunkline.store.lock import FileLock
-from trunkline.store.sqlite import VERSION, SqliteEngine
+from trunkline.store.format import VERSION, publish
+from trunkline.store.lock import FileLock, give_to_owner
+from trunkline.store.salvage import salvage
+from trunkline.store.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from trunkline.config.settings import StoreSettings
     from trunkline.store import Progress
+
+#: Bytes that are given back between two steps of the progress.
+COMPACTED: Final = 4 << 20
 
 
 class Place(NamedTuple):
@@ -36,18 +43,9 @@ class Place(NamedTuple):
     path: Path
     settings: StoreSettings
 
-    def open_to_read(self) -> SqliteEngine:
+    def open_to_read(self, *, verify: bool = False) -> SqliteEngine:
         """Beside a broker that runs."""
-        self.check_exists()
-        return SqliteEngine(self.path, read_only=True)
-
-    def open_to_write(self) -> SqliteEngine:
-        self.check_exists()
-        return SqliteEngine(self.path)
-
-    def check_exists(self) -> None:
-        if not self.path.exists():
-            fail([f"there is no store {self.path}"], FAILED)
+        return SqliteEngine(self.path, read_only=True, verify=verify)
 
 
 def _of_store(command: Callable[..., None]) -> Callable[..., None]:
@@ -135,6 +133,8 @@ def check(place: Place) -> None:
         rows = sum(map(engine.count, engine.spaces()))
     finally:
         engine.close()
+    if not found:
+        place.open_to_read(verify=True).close()  # looks at the log too
     click.echo(f"{rows:,} rows: {found or 'no'} problem{'s' * (found != 1)}")
     if found:
         raise SystemExit(FAILED)
@@ -145,7 +145,8 @@ def _check(engine: SqliteEngine) -> int:
     with _progress("Checking", "rows") as progress:
         for defect in engine.check(progress):
             found += 1
-            click.echo(printable(f"{defect.where}: {defect.what}"))
+            where = "" if defect.space is None or defect.key is None else f"{defect.space.name} {defect.key!r}: "
+            click.echo(printable(f"{where}{defect.text}"))
     return found
 
 
@@ -163,11 +164,13 @@ def backup(place: Place, target: Path) -> None:
             engine.backup(target, progress)
     finally:
         engine.close()
-    copy = SqliteEngine(target, read_only=True)
+    copy = SqliteEngine(target, read_only=True, verify=False)
     try:
         found = _check(copy)
     finally:
         copy.close()
+        for suffix in ("-wal", "-shm"):  # what a reader leaves
+            _beside(target, suffix).unlink(missing_ok=True)
     if found:
         fail([f"{target} is as damaged as the store: `trunkline store repair` keeps what is whole"], FAILED)
     click.echo(f"{target}: {target.stat().st_size:,} bytes, checked")
@@ -177,11 +180,16 @@ def backup(place: Place, target: Path) -> None:
 @_of_store
 def compact(place: Place) -> None:
     """Give room that is no longer needed back to the file system. The broker must not run."""
-    before = place.path.stat().st_size if place.path.exists() else 0
-    engine = place.open_to_write()
+    if not place.path.exists():
+        fail([f"there is no store {place.path}"], FAILED)
+    before = place.path.stat().st_size
+    engine = SqliteEngine(place.path)
     try:
-        with _progress("Compacting", "pages") as progress:
-            engine.compact(progress)
+        with _progress("Compacting", "bytes") as progress:
+            left = total = engine.compact(1)
+            while left:
+                left = engine.compact(COMPACTED)
+                progress(total - left, total)
     finally:
         engine.close()
     click.echo(f"{place.path}: {before:,} bytes before, {place.path.stat().st_size:,} now")
@@ -195,7 +203,7 @@ def export_store(place: Place, target: Path) -> None:
 
     `import` makes a store of them, on any machine.
     """
-    engine = place.open_to_read()
+    engine = place.open_to_read(verify=True)
     try:
         with _progress("Exporting", "rows") as progress:
             lines = export_lines(engine, progress)
@@ -226,28 +234,76 @@ def import_store(place: Place, source: Any) -> None:
         fail([f"{place.path} is there already: move it away, or name another place with --store"], FAILED)
     make_store_folder(place.settings, place.path)
     try:
-        with _made_aside(place.path) as engine, _progress("Importing", "rows") as progress:
+        with _lock(place.path), _made_aside(place.path) as engine, _progress("Importing", "rows") as progress:
             counts = import_lines(source, engine, progress)
     except (NotAnExport, UnicodeDecodeError) as error:
         fail([f"{source.name}: {error}"], FAILED)
     click.echo(f"{place.path}: {sum(counts.values()):,} rows")
 
 
+@store.command()
+@_of_store
+def repair(place: Place) -> None:
+    """Make a new store of all that is whole in a damaged one, and say what is lost. The broker must not run.
+
+    The damaged file stays beside it, as `FILE-damaged`.
+    """
+    path = place.path
+    if not path.exists():
+        fail([f"there is no store {path}"], FAILED)
+    damaged = next(
+        name for number in count(1) if not (name := _beside(path, f"-damaged{number if number > 1 else ''}")).exists()
+    )
+    with _lock(path), _made_aside(path) as engine, _progress("Reading", "rows") as progress:
+        found = salvage(path, engine, progress)
+        engine.close()
+        _set_aside(path, damaged)
+    lost = 0
+    for space, rows, former in found:
+        missing = "how many there were cannot be told" if former is None else f"{former - rows:,} lost"
+        lost += former is None or former > rows
+        click.echo(printable(f"{space.name}: {rows:,} rows kept, {missing}"))
+    click.echo(f"{path}: made anew; what was there is {damaged}")
+    if not lost:
+        click.echo("All rows are there.")
+
+
+def _set_aside(path: Path, damaged: Path) -> None:
+    """The file keeps its name until the new one takes it: at no moment there is none, and a broker would begin anew."""
+    log = _beside(path, "-wal")
+    if log.exists():
+        os.replace(log, _beside(damaged, "-wal"))
+    try:
+        os.link(path, damaged)
+    except OSError:  # the file system has no links
+        shutil.copy2(path, damaged)
+
+
+@contextmanager
+def _lock(path: Path) -> Generator[None]:
+    lock = FileLock(path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 @contextmanager
 def _made_aside(path: Path) -> Generator[SqliteEngine]:
     """A store under another name, which takes its place when it is done, and is gone when it is not."""
-    lock, aside = FileLock(path), _beside(path, "-new")
+    aside = _beside(path, "-made")
+    _remove(aside)
     try:
-        _remove(aside)
         engine = SqliteEngine(aside)
         try:
             yield engine
         finally:
             engine.close()
-        os.replace(aside, path)
+        give_to_owner(aside, path if path.exists() else path.parent)
+        publish(aside, path)
+        _beside(path, "-shm").unlink(missing_ok=True)
     finally:
         _remove(aside)
-        lock.release()
 
 
 def _remove(path: Path) -> None:

@@ -58,6 +58,7 @@ def import_lines(lines: Iterable[str], engine: Engine, progress: Progress = no_p
             counts[space] = counts.get(space, 0) + 1
             if batch.weight >= BATCH:
                 engine.commit(batch)
+                engine.maintain()
                 batch = WriteBatch()
                 progress(number - 1, total)
     if not ended:

@@ -79,13 +79,9 @@ def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process])
     broker = start("serve", "--listen", "tcp://127.0.0.1:0", TRUNKLINE_STORE__DURABILITY="memory")
     broker.wait_for(rf"trunkline \S+, Python {platform.python_version()}, process \d+, ")
     broker.wait_for("kept in memory only")
-<<<<<<< HEAD
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
-=======
     port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("serving")
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
->>>>>>> 8bc2ca2 (Open the store that the configuration asks for, and keep in it what plugins keep)
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
         # 3.1.1, clean session 0, then a subscription at QoS 1 and a retained message to itself, which it leaves open
         client.sendall(bytes.fromhex("10 0d 0004 4d515454 04 00 003c 0001 61"))
         client.sendall(bytes.fromhex("82 06 0001 0001 74 01") + bytes.fromhex("33 06 0001 74 0001 78"))

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import trio
 from trio.testing import memory_stream_pair
 
 from tests.conformance import raw

@@ -94,9 +94,63 @@ def test_reading_goes_on_while_a_broker_has_the_store(file: Path, tmp_path: Path
     copy.close()
 
 
+def damage(file: Path, place: int, size: int = 1) -> None:
+    with open(file, "r+b") as stream:
+        stream.seek(place)
+        before = stream.read(size)
+        stream.seek(place)
+        stream.write(bytes(byte ^ 0x55 for byte in before))
+
+
+def test_a_flipped_bit_is_found_and_repaired(file: Path, tmp_path: Path) -> None:
+    whole = file.read_bytes()
+    damage(file, whole.index(b"x" * 500, len(whole) // 2) + 250)
+    assert "the row is not what was written" in call_checked(file)
+    assert "as damaged as the store" in call("backup", tmp_path / "b.db", "--store", file, code=1)
+    said = call("repair", "--store", file).splitlines()
+    assert said[:2] == ["colours: 999 rows kept, 1 lost", "others: 1 rows kept, 0 lost"]
+    assert said[2].endswith("a.db-damaged")
+    assert call("check", "--store", file) == "1,000 rows: no problems\n"
+    assert "the row is not what was written" in call_checked(tmp_path / "a.db-damaged")
+    assert "All rows are there." in call("repair", "--store", file)
+    assert (tmp_path / "a.db-damaged2").exists()
+
+
+def test_a_page_that_makes_no_sense_is_found_and_repaired(file: Path) -> None:
+    whole = file.read_bytes()
+    damage(file, whole.index(b"x" * 500, len(whole) // 2) // 4096 * 4096, 4096)
+    call("check", "--store", file, code=1)
+    assert "`trunkline store repair`" in call("export", "-", "--store", file, code=1)
+    said = call("repair", "--store", file).splitlines()
+    kept = int(said[0].split()[1])
+    assert 980 <= kept < 1000
+    assert said[0] == f"colours: {kept} rows kept, {1000 - kept} lost"
+    assert call("check", "--store", file) == f"{kept + 1:,} rows: no problems\n"
+
+
+def test_a_store_of_which_nothing_is_left(file: Path, tmp_path: Path) -> None:
+    damage(file, 0, 4096)
+    before = sorted(tmp_path.iterdir())
+    assert "put a backup in its place" in call("repair", "--store", file, code=1)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def call_checked(file: Path) -> str:
+    """What a check of a damaged store finds."""
+    done = CliRunner().invoke(cli, ["store", "check", "--store", str(file)], catch_exceptions=False)
+    assert done.exit_code == 1
+    return done.stdout
+
+
+def test_repair_needs_the_store_for_itself(file: Path) -> None:
+    broker = SqliteEngine(file)
+    assert "stop that broker first" in call("repair", "--store", file, code=1)
+    broker.close()
+
+
 def test_a_backup_replaces_nothing(file: Path, tmp_path: Path) -> None:
-    assert "cannot be made: File exists" in call("backup", file, "--store", file, code=1)
-    assert "cannot be made" in call("backup", tmp_path / "none" / "b.db", "--store", file, code=1)
+    assert "File exists" in call("backup", file, "--store", file, code=1)
+    assert "none" in call("backup", tmp_path / "none" / "b.db", "--store", file, code=1)
 
 
 def test_compact_gives_room_back(file: Path) -> None:
