@@ -41,6 +41,9 @@ user root
 # As large a window as the publishers use, and no line of log a connection, as above. The bounds of the queues stay:
 # they hold publishers back, and drop nothing of what the generator has on its way.
 TRUNKLINE_CONF: Final = """\
+[store]
+durability = "memory"
+
 [session]
 max_inflight = 1000
 max_subscriptions = 0

@@ -36,7 +36,7 @@ from trunkline.broker.session.access import Access
 from trunkline.broker.session.directory import Directory
 from trunkline.broker.session.services import Services
 from trunkline.broker.statistics import Statistics
-from trunkline.broker.storing import Storing
+from trunkline.broker.storing import Storing, store_opener
 from trunkline.broker.watchdog import Watchdog
 from trunkline.config.config import Config
 from trunkline.config.settings import IN_PROCESS
@@ -169,7 +169,7 @@ class Node:
         self.started_at = trio.current_time()
         self.control: ControlSocket | None = None
         self._control_opener = open_control
-        self._store_opener = open_store
+        self._store_opener = open_store or store_opener(config, standalone=read is not None)
         #: None where everything ends with the process.
         self.storing: Storing | None = None
         #: Where messages went, while somebody wants to know.
@@ -279,7 +279,7 @@ class Node:
                         await self._start_watchdog()
                         if self._store_opener is not None:
                             self.storing = await Storing.begin(
-                                self._store_opener, self.services, self.scheduler, self.sessions
+                                self._store_opener, self.services, self.scheduler, self.sessions, self.plugin_stores
                             )
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:
@@ -444,8 +444,8 @@ async def open_node(
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
-    opens the control socket, where the configuration asks for one, and `open_store` the store, where anything is to
-    outlive the node. `plugin_stores` is what plugins kept in another node of this process.
+    opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
+    `plugin_stores` is what plugins kept in another node of this process.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from trunkline.router import RetainedStore
     from trunkline.router.retained import Retained
     from trunkline.store import Row, WriteBatch
+
+_msgpack: Final[Any] = msgpack
 
 RETAINED: Final = Space("retained")
 
@@ -60,8 +62,7 @@ def retained_to_row(kept: Retained, epoch: float) -> Row:
     """`epoch` is what turns node time into seconds since the epoch."""
     # with an expiry interval of the node's own, it is kept for another time than the message says
     row = [kept.sequence, moment_to_wall(kept.deadline, epoch), message_to_row(kept.message, epoch)]
-    value: bytes = msgpack.packb(row)
-    return kept.message.topic.encode(), value
+    return kept.message.topic.encode(), cast("bytes", _msgpack.packb(row))
 
 
 def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float) -> list[str]:
@@ -69,7 +70,7 @@ def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float)
     topics of messages that are beyond the limits."""
     refused: list[str] = []
     for key, value in rows:
-        sequence, deadline, row = msgpack.unpackb(value)
+        sequence, deadline, row = _msgpack.unpackb(value)
         if retained.restore(message_from_row(row, epoch), moment_from_wall(deadline, epoch), sequence).refused:
             refused.append(key.decode())
     return refused

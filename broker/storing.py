@@ -11,6 +11,9 @@ import trio
 from trunkline.broker.committer import Committer
 from trunkline.broker.session import recovery
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
+from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
+from trunkline.plugins.store import PLUGINS
+from trunkline.store import StoreUnavailable
 from trunkline.store.engine import rows
 from trunkline.store.writer import Writer
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
     from trunkline.broker.session.services import Services
+    from trunkline.config.config import Config
+    from trunkline.plugins.store import PluginStores
     from trunkline.store import Engine, Row
 
 _logger = logging.getLogger("trunkline.store")
@@ -36,7 +41,12 @@ class Storing:
 
     @classmethod
     async def begin(
-        cls, open_engine: Callable[[], Engine], services: Services, scheduler: Scheduler, sessions: Directory
+        cls,
+        open_engine: Callable[[], Engine],
+        services: Services,
+        scheduler: Scheduler,
+        sessions: Directory,
+        plugin_stores: PluginStores,
     ) -> Storing:
         """Bring back what is stored. Nobody can connect yet.
 
@@ -46,7 +56,7 @@ class Storing:
         began = perf_counter()
         engine = await trio.to_thread.run_sync(open_engine)
         try:
-            found, retained = await trio.to_thread.run_sync(_read, engine)
+            found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
         except BaseException:
             engine.close()
             raise
@@ -58,6 +68,8 @@ class Storing:
         refused = pubsub.restore_retained(retained, services.epoch)
         StoredRetained(pubsub.retained, services.epoch, committer.change, refused)
         pubsub.committer = committer
+        plugin_stores.restore(of_plugins)
+        plugin_stores.committer = committer
         restored = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
         _logger.info(
             "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
@@ -82,5 +94,26 @@ class Storing:
         await self._writer.close()
 
 
-def _read(engine: Engine) -> tuple[recovery.Found, list[Row]]:
-    return recovery.find(engine), list(rows(engine, RETAINED))
+def _read(engine: Engine) -> tuple[recovery.Found, list[Row], list[Row]]:
+    return recovery.find(engine), list(rows(engine, RETAINED)), list(rows(engine, PLUGINS))
+
+
+def store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | None:
+    """What opens the store that the configuration asks for, if it asks for one."""
+    durability = config.durability(standalone=standalone)
+    if durability == "memory":
+        return None
+
+    def open_engine() -> Engine:
+        # imported here: few brokers inside another process have a store
+        from trunkline.store.sqlite import SqliteEngine
+
+        settings = config.store
+        try:
+            path = store_path(settings, config.node)
+            make_store_folder(settings, path)
+        except NoStateFolder as error:
+            raise StoreUnavailable(str(error)) from error
+        return SqliteEngine(path, durability=durability, max_size=settings.max_size)
+
+    return open_engine

@@ -37,6 +37,7 @@ class _Trunkline(LazyGroup):
             "List, show, enable and create plugins.",
         ),
         "spark": ("trunkline.analytics.spark_commands", "Spark and its Java."),
+        "store": ("trunkline.management.store_commands", "Look at the store, copy it and repair it."),
     }
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

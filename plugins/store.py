@@ -6,7 +6,7 @@ changes what is stored by accident.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import trio
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from trunkline.store import Row, WriteBatch
 
+_msgpack: Final[Any] = msgpack
+
 PLUGINS: Final = Space("plugins")
 #: Between a plugin's name and its key, in the key of a row. No name has one.
 _BETWEEN: Final = b"\0"
@@ -28,7 +30,7 @@ class PluginStoreFull(ValueError):
     """A plugin has as much in its store as it may have. What was there is there still."""
 
 
-class StoreJournal(Protocol):
+class PluginCommitter(Protocol):
     """What commits the changes."""
 
     def change(self, part: PluginStores) -> None: ...
@@ -112,21 +114,23 @@ class PluginStore:
     def _packed(self, key: str, value: Any) -> bytes:
         try:
             key.encode()
-            packed: bytes = msgpack.packb(value)
+            return cast("bytes", _msgpack.packb(value))
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{self._name} cannot keep {value!r:.80} as {key!r:.80}: {error}") from None
-        return packed
 
 
 class PluginStores:
-    """Of all plugins, those that are not enabled too. A part of what the journal commits."""
+    """Of all plugins, those that are not enabled too. A part of what a commit writes."""
+
+    #: No actor ends when a commit cannot be written.
+    owner = None
 
     def __init__(self, max_bytes: int = 0) -> None:
         """`max_bytes` is what one plugin may keep; 0 is no limit."""
         self.max_bytes = max_bytes
         #: None: there is nothing that would be durable.
-        self.journal: StoreJournal | None = None
+        self.committer: PluginCommitter | None = None
         self._stores: dict[str, PluginStore] = {}
         self._changed: dict[tuple[str, str], None] = {}
 
@@ -137,17 +141,17 @@ class PluginStores:
 
     def note(self, plugin: str, key: str) -> None:
         """A value was put or deleted."""
-        if self.journal is not None:
+        if self.committer is not None:
             if not self._changed:
-                self.journal.change(self)
+                self.committer.change(self)
             self._changed[plugin, key] = None
 
     async def committed(self) -> None:
         stored = trio.Event()
-        if self.journal is None:
+        if self.committer is None:
             stored.set()
         else:
-            self.journal.after_commit(stored.set)
+            self.committer.after_commit(stored.set)
         await stored.wait()
 
     def write(self, batch: WriteBatch) -> None:
@@ -167,4 +171,4 @@ class PluginStores:
 
 
 def _unpack(packed: bytes) -> Any:
-    return msgpack.unpackb(packed, strict_map_key=False)
+    return _msgpack.unpackb(packed, strict_map_key=False)

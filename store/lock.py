@@ -38,7 +38,7 @@ class FileLock:
         path = store.with_name(f"{store.name}-lock")
         try:
             self._file = FileIO(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
-            _give_to_owner(path, store)
+            give_to_owner(path, store)
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}") from error
         try:
@@ -57,8 +57,8 @@ class FileLock:
         self._file.close()
 
 
-def _give_to_owner(path: Path, store: Path) -> None:
-    """An administrator may run a command over the store of the broker's user, who has to lock it later."""
-    if hasattr(os, "geteuid") and os.geteuid() == 0 and store.exists():
-        owner = store.stat()
+def give_to_owner(path: Path, of: Path) -> None:
+    """An administrator may run a command over the store of the broker's user, who has to open the file later."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and of.exists():
+        owner = of.stat()
         os.chown(path, owner.st_uid, owner.st_gid)

@@ -76,10 +76,11 @@ def test_serves_until_a_signal_and_ends_with_0(start: Callable[..., Process], si
 
 
 def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process]) -> None:
-    broker = start("serve", "--listen", "tcp://127.0.0.1:0")
+    broker = start("serve", "--listen", "tcp://127.0.0.1:0", TRUNKLINE_STORE__DURABILITY="memory")
     broker.wait_for(rf"trunkline \S+, Python {platform.python_version()}, process \d+, ")
-    port = int(broker.wait_for(ADDRESS)[1])
     broker.wait_for("kept in memory only")
+    port = int(broker.wait_for(ADDRESS)[1])
+    broker.wait_for("serving")
     with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
         # 3.1.1, clean session 0, then a subscription at QoS 1 and a retained message to itself, which it leaves open
         client.sendall(bytes.fromhex("10 0d 0004 4d515454 04 00 003c 0001 61"))
@@ -89,6 +90,75 @@ def test_says_what_it_is_and_what_a_restart_loses(start: Callable[..., Process])
             received += client.recv(100)
         assert broker.end(signal.SIGTERM) == 0
     assert broker.lines[-1].endswith(": sessions 1, retained messages 1, messages not delivered 1\n")
+
+
+def exchange(port: int, *packets: str, size: int) -> bytes:
+    """What comes back, of so many bytes, for packets in hexadecimal digits."""
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
+        client.sendall(bytes.fromhex("".join(packets)))
+        received = b""
+        while len(received) < size:
+            more = client.recv(100)
+            assert more, received
+            received += more
+    return received
+
+
+#: 3.1.1, client id "a", with clean session 0 and 1.
+STAY, PASS = "10 0d 0004 4d515454 04 00 003c 0001 61", "10 0d 0004 4d515454 04 02 003c 0001 61"
+SUBSCRIBE, RETAIN = "82 06 0001 0001 74 01", "33 06 0001 74 0001 78"
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_what_is_acknowledged_outlives_the_process(
+    start: Callable[..., Process], tmp_path: Path, durability: str
+) -> None:
+    store = tmp_path / "a.db"
+    arguments = ("--listen", "tcp://127.0.0.1:0", "--store", str(store))
+    broker = start(*arguments, TRUNKLINE_STORE__DURABILITY=durability)
+    broker.wait_for(f"store {re.escape(str(store))}, durability {durability}")
+    port = int(broker.wait_for(ADDRESS)[1])
+    assert exchange(port, PASS, RETAIN, size=8)[-4:] == bytes.fromhex("40 02 0001")
+    broker.end(signal.SIGKILL)
+    broker = start(*arguments, TRUNKLINE_STORE__DURABILITY=durability)
+    broker.wait_for("1 retained messages restored")
+    port = int(broker.wait_for(ADDRESS)[1])
+    # CONNACK, SUBACK, and the retained message at QoS 1
+    assert exchange(port, PASS, SUBSCRIBE, size=17)[9:] == bytes.fromhex("33 06 0001 74 0001 78")
+    assert broker.end(signal.SIGTERM) == 0
+    assert "memory" not in "".join(broker.lines)
+
+
+def test_a_second_broker_leaves_the_store_alone_and_says_what_to_do(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    first = start("--listen", "tcp://127.0.0.1:0")
+    first.wait_for("serving")
+    second = start("--listen", "tcp://127.0.0.1:0")
+    assert second.end() == 1
+    (line,) = [line for line in second.lines if line.startswith("trunkline: ")]
+    assert f"is in use by process {first.process.pid}; " in line
+    assert "--store FILE" in line
+    assert "Traceback" not in "".join(second.lines)
+    for way_out in ({"TRUNKLINE_STORE__DURABILITY": "memory"}, {"TRUNKLINE_NODE__NAME": "other"}):
+        other = start("--listen", "tcp://127.0.0.1:0", **way_out)
+        other.wait_for("serving")
+        assert other.end(signal.SIGTERM) == 0
+    assert first.end(signal.SIGTERM) == 0
+
+
+def test_a_store_that_cannot_be_used_is_one_line(start: Callable[..., Process], tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"something else" * 1000)
+    (tmp_path / "state").write_bytes(b"")
+    for arguments, environ, words in [
+        (("--store", str(tmp_path / "a.db")), {}, "a.db is damaged: .*put a backup in its place"),
+        ((), {"STATE_DIRECTORY": str(tmp_path / "state")}, "state cannot be made: .*--store FILE"),
+    ]:
+        broker = start("--listen", "tcp://127.0.0.1:0", *arguments, **environ)
+        assert broker.end() == 1
+        (line,) = [line for line in broker.lines if line.startswith("trunkline: ")]
+        assert re.search(words, line)
+        assert "Traceback" not in "".join(broker.lines)
 
 
 def test_one_line_for_an_address_in_use(start: Callable[..., Process]) -> None:
@@ -246,7 +316,7 @@ def test_a_broker_starts_with_what_it_needs() -> None:
     what `ctl` asks, JSON Schema and HTTP of plugins, pytest, asyncio, log files, guesses at what a wrong name meant."""
     modules = loaded(f"import trunkline.__main__, trunkline.management.cli\n{START}")
     assert "trunkline.broker.node" in modules
-    heavy = {"asyncio", "sqlite3", "trunkline.management.operations", "trunkline.broker.views", "multiprocessing"}
+    heavy = {"asyncio", "trunkline.management.operations", "trunkline.broker.views", "multiprocessing"}
     heavy |= {"trunkline.testing", "trunkline.plugins.shipped", "trunkline.events", "difflib", "logging.handlers"}
     commands = ("ctl", "ctl_commands", "config_view", "journal_commands", "plugin_commands")
     heavy |= {f"trunkline.management.{name}" for name in commands}
@@ -263,7 +333,7 @@ def test_a_broker_starts_with_what_it_needs() -> None:
     }
     allowed = {name for name in packages(modules) if not name.startswith("_")} - {"cython_runtime"}
     assert allowed <= needed
-    assert len([name for name in modules if name.startswith("trunkline")]) <= 165
+    assert len([name for name in modules if name.startswith("trunkline")]) <= 190
 
 
 def test_commands_do_without_the_broker() -> None:

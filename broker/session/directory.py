@@ -46,14 +46,14 @@ class Directory:
         #: The number of the last session that is stored.
         self._last_number = 0
         settings = services.config.session
-        self._queue: dict[str, Any] = dict(
-            max_length=settings.max_queue_length,
-            max_bytes=services.config.queue_bytes,
-            store_qos0=settings.store_qos0,
-            overflow=Overflow(settings.overflow),
-            priority=_priorities(settings.priorities),
-            default_priority=HIGHEST if settings.default_priority == "highest" else LOWEST,
-        )
+        self._queue: dict[str, Any] = {
+            "max_length": settings.max_queue_length,
+            "max_bytes": services.config.queue_bytes,
+            "store_qos0": settings.store_qos0,
+            "overflow": Overflow(settings.overflow),
+            "priority": _priorities(settings.priorities),
+            "default_priority": HIGHEST if settings.default_priority == "highest" else LOWEST,
+        }
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -18,10 +18,12 @@ from trunkline.actors.system import innermost
 from trunkline.broker.node import ListenError, Node, NodeFailed, open_node
 from trunkline.broker.security import SecurityError
 from trunkline.config.config import Config
+from trunkline.config.store_place import store_path
 from trunkline.management import logs
 from trunkline.management.command_line import BAD_USAGE, FAILED, fail
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.reloading import ReloadError, reload
+from trunkline.store import StoreError, StoreInUse, StoreUnavailable
 
 logger = logging.getLogger("trunkline")
 
@@ -32,6 +34,12 @@ RELOAD = getattr(signal, "SIGHUP", None)
 #: Seconds that a broker has to end, besides those of each plugin.
 MAX_END = 30.0
 MAX_END_EACH = 10.0
+
+#: The way out where a broker cannot have the store that it should.
+OTHER_STORE = (
+    "a broker has a store of its own with --store FILE (store.path) or another node.name, and none with "
+    'store.durability = "memory"'
+)
 
 #: Messages on their way are many young objects without cycles. Python's own threshold of 700 has the collector walk
 #: through them again and again: a fan-out of single messages ran 1.6 times as fast with this.
@@ -51,15 +59,25 @@ def run(read: Callable[[], Config], source: str) -> int:
         logs.configure(config.log)
         python = platform.python_version()
         logger.info("trunkline %s, Python %s, process %d, %s", __version__, python, os.getpid(), source)
+        logger.info(_about_store(config))
         _keep_freed_memory()
         gc.freeze()  # what was imported stays
         gc.set_threshold(YOUNG_OBJECTS)
         trio.run(serve, config, read)
     except SecurityError as error:
         fail(error.problems, BAD_USAGE)
-    except (ListenError, ControlSocketError, NodeFailed, OSError) as error:
+    except (StoreInUse, StoreUnavailable) as error:
+        fail([f"{error}; {OTHER_STORE}"], FAILED)
+    except (ListenError, ControlSocketError, NodeFailed, StoreError, OSError) as error:
         fail([error], FAILED)
     return 0
+
+
+def _about_store(config: Config) -> str:
+    durability = config.durability(standalone=True)
+    if durability == "memory":
+        return "sessions and retained messages are kept in memory only: they end with this process"
+    return f"store {store_path(config.store, config.node).absolute()}, durability {durability}"
 
 
 def _keep_freed_memory() -> None:
@@ -95,9 +113,6 @@ async def serve(config: Config, read: Callable[[], Config]) -> None:
                 async with open_node(config, read=read, open_control=open_control) as node:
                     serving.append(node)
                     if not stopping.is_set():
-                        logger.info(
-                            "sessions and retained messages are kept in memory only: they end with this process"
-                        )
                         logger.info("serving")
                     await stopping.wait()
                     lost = await _at_stake(node)
@@ -135,6 +150,8 @@ def _signals(time_to_end: float) -> Generator[trio.MemoryReceiveChannel[int]]:
 
 async def _at_stake(node: Node) -> str:
     """What clients count on, and what ends with the process, if there is any of it."""
+    if node.storing is not None:
+        return ""
     figures = await node.figures()
     sessions = sum(session.session.expiry_interval > 0 for session in node.sessions)
     waiting = figures["queue.count"] + figures["inflight.count"]

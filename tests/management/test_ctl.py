@@ -38,7 +38,7 @@ class Broker:
             [sys.executable, "-m", "trunkline", "serve", "--listen", "tcp://127.0.0.1:0", *arguments],
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(runtime, **environ),
+            env=environment(runtime, TRUNKLINE_STORE__DURABILITY="memory", **environ),
         )
         self.lines: list[str] = []
         self.port = int(self.wait_for(r"listening on 127\.0\.0\.1 port (\d+)")[1])

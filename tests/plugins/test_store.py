@@ -24,11 +24,11 @@ values = st.recursive(
 )
 
 
-class Journal:
+class Committer:
     """Commits when it is told to."""
 
     def __init__(self, stores: PluginStores) -> None:
-        stores.journal = self
+        stores.committer = self
         self.engine = MemoryEngine()
         self.changed: list[PluginStores] = []
         self.waiting: list[Callable[[], None]] = []
@@ -134,29 +134,29 @@ def test_bytes_are_limited_for_each_plugin(stores: PluginStores, store: PluginSt
 
 
 def test_a_commit_writes_what_has_changed(stores: PluginStores, store: PluginStore) -> None:
-    journal = Journal(stores)
+    committer = Committer(stores)
     for number in range(3):
         store.put("a", number)
     stores.of("other").put("a", "other")
     store.put("b", 1)
-    assert len(journal.changed) == 1
-    assert journal.commit() == 3
+    assert len(committer.changed) == 1
+    assert committer.commit() == 3
     store.put("a", 2)
     store.delete("none")
-    assert journal.commit() == 0, "it was so before"
+    assert committer.commit() == 0, "it was so before"
     store.delete("b")
     store.put("c/ü", 1)
-    assert journal.commit() == 2
-    again = read(journal.engine)
+    assert committer.commit() == 2
+    again = read(committer.engine)
     assert list(again.of("tool").items()) == [("a", 2), ("c/ü", 1)]
     assert list(again.of("other").items()) == [("a", "other")]
 
 
 def test_what_is_above_a_new_limit_stays(stores: PluginStores, store: PluginStore) -> None:
-    journal = Journal(stores)
+    committer = Committer(stores)
     store.put("a", b"x" * 500)
-    journal.commit()
-    again = read(journal.engine).of("tool")
+    committer.commit()
+    again = read(committer.engine).of("tool")
     assert again.size == store.size
     with pytest.raises(PluginStoreFull):
         again.put("b", 1)
@@ -165,16 +165,16 @@ def test_what_is_above_a_new_limit_stays(stores: PluginStores, store: PluginStor
 
 
 async def test_a_plugin_waits_for_the_commit(stores: PluginStores, store: PluginStore) -> None:
-    journal = Journal(stores)
+    committer = Committer(stores)
     store.put("a", 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.committed)
         await trio.testing.wait_all_tasks_blocked()
         assert len(nursery.child_tasks) == 1
-        journal.commit()
+        committer.commit()
 
 
-async def test_without_a_journal_nobody_waits(store: PluginStore) -> None:
+async def test_without_a_store_nobody_waits(store: PluginStore) -> None:
     store.put("a", 1)
     await store.committed()
 

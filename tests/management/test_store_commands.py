@@ -1,0 +1,192 @@
+"""`trunkline store`, as a user calls it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.store.test_engine import COLOURS, OTHERS, put
+from trunkline.management.cli import cli
+from trunkline.store import WriteBatch
+from trunkline.store.sqlite import SqliteEngine
+
+
+def call(*arguments: object, code: int = 0) -> str:
+    """What the command prints: to standard output if it succeeds, else what is wrong."""
+    done = CliRunner().invoke(cli, ["store", *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.stderr if code else done.stdout
+
+
+def call_process(*arguments: object, code: int = 0) -> str:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "trunkline", "store", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done
+    return done.stderr if code else done.stdout
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    engine = SqliteEngine(tmp_path / "a.db")
+    put(engine, COLOURS, **{f"{number:04}": b"x" * 500 for number in range(1000)})
+    put(engine, OTHERS, red=b"\xff")
+    engine.close()
+    return tmp_path / "a.db"
+
+
+def test_info(file: Path) -> None:
+    assert call("info", "--store", file).splitlines()[1:] == ["space    rows", "colours  1,000", "others   1"]
+    shown = json.loads(call("info", "--store", file, "--json"))
+    assert shown == {
+        "path": str(file),
+        "format": 1,
+        "size": file.stat().st_size,
+        "rows": {"colours": 1000, "others": 1},
+    }
+
+
+def test_the_store_of_the_configuration(state: Path, tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('[node]\nname = "plant"\n[plugins.none]\n')
+    assert "there is no store" in call("info", "--config", config, code=1)
+    expected = state / "trunkline" / "plant.db"
+    if sys.platform == "linux":
+        assert str(expected) in call("info", "--config", config, code=1)
+    config.write_text(f'[store]\npath = "{(tmp_path / "b.db").as_posix()}"\n')
+    SqliteEngine(tmp_path / "b.db").close()
+    assert "b.db" in call("info", "--config", config)
+    config.write_text('[store]\ndurability = "memory"\n')
+    assert "keeps nothing" in call("info", "--config", config, code=2)
+    config.write_text('[store]\ndurability = "never"\n')
+    assert "store.durability" in call("info", "--config", config, code=2)
+    assert "no folder" in call("info", "--store", tmp_path / "none" / "a.db", code=2)
+
+
+def test_a_whole_store_is_checked(file: Path) -> None:
+    assert call("check", "--store", file) == "1,001 rows: no problems\n"
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"something else" * 1000)
+    for command in ("info", "check", "compact"):
+        assert "a.db" in call(command, "--store", tmp_path / "a.db", code=1)
+
+
+def test_reading_goes_on_while_a_broker_has_the_store(file: Path, tmp_path: Path) -> None:
+    broker = SqliteEngine(file)
+    put(broker, OTHERS, blue=b"1")
+    assert "others   2" in call_process("info", "--store", file)
+    assert call_process("check", "--store", file) == "1,002 rows: no problems\n"
+    assert json.loads(call_process("export", "-", "--store", file).splitlines()[-1]) == {"end": 1002}
+    assert "checked" in call_process("backup", tmp_path / "b.db", "--store", file)
+    assert f"in use by process {os.getpid()}: stop that broker first" in call_process(
+        "compact", "--store", file, code=1
+    )
+    put(broker, OTHERS, blue=b"2")
+    broker.close()
+    copy = SqliteEngine(tmp_path / "b.db")
+    assert (copy.count(COLOURS), copy.get(OTHERS, b"blue")) == (1000, b"1")
+    copy.close()
+
+
+def damage(file: Path, place: int, size: int = 1) -> None:
+    with open(file, "r+b") as stream:
+        stream.seek(place)
+        before = stream.read(size)
+        stream.seek(place)
+        stream.write(bytes(byte ^ 0x55 for byte in before))
+
+
+def test_a_flipped_bit_is_found_and_repaired(file: Path, tmp_path: Path) -> None:
+    whole = file.read_bytes()
+    damage(file, whole.index(b"x" * 500, len(whole) // 2) + 250)
+    assert "the row is not what was written" in call_checked(file)
+    assert "as damaged as the store" in call("backup", tmp_path / "b.db", "--store", file, code=1)
+    said = call("repair", "--store", file).splitlines()
+    assert said[:2] == ["colours: 999 rows kept, 1 lost", "others: 1 rows kept, 0 lost"]
+    assert said[2].endswith("a.db-damaged")
+    assert call("check", "--store", file) == "1,000 rows: no problems\n"
+    assert "the row is not what was written" in call_checked(tmp_path / "a.db-damaged")
+    assert "All rows are there." in call("repair", "--store", file)
+    assert (tmp_path / "a.db-damaged2").exists()
+
+
+def test_a_page_that_makes_no_sense_is_found_and_repaired(file: Path) -> None:
+    whole = file.read_bytes()
+    damage(file, whole.index(b"x" * 500, len(whole) // 2) // 4096 * 4096, 4096)
+    call("check", "--store", file, code=1)
+    assert "`trunkline store repair`" in call("export", "-", "--store", file, code=1)
+    said = call("repair", "--store", file).splitlines()
+    kept = int(said[0].split()[1])
+    assert 980 <= kept < 1000
+    assert said[0] == f"colours: {kept} rows kept, {1000 - kept} lost"
+    assert call("check", "--store", file) == f"{kept + 1:,} rows: no problems\n"
+
+
+def test_a_store_of_which_nothing_is_left(file: Path, tmp_path: Path) -> None:
+    damage(file, 0, 4096)
+    before = sorted(tmp_path.iterdir())
+    assert "put a backup in its place" in call("repair", "--store", file, code=1)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def call_checked(file: Path) -> str:
+    """What a check of a damaged store finds."""
+    done = CliRunner().invoke(cli, ["store", "check", "--store", str(file)], catch_exceptions=False)
+    assert done.exit_code == 1
+    return done.stdout
+
+
+def test_repair_needs_the_store_for_itself(file: Path) -> None:
+    broker = SqliteEngine(file)
+    assert "stop that broker first" in call("repair", "--store", file, code=1)
+    broker.close()
+
+
+def test_a_backup_replaces_nothing(file: Path, tmp_path: Path) -> None:
+    assert "File exists" in call("backup", file, "--store", file, code=1)
+    assert "none" in call("backup", tmp_path / "none" / "b.db", "--store", file, code=1)
+
+
+def test_compact_gives_room_back(file: Path) -> None:
+    engine, before = SqliteEngine(file), file.stat().st_size
+    batch = WriteBatch()
+    batch.delete_range(COLOURS, b"0", b"9")
+    engine.commit(batch)
+    engine.close()
+    call("compact", "--store", file)
+    assert file.stat().st_size < before / 4
+    assert "others   1" in call("info", "--store", file)
+
+
+def test_export_and_import(file: Path, tmp_path: Path) -> None:
+    exported, copy = tmp_path / "a.json", tmp_path / "b.db"
+    call("export", exported, "--store", file)
+    assert exported.read_text() == call("export", "-", "--store", file)
+    if os.name != "nt":
+        assert exported.stat().st_mode & 0o777 == 0o600
+    assert "File exists" in call("export", exported, "--store", file, code=1)
+    assert "1,001 rows" in call("import", exported, "--store", copy)
+    assert call("export", "-", "--store", copy) == exported.read_text()
+    assert "is there already" in call("import", exported, "--store", copy, code=1)
+
+
+def test_an_import_leaves_all_or_nothing(file: Path, tmp_path: Path) -> None:
+    lines = call("export", "-", "--store", file).splitlines(keepends=True)
+    (tmp_path / "cut.json").write_text("".join(lines[:-1]))
+    (tmp_path / "binary.json").write_bytes(lines[0].encode() + b"\xff")
+    before = sorted(tmp_path.iterdir())
+    for name in ("cut.json", "binary.json"):
+        assert f"{name}: " in call("import", tmp_path / name, "--store", tmp_path / "b.db", code=1)
+    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["b.db-lock"]
+
+
+def test_the_default_folder_is_made_for_an_import(file: Path, tmp_path: Path) -> None:
+    call("export", tmp_path / "a.json", "--store", file)
+    call("import", tmp_path / "a.json", "--no-config")
+    assert "colours  1,000" in call("info", "--no-config")

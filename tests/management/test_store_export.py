@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+from tests.store.test_engine import COLOURS, OTHERS, put
+from trunkline.management.store_export import BATCH, NotAnExport, export_lines, import_lines
+from trunkline.store import Space, WriteBatch
+from trunkline.store.memory import MemoryEngine
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    engine = MemoryEngine()
+    put(engine, COLOURS, red=b"\x00\xff", blue=b"")
+    put(engine, OTHERS, red=b"x" * 100_000)
+    return engine
+
+
+def everything(engine: MemoryEngine) -> dict[Space, list[tuple[bytes, bytes]]]:
+    return {space: engine.scan(space) for space in engine.spaces()}
+
+
+def test_all_rows_are_there_again(engine: MemoryEngine) -> None:
+    copy = MemoryEngine()
+    assert import_lines(export_lines(engine), copy) == {"colours": 2, "others": 1}
+    assert everything(copy) == everything(engine)
+
+
+def test_the_form_is_kept_for_ever(engine: MemoryEngine) -> None:
+    first, second, third, *_, last = export_lines(engine)
+    assert json.loads(first) == {"trunkline_store": 1, "rows": {"colours": 2, "others": 1}}
+    assert json.loads(second) == {"space": "colours", "key": "Ymx1ZQ==", "value": ""}
+    assert json.loads(third) == {"space": "colours", "key": "cmVk", "value": "AP8="}
+    assert json.loads(last) == {"end": 3}
+
+
+def test_many_rows_are_committed_in_parts() -> None:
+    engine, copy, batch = MemoryEngine(), MemoryEngine(), WriteBatch()
+    for number in range(5):
+        batch.put(COLOURS, b"%d" % number, bytes(BATCH // 2))
+    engine.commit(batch)
+    steps: list[tuple[int, int]] = []
+    import_lines(export_lines(engine), copy, lambda done, total: steps.append((done, total)))
+    assert steps == [(2, 5), (4, 5), (5, 5)]
+    assert copy.count(COLOURS) == 5
+
+
+def test_progress_of_an_export(engine: MemoryEngine) -> None:
+    steps: list[tuple[int, int]] = []
+    list(export_lines(engine, lambda done, total: steps.append((done, total))))
+    assert steps == [(1, 3), (2, 3), (3, 3)]
+
+
+HEAD, END = '{"trunkline_store": 1, "rows": {}}', '{"end": 0}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ([], "line 0: it ends here"),
+        (["x"], "line 1 is not JSON"),
+        (["[]"], "line 1 is no JSON object"),
+        (['{"a": 1}'], "line 1 is not the head of an export"),
+        (['{"trunkline_store": 2, "rows": {}}', END], "format 2, and this Trunkline knows formats up to 1"),
+        ([HEAD], "line 1: it ends here"),
+        ([HEAD, '{"end": 1}'], "line 2: 1 rows were written, and there are 0"),
+        ([HEAD, END, END], "line 3: there are lines behind the end"),
+        ([HEAD, '{"space": "a", "key": ""}', END], "line 2 has no 'value'"),
+        ([HEAD, '{"space": 1, "key": "", "value": ""}', END], "line 2: space is no text"),
+        ([HEAD, '{"space": "a", "key": "", "value": "!"}', END], "line 2: "),
+        ([HEAD, '{"space": "a", "key": "", "value": 1}', END], "line 2: "),
+    ],
+)
+def test_what_is_no_export_is_refused_with_its_line(lines: list[str], error: str) -> None:
+    with pytest.raises(NotAnExport, match=error):
+        import_lines(lines, MemoryEngine())
