@@ -36,9 +36,11 @@ class Story:
 
         async def run(*, task_status: trio.TaskStatus[bool]) -> None:
             wire = await self.life.wire()
-            with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError, AssertionError):
-                await client.run(wire, task_status=task_status)
-            await wire.abort()
+            try:
+                with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError, AssertionError):
+                    await client.run(wire, task_status=task_status)
+            finally:
+                await wire.abort()
 
         present = await self.nursery.start(run)
         assert present or not client.subscribed, "the session is lost"
