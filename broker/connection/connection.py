@@ -17,7 +17,7 @@ from trunkline.broker.connection.acceptor import ProtocolActor
 from trunkline.broker.connection.handshake import Handshake, MqttListener
 from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
-from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained
+from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
 from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
@@ -147,21 +147,12 @@ class Connection(ProtocolActor["Mail"]):
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
                 hand = channel.hand  # as in the poller
-                hand(mail.Received(channel, packets, decoder.error))
+                if not hand((channel, packets, decoder.error)):
+                    channel.session(mail.Received(channel, packets, decoder.error))
         elif self._handshake is not None:
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
                 self._handshake.received(packets, decoder.error, decoder.version, data)
-
-    def send(self, data: bytes) -> None:
-        """Send what the session has written. The session calls this at the end of its turn: a message to the connection
-        would only have the same done later. So an error must end the connection here, and not the session."""
-        if self._channel is None:
-            return
-        try:
-            self._transport.send(data)
-        except Exception as error:  # noqa: BLE001 - the connection's end is the handling
-            self.ref.crash(error)
 
     def write(self, data: bytes) -> None:
         """Send what the connection itself has to say."""
@@ -195,6 +186,8 @@ class Connection(ProtocolActor["Mail"]):
             log = PacketLog(client, level)
             self._transport = SentLog(self._transport, self._decoder, log)
             self._decoder = LoggedDecoder(self._decoder, log)
+        if self._channel is not None:
+            self._channel.send = self._transport.send
 
     @property
     def pending(self) -> int:
@@ -211,6 +204,7 @@ class Connection(ProtocolActor["Mail"]):
         self.follow(ConnectionEvent.ACCEPT)
         self._handshake = None
         self._channel = channel
+        channel.send = self._transport.send
         if early or error is not None:
             channel.session(mail.Received(channel, early, error))
         if keep_alive:
@@ -227,7 +221,8 @@ class Connection(ProtocolActor["Mail"]):
         if farewell:
             self.write(farewell)
         self.follow(ConnectionEvent.CLOSE)
-        self._handshake = self._channel = None
+        self._handshake = None
+        self._leave_session()
         if self._holders is not None:
             self._holders = None
             self._transport.resume()
@@ -261,10 +256,16 @@ class Connection(ProtocolActor["Mail"]):
         else:  # [MQTT-3.1.2-22]
             self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "the client was silent", self._channel))
 
-    def _ended(self, error: str) -> None:
-        channel = self._channel
+    def _leave_session(self) -> Channel | None:
+        """Pass on nothing more, in either direction. Returns the channel, if there was one."""
+        channel, self._channel = self._channel, None
         if channel is not None:
-            self._channel = None
+            channel.send = discard
+        return channel
+
+    def _ended(self, error: str) -> None:
+        channel = self._leave_session()
+        if channel is not None:
             lost = f"the connection was lost: {error}"
             text = lost if error else "the client closed the connection without a DISCONNECT"
             channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
@@ -274,10 +275,10 @@ class Connection(ProtocolActor["Mail"]):
         self.follow(ConnectionEvent.END)
         self._timer.discard()  # it holds the connection, and the connection it
         self._handshake = None
-        if self._channel is not None:
+        channel = self._leave_session()
+        if channel is not None:
             text = "internal error" if reason is not None else "closed"
-            self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))
-            self._channel = None
+            channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
         self._on_closed(self)
         self._transport.close()
         self._holders = None

@@ -291,7 +291,7 @@ class Handshake:
         channel = Channel(
             self._client,
             self._connection.ref.cast,
-            self._connection.send,
+            self._connection.ref.crash,
             connect.version,
             connect.clean_start,
             expiry,

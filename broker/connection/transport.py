@@ -207,10 +207,11 @@ class SocketTransport:
         self._poller.register(self._sock, READ, self)
 
     def ready(self, events: int, limit: int) -> bytes | None:
-        if events != READ and self._pending:
-            self._flush()
-        if not self._reading or events == WRITE:
-            return None
+        if events != READ or not self._reading:
+            if self._pending:
+                self._flush()
+            if not self._reading or events == WRITE:
+                return None
         size = self._usual_size
         size = min(size, limit)
         try:

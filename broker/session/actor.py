@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.publication import Decoded
 
 _logger = logging.getLogger("trunkline.session")
 
@@ -135,15 +136,16 @@ class SessionActor(Actor["mail.ToSession"]):
 
     # What the client sends
 
-    def handle_handed(self, message: mail.Received) -> None:  # type: ignore[override]  # nothing else is handed to it
-        """What the connection has read."""
-        channel, context, outbound, inbound = message.channel, self._context, self._outbound, self._inbound
+    def handle_handed(self, message: tuple[Channel, list[Decoded], ProtocolError | None]) -> None:
+        """What a connection has read: packets in order, and the error that ended them."""
+        channel, received, error = message
+        context, outbound, inbound = self._context, self._outbound, self._inbound
         outbound.now = self.scheduler.now
         if channel is not context.reading:
-            self._set_aside(message)
+            self._set_aside(mail.Received(channel, received, error))
             return
         acknowledged = False
-        packets = iter(message.packets)
+        packets = iter(received)
         try:
             for packet in packets:
                 if type(packet) is Publish:
@@ -166,19 +168,19 @@ class SessionActor(Actor["mail.ToSession"]):
                         if outbound.channel is not channel:
                             return
                         rest = list(packets)
-                        if rest or message.error is not None:
-                            self._hold_rest(mail.Received(channel, rest, message.error))
+                        if rest or error is not None:
+                            self._hold_rest(mail.Received(channel, rest, error))
                         break
-        except ProtocolError as error:
-            self._life.disconnect(error.reason, str(error))
+        except ProtocolError as violation:
+            self._life.disconnect(violation.reason, str(violation))
             return
         except Undecided as undecided:
             rest = [*undecided.messages, *packets]
             self._ask_access(undecided.messages[0], channel)
-            self._hold_rest(mail.Received(channel, rest, message.error))
-        if message.error is not None and context.reading is channel:
+            self._hold_rest(mail.Received(channel, rest, error))
+        if error is not None and context.reading is channel:
             self._services.metrics.packets_malformed += 1
-            self._life.disconnect(message.error.reason, str(message.error))
+            self._life.disconnect(error.reason, str(error))
         elif acknowledged:
             outbound.fill()
         if outbound.pieces:
@@ -315,7 +317,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
         mail.Attach: lambda self, message: self._life.attach(message.channel, message.present),
-        mail.Received: handle_handed,
+        mail.Received: lambda self, message: self.handle_handed((message.channel, message.packets, message.error)),
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
+    from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.packets import Publish, Will
+    from trunkline.mqtt.publication import Decoded
     from trunkline.mqtt.versions import Version
 
 
@@ -27,8 +29,8 @@ class Channel:
     client: ClientInfo
     #: Requests to the connection.
     cast: Callable[[ToConnection], None]
-    #: Wire bytes for the client, in order.
-    send: Callable[[bytes], None]
+    #: Ends the connection with an error that it is to blame for.
+    crash: Callable[[Exception], None]
     version: Version
     clean_start: bool = True
     #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.
@@ -63,8 +65,10 @@ class Channel:
     rules: int = 0
     #: Mail for the session that this connection has. Set when it gets one.
     session: Callable[[ToSession], None] = field(init=False)
-    #: The same from a poller's turn: what was read is handled at once where nothing waits before it.
-    hand: Callable[[ToSession], None] = field(init=False)
+    #: From a poller's turn: has the session handle at once what was read; False if something waits before it.
+    hand: Callable[[tuple[Channel, list[Decoded], ProtocolError | None]], bool] = field(init=False)
+    #: Wire bytes for the client, in order. Set by the connection, whose transport they go to.
+    send: Callable[[bytes], None] = field(init=False)
     #: Did the session exist before? Known when the channel is attached to it.
     resumed: bool = False
     #: True when each PUBLISH to this client may be the shared encoding as it is.

@@ -310,12 +310,15 @@ class Outbound:
         self._packets_sent[PacketType.PUBREL] += 1
 
     def flush(self) -> None:
-        """Hand what was written to the connection."""
+        """Hand what was written to the connection's transport, which sends it at the end of the turn."""
         channel, pieces = self.channel, self.pieces
         if channel is not None and pieces:
             self.pieces = []
             send = channel.send
-            send(b"".join(pieces))
+            try:
+                send(b"".join(pieces))
+            except Exception as error:  # noqa: BLE001 - an error there ends the connection, and not the session
+                channel.crash(error)
 
     # The connection comes and goes
 
