@@ -35,7 +35,7 @@ COLUMNS: Final = columns(
       from there.
     seq bigint Number of the row within its node and incarnation, from 0, without gaps.
     time timestamp When it happened, by the node's clock.
-    kind string What happened: the name of a hook point, or a word of the exporter's own.
+    kind string What happened: the name of a hook point, or a kind of the exporter's own.
     weight int How many events the row stands for: more than 1 where events are sampled.
     client_id string The client that it is about; of a delivery, the subscriber.
     username string That client's user name.

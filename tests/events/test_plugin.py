@@ -345,7 +345,7 @@ async def test_a_disk_that_does_not_take_what_is_written_is_told_of_once(
         with monkeypatch.context() as patch:
             patch.setattr("trunkline.events.writer.LogWriter.sync", fail)
             await trio.sleep(20)
-    assert caplog.text.count("could not put the log on disk") == 1
+    assert caplog.text.count("could not be synced to disk") == 1
 
 
 async def test_each_start_is_an_incarnation_of_its_own(tmp_path: Path) -> None:
