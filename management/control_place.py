@@ -74,13 +74,12 @@ def find(node: str) -> Path:
     Raises:
         PlaceError: there is none.
     """
-    looked = [folder / file_name(node, suffix) for folder in folders() for suffix in (SOCKET, PORT)]
-    for path in looked:
-        if os.path.lexists(path):
-            return path
-    others = sorted(sockets().keys() - {node})
-    hint = f"; there is {', '.join(others)}: name it with --node" if others else ""
-    missing = [str(path) for path in looked if path.suffix == SOCKET]
+    there = sockets()
+    if node in there:
+        return there[node]
+    others = ", ".join(sorted(there))
+    hint = f"; there is {others}: name it with --node" if others else ""
+    missing = [str(folder / file_name(node, SOCKET)) for folder in folders()]
     where = f"neither {' nor '.join(missing)}" if len(missing) > 1 else f"no {missing[0]}"
     raise PlaceError(f"no broker {node!r} runs here: there is {where}{hint}")
 
