@@ -7,6 +7,7 @@ mailbox, so nothing here needs a lock. What goes out is collected during a turn 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from trunkline.actors import Actor, Due, Shutdown
@@ -142,7 +143,11 @@ class SessionActor(Actor["mail.ToSession"]):
         context, outbound, inbound = self._context, self._outbound, self._inbound
         outbound.now = self.scheduler.now
         if channel is not context.reading:
-            self._set_aside(mail.Received(channel, received, error))
+            late = mail.Received(channel, received, error)
+            if channel is outbound.channel:
+                self._hold(late)
+            else:
+                self._forward(late)
             return
         acknowledged = False
         packets = iter(received)
@@ -169,15 +174,16 @@ class SessionActor(Actor["mail.ToSession"]):
                             return
                         rest = list(packets)
                         if rest or error is not None:
-                            self._hold_rest(mail.Received(channel, rest, error))
+                            self._hold(mail.Received(channel, rest, error), first=True)
                         break
         except ProtocolError as violation:
             self._life.disconnect(violation.reason, str(violation))
             return
         except Undecided as undecided:
             rest = [*undecided.messages, *packets]
-            self._ask_access(undecided.messages[0], channel)
-            self._hold_rest(mail.Received(channel, rest, error))
+            ask = partial(self._services.access.ask_publish, channel, undecided.messages[0])
+            self._waiting.ask(channel, ask, lambda _: None)
+            self._hold(mail.Received(channel, rest, error), first=True)
         if error is not None and context.reading is channel:
             self._services.metrics.packets_malformed += 1
             self._life.disconnect(error.reason, str(error))
@@ -186,25 +192,11 @@ class SessionActor(Actor["mail.ToSession"]):
         if outbound.pieces:
             outbound.flush()
 
-    def _set_aside(self, message: mail.Received) -> None:
-        """It comes from a connection that lost this session, or from a client that has to wait."""
-        if message.channel is not self._outbound.channel:
-            self._forward(message)
-        elif self._waiting.hold(message):
-            self._check_owed(message.channel)
-
-    def _hold_rest(self, message: mail.Received) -> None:
-        if self._waiting.hold(message, first=True):
-            self._check_owed(message.channel)
-
-    def _check_owed(self, channel: Channel) -> None:
-        if self._waiting.asks and channel.receive_maximum_in:
+    def _hold(self, message: mail.Received, *, first: bool = False) -> None:
+        """The client has to wait before this is handled."""
+        channel = message.channel
+        if self._waiting.hold(message, first=first) and self._waiting.asks and channel.receive_maximum_in:
             self._proceed(lambda: self._inbound.check_receive_maximum(self._waiting.packet_ids, channel))
-
-    def _ask_access(self, message: Publish, channel: Channel) -> None:
-        """The client waits until it is decided whether this message may be published."""
-        access = self._services.access
-        self._waiting.ask(channel, lambda: access.ask_publish(channel, message), lambda _: None)
 
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self._outbound.channel:
@@ -229,7 +221,7 @@ class SessionActor(Actor["mail.ToSession"]):
     def _on_routed(self, message: mail.Routed) -> None:
         """If this connection asked, its client need not wait any more."""
         answer, channel = message.answer, message.answer.channel
-        if self._proceed(lambda: message.proceed(answer)) and channel is not None and channel is self._outbound.channel:
+        if self._proceed(message.proceed) and channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
             if answer.packet_id:
                 self._waiting.answered(channel)
@@ -322,7 +314,6 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,
         mail.Routed: _on_routed,
-        mail.Unreachable: lambda self, _: self._life.unreachable(),
         mail.Answered: _on_answered,
         Due: lambda _, message: message.action(),
         mail.Kick: _on_kick,

@@ -275,15 +275,14 @@ class Life:
             services.hooks.notify(SESSION_TERMINATED, client, cause)
 
     def _remove_routes(self) -> None:
-        context, cast = self.context, self.context.subscriber.cast
+        context = self.context
         filters = list(context.session.subscriptions)
-        context.services.pubsub.remove_subscriber(context.subscriber, filters, lambda: cast(mail.Unreachable()))
-
-    def unreachable(self) -> None:
-        """No route leads here, so nothing more comes. Give up some of what is left in each turn, then end the actor."""
-        self.context.in_slices(self._give_up())
+        context.services.pubsub.remove_subscriber(
+            context.subscriber, filters, partial(context.soon, partial(context.in_slices, self._give_up()))
+        )
 
     def _give_up(self) -> Iterator[None]:
+        """No route leads here, so nothing more comes: end the actor when all that is left of the session is gone."""
         for give_up in self._parts():
             while give_up(MESSAGES_AT_ONCE):
                 yield

@@ -70,12 +70,7 @@ class Routed:
     """The routes were made or removed, but for those that were refused. `proceed` goes on with the answer."""
 
     answer: Answer
-    proceed: Callable[[Answer], None]
-
-
-@dataclass(slots=True, eq=False)
-class Unreachable:
-    """No route leads to this session any more, which is over."""
+    proceed: Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +164,6 @@ if TYPE_CHECKING:
     ToSession: TypeAlias = (
         tuple[Publication, Target[Subscriber]]
         | Routed
-        | Unreachable
         | Attach
         | Received
         | Lost

@@ -247,7 +247,9 @@ class Subscribing:
             # known from now on: if the session ends before the routes are made, they must be removed all the same
             session.subscribe(filter, options, by_client=answer.packet_id > 0)
         services.pubsub.make_routes(
-            subscriber, wanted, lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, grants)))
+            subscriber,
+            wanted,
+            lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, answer, grants))),
         )
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
@@ -277,12 +279,12 @@ class Subscribing:
         self.context.services.pubsub.remove_routes(
             subscriber,
             answer.filters,
-            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, existed))),
+            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, answer, existed))),
         )
 
     # What came of it
 
-    def _subscribed(self, grants: Sequence[Grant | Reason], answer: Answer) -> None:
+    def _subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
         """The routes are there: SUBACK first, then what was retained.
 
         Raises:
@@ -338,7 +340,7 @@ class Subscribing:
             self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
         )
 
-    def _unsubscribed(self, existed: Sequence[bool | Reason], answer: Answer) -> None:
+    def _unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
         """The routes were removed.
 
         Raises:
