@@ -15,6 +15,7 @@ from trio.lowlevel import checkpoint
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
+from trunkline.broker.session.access import Question
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
@@ -180,12 +181,8 @@ class Subscribing:
         looks_granted = mqtt.subscribe_denied == "grant"
         if looks_granted and not access.waits:
             return None  # each delivery is asked about instead
-        filter, qos = plain_filter(request.filter), request.qos
-        if access.waits:
-            allowed = await access.ask(client, "subscribe", filter, qos)
-        else:
-            allowed = access.decide(client, "subscribe", filter, qos)
-        if allowed:
+        question = Question(client, "subscribe", plain_filter(request.filter), request.qos)
+        if await access.ask(question) if access.waits else access.decide(question):
             return None
         # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
         return Withhold(Reason(min(request.qos, mqtt.max_qos))) if looks_granted else _DENIED

@@ -17,6 +17,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
+from trunkline.broker.session.access import Question
 from trunkline.broker.session.revoked import Revoked
 from trunkline.mqtt.topics import plain_filter
 
@@ -97,9 +98,7 @@ class SubscriptionCheck:
     def _decide(self) -> Iterator[None]:
         denied: dict[str, Options] = {}
         for filter, options in self._asked_about():
-            if self._lost(
-                self.context.services.access.still(self.context.session.client, plain_filter(filter), options.qos)
-            ):
+            if self._lost(self.context.services.access.still(self._question(filter, options))):
                 denied[filter] = options
             yield
         yield from self._take_away(denied)
@@ -112,9 +111,7 @@ class SubscriptionCheck:
         patient = True
         for filter, options in self._asked_about():
             async with access.few if background else nullcontext():
-                allowed = await access.ask_still(
-                    self.context.session.client, plain_filter(filter), options.qos, patient=patient
-                )
+                allowed = await access.ask_still(self._question(filter, options), patient=patient)
             # a service that gave no answer is not waited for again: a thousand subscriptions would wait a thousand
             # timeouts
             patient = patient and allowed is not None
@@ -129,6 +126,9 @@ class SubscriptionCheck:
     def _asked_about(self) -> list[tuple[str, Options]]:
         unasked = self.context.session.unasked
         return [item for item in self.context.session.subscriptions.items() if item[0] not in unasked]
+
+    def _question(self, filter: str, options: Options) -> Question:
+        return Question(self.context.session.client, "subscribe", plain_filter(filter), options.qos)
 
     def _lost(self, allowed: bool | None) -> bool:
         return self.context.session.client.username != self._username if allowed is None else not allowed
