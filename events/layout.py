@@ -11,7 +11,6 @@ import zlib
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import url2pathname
 
 MAGIC: Final = b"TLEVIDX1"
 INDEX_VERSION: Final = 1
@@ -180,5 +179,7 @@ def local_root(root: str | Path) -> Path | None:
     text = str(root)
     if "://" not in text:
         return Path(text)
+    from urllib.request import url2pathname  # only needed here, and slow to import
+
     parts = urlsplit(text)
     return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
