@@ -16,7 +16,7 @@ from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.context import SessionContext
 from trunkline.broker.session.inbound import Inbound
-from trunkline.broker.session.life import Life
+from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget
 from trunkline.broker.session.subscribing import Subscribing
@@ -92,7 +92,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._inbound = inbound = Inbound(context, outbound)
         self._subscribing = subscribing = Subscribing(context, outbound, waiting)
         self._subscription_check = check = SubscriptionCheck(context, outbound, subscribing)
-        self._life = Life(context, waiting, inbound, outbound, check, self._on_end)
+        self._life = SessionLife(context, waiting, inbound, outbound, check, self._on_end)
 
     @property
     def subscriber(self) -> Subscriber:

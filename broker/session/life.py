@@ -56,7 +56,7 @@ _logger = logging.getLogger("trunkline.session")
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class SessionLife:
     context: SessionContext
     waiting: Waiting
     inbound: Inbound
