@@ -1,4 +1,4 @@
-"""Who may publish and read what: the access rules' answers, remembered for each connection."""
+"""Access decisions, cached for each connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _logger = logging.getLogger("trunkline.access")
 #: connection.
 MAX_REMEMBERED: Final = 256
 
-#: Denials for these reasons say nothing about the right: it could not be decided.
+#: Denials for these reasons mean that no decision could be made.
 _CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
 
 
@@ -47,17 +47,16 @@ class Question(NamedTuple):
 
 
 class Undecided(Exception):
-    """A service has to answer before this may be published."""
+    """An access service has to decide before this may be published."""
 
     def __init__(self, publication: ReceivedPublication) -> None:
         self.publication = publication
-        #: What is left of what came together.
+        #: The rest of the messages that came together.
         self.messages = publication.messages
 
 
 class Access:
-    """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a
-    dict."""
+    """Asks the hook chain, and caches its decisions on the `Channel`, so that the hot path is one dict lookup."""
 
     __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe", "_timeout", "few")
 
@@ -67,13 +66,13 @@ class Access:
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
         self._timeout = config.acl.timeout
-        #: For questions about what was allowed before: they leave room for new ones.
+        #: For checking earlier decisions again: this leaves room for new questions.
         self.few = trio.CapacityLimiter(config.acl.asked_again)
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
     def decide(self, question: Question) -> bool | None:
-        """Decide at once: what only a service could decide is denied. None is a denial, too: nobody could decide, and
+        """Decide at once: a decision that needs a service is a denial. None is a denial, too: nobody could decide, and
         the next answer may be another one."""
         if question.client.superuser:
             return True
@@ -88,7 +87,7 @@ class Access:
         with trio.move_on_after(self._timeout) as limit:
             decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, *question)
         if limit.cancelled_caught:
-            text = "nobody decided within %g s about %s to %s"
+            text = "no decision within %g s about %s to %s"
             _logger.error(text, self._timeout, action, quoted(topic), extra=client.log_fields)
         return self._conclude(question, decision, self._default)
 
@@ -147,14 +146,14 @@ class Access:
         question = Question(channel.client, "publish", topic, qos, retain)
         rules = -1
         allowed: bool | None = False
-        while rules != channel.rules:  # the answer is of other rules: ask again
+        while rules != channel.rules:  # the decision is based on old rules: ask again
             rules = channel.rules
             allowed = topic[:5] != "$SYS/" and await self.ask(question)
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         channel.answer = packet, bool(allowed)
 
     def may_read(self, channel: Channel, topic: str) -> bool:
-        """May messages of this topic be given to the client, whatever filter it subscribed with?"""
+        """Whether the client may receive messages of this topic, by any subscription."""
         revoked = channel.revoked
         allowed = (revoked is None or not revoked.concerns(topic)) and self._decide_delivery(
             Question(channel.client, "receive", topic), True
@@ -165,11 +164,11 @@ class Access:
         return bool(allowed)
 
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
-        """A client gets a retained message only if it might subscribe to this very topic."""
+        """A client gets a retained message only if it may subscribe to exactly this topic."""
         return bool(self._decide_delivery(Question(client, "subscribe", topic), self._default or self.waits))
 
     def may_still_publish(self, client: ClientInfo, message: Message) -> bool:
-        """May the publisher of a retained message still publish it? The broker may always publish its own."""
+        """Whether the publisher of a retained message may still publish it. The broker may always publish its own."""
         question = Question(client, "publish", message.topic, message.qos, message.retain)
         return not message.publisher or bool(self._decide_delivery(question, self._default or self.waits))
 

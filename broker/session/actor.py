@@ -1,7 +1,7 @@
 """A session as an actor: the owner of one client id, from its first CONNECT to the end of its session.
 
-Mail of the client's connection, deliveries of publishers, answers of the route writer and timers all come through one
-mailbox, so nothing here needs a lock. What goes out is collected during a turn and leaves in one piece at its end.
+Messages of the client's connection, deliveries of publishers, answers of the route writer and timers all come through
+one mailbox, so nothing here needs a lock. Output is collected during a turn and sent in one piece at its end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.session")
 
-#: What a delivery is to the mailbox: a publication and its target.
+#: A delivery in the mailbox: a publication and its target.
 DELIVERIES: Final = frozenset({tuple})
 
 
@@ -81,7 +81,7 @@ class SessionActor(Actor["mail.ToSession"]):
         #: Counts packets by type.
         self._received = services.metrics.received
         self._on_end = on_end
-        #: How long subscribers may have this client wait in vain.
+        #: The budget of seconds that subscribers may keep this client waiting in vain.
         self.waiting_budget = Budget(services.config.session.backpressure_budget)
 
     def init(self) -> None:
@@ -101,7 +101,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     @property
     def client(self) -> ClientInfo:
-        """The client; while none is connected, the last one."""
+        """The client; while it is not connected, as of its last connection."""
         return self.session.client
 
     @property
@@ -132,10 +132,10 @@ class SessionActor(Actor["mail.ToSession"]):
         self._life.undelivered += [message for message in messages if type(message) is tuple]
 
     def yields(self, messages: list[mail.ToSession]) -> bool:
-        """What the client sends comes before deliveries: its acknowledgements make room for them."""
+        """The client's packets come before deliveries: its acknowledgements make room for them."""
         return DELIVERIES.issuperset(map(type, messages))
 
-    # What the client sends
+    # Packets of the client
 
     def handle_handed(self, message: tuple[Channel, list[Decoded], ProtocolError | None]) -> None:
         """What a connection has read: packets in order, and the error that ended them."""
@@ -206,7 +206,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._go_on(message.channel)
 
     def _proceed(self, action: Callable[[], None]) -> bool:
-        """False if that ended the connection."""
+        """Returns False if that ended the connection."""
         try:
             action()
         except ProtocolError as error:
@@ -215,7 +215,7 @@ class SessionActor(Actor["mail.ToSession"]):
         return True
 
     def _go_on(self, channel: Channel) -> None:
-        """Handle what the client sent while it had to wait, until it has to wait again."""
+        """Handle the packets that the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
 
     def _on_routed(self, message: mail.Routed) -> None:
@@ -250,19 +250,19 @@ class SessionActor(Actor["mail.ToSession"]):
             session.expiry_interval = self._services.bounded_expiry(expiry)
         if packet.reason == Reason.SUCCESS:
             session.will = None  # [MQTT-3.14.4-3]
-        self._outbound.flush()  # what the client was to get before
+        self._outbound.flush()  # output that the client was to get before
         channel.cast(mail.Close(b""))
         self._life.lost(Reason(packet.reason), "the client sent DISCONNECT")
 
-    # Its connection and its end
+    # Connection and end
 
     def attach(self, channel: Channel, present: bool) -> None:
-        """Have this connection. `present` says whether the session was there before."""
+        """Attach this connection. `present` says whether the session existed before."""
         channel.hand = self.ref.hand
         self._life.request(channel, present)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
-        """It comes from a connection that lost this session, or that wanted it when it had just ended."""
+        """It comes from a connection that lost this session, or that requested it when it had just ended."""
         if self._context.ended and message.channel.session is not self.subscriber.cast:
             message.channel.session(message)
 
@@ -271,7 +271,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is self._context.reading:
             self._life.lost(message.reason, message.text)
         elif channel is self._outbound.channel:
-            self._waiting.hold(message)  # what came before it is handled first
+            self._waiting.hold(message)  # earlier messages are handled first
         else:
             self._forward(message)
 
@@ -294,11 +294,11 @@ class SessionActor(Actor["mail.ToSession"]):
         self._context.soon(self._life.restore)
 
     def forget_connection(self) -> None:
-        """Send the client nothing more, and take nothing more from it: the node dies without a DISCONNECT."""
+        """Stop sending to and receiving from the client: the node ends like a killed process, without a DISCONNECT."""
         self._outbound.channel = self._context.reading = None
 
     def terminate(self, reason: BaseException | None) -> None:
-        """A crash ends the client's connection as any other that is lost, and the session with it."""
+        """A crash ends the client's connection like a lost one, and the session with it."""
         self._life.close_all()
         if reason is not None and not isinstance(reason, Shutdown):
             self._services.metrics.session_crashed += 1
@@ -324,7 +324,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
     }
 
-    #: Without PUBLISH, which needs no look-up.
+    #: Without PUBLISH, which needs no lookup.
     _packets: ClassVar[dict[type, Callable[[SessionActor, Any, Channel], None]]] = {
         Puback: lambda self, packet, _: self._acknowledged.puback(packet),
         Pubrec: lambda self, packet, _: self._acknowledged.pubrec(packet),

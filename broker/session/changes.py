@@ -1,6 +1,5 @@
-"""What changes in a session, as plain values: a store writes these and not the whole session again.
-
-They are noted only after `Changes` was made for the session. A session without it has containers that note nothing.
+"""The changes of a session as plain values, so that a store need not write the whole session again. They are recorded
+only after `Changes` was made for the session; before that its containers record nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Of one session, since the last `take`."""
+    """The changes of one session since the last `take`."""
 
     __slots__ = ("_awaiting_rel", "_head", "_inflight", "_session", "subscriptions")
 
@@ -37,7 +36,7 @@ class Changes:
         return client, session.will, session.left_at, session.expiry_interval, session.revoked
 
     def take(self, now: float, wall: float) -> dict[str, Any]:
-        """For `apply_changes`. A key alone says that what had it is no more, as do options of None."""
+        """The changes for `apply_changes`. A key alone means that its entry is removed, and so do options of None."""
         session, head = self._session, self._compared()
         subscriptions, self.subscriptions = self.subscriptions, {}
         changes: dict[str, Any] = {
@@ -69,7 +68,7 @@ class Changes:
 
 
 def apply_changes(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The session that `export_session` gave, as it is after these changes."""
+    """The result of `export_session` after these changes."""
     elapsed: float = changes["exported_at"] - plain["exported_at"]
     after: dict[str, Any] = {**plain}
     if plain["left_at"] is not None:
@@ -90,14 +89,14 @@ def apply_changes(plain: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 
 def _replayed(entries: list[list[Any]], changes: list[list[Any]], elapsed: float) -> list[list[Any]]:
-    """What is new or has advanced comes last."""
+    """New and advanced entries come last."""
     changed = [key for key, *_ in changes]
     kept = [[_aged(value, elapsed) for value in entry] for entry in entries if entry[0] not in changed]
     return kept + [entry for entry in changes if len(entry) > 1]
 
 
 def _aged(value: Any, elapsed: float) -> Any:
-    """A message has that much less time before it expires."""
+    """A message expires that much sooner."""
     if not isinstance(value, dict):
         return value
     cell = cast("dict[str, Any]", value)

@@ -1,7 +1,6 @@
-"""A session as plain values, and back: to be stored, or to go on in another place.
-
-Only what msgpack knows: dict, list, str, bytes, int, float, bool and None. Deadlines are exported as seconds that are
-left, with the wall clock of the export beside them, so that the time in between counts.
+"""A session as plain values, and back: for a store, or for another node. Only types of msgpack: dict, list, str, bytes,
+int, float, bool and None. Deadlines are exported as seconds that are left, with the wall clock of the export beside
+them, so that the time in between counts.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.state import Session
     from trunkline.mqtt.message import Message
 
-#: Of what is exported. A later one will know how to read this.
+#: The version of the exported format. Later versions can read it.
 FORMAT: Final = 1
-#: What an attribute of a client may be to be exported with it.
+#: The types of a client's attributes that are exported.
 _PLAIN: Final = (str, bytes, bool, int, float, type(None))
 
 
@@ -63,7 +62,7 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
 
 
 def head_to_plain(session: Session, now: float) -> dict[str, Any]:
-    """All but subscriptions and messages."""
+    """Everything but subscriptions and messages."""
     return {
         "client": _client_to_plain(session.client),
         "will": None if session.will is None else _will_to_plain(session.will),
@@ -99,16 +98,14 @@ def restore_session(
     now: float,
     wall: float,
 ) -> None:
-    """Fill an empty session with what `export_session` gave.
-
-    Its subscriptions are to be routed before that: `member` gives the subscriber's target in the group of a shared
-    filter, or None if there is no such group any more.
+    """Fill an empty session with the result of `export_session`. Its subscriptions must be routed before: `member`
+    returns the subscriber's target in the group of a shared filter, or None if the group no longer exists.
 
     Raises:
         UnknownFormat: it was exported by a newer version.
     """
     if plain["format"] != FORMAT:
-        raise UnknownFormat(f"session {session.client_id!r} has format {plain['format']}, known is {FORMAT}")
+        raise UnknownFormat(f"session {session.client_id!r} has format {plain['format']}; only {FORMAT} is supported")
     then = now - max(0.0, wall - plain["exported_at"])  # the moment of the export in this node's time
 
     def target(value: Mapping[str, Any]) -> Target[Subscriber]:
@@ -116,7 +113,7 @@ def restore_session(
 
     session.client = client_from_plain(plain["client"])
     session.will = None if plain["will"] is None else _will_from_plain(plain["will"])
-    # the connection of a client that had one ended with the node
+    # a connected client's connection ended with the node
     session.left_at = then if plain["left_at"] is None else deadline_from(plain["left_at"], then)
     session.created_at = plain["created_at"]
     session.expiry_interval = inf if plain["expiry_interval"] is None else plain["expiry_interval"]
@@ -154,7 +151,7 @@ def _client_to_plain(client: ClientInfo) -> dict[str, Any]:
 
 
 def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:
-    """The client that `export_session` described, without attributes that are no plain values."""
+    """The client of an exported session, without attributes that are not plain values."""
     values: dict[str, Any] = {**plain, "version": Version(plain["version"]), "attributes": dict(plain["attributes"])}
     if values["peer"] is not None:
         values["peer"] = tuple(values["peer"])

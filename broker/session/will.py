@@ -1,4 +1,5 @@
-"""The will: what the broker publishes for a client that has left without a DISCONNECT (MQTT 5.0, section 3.1.2.5)."""
+"""The will, which the broker publishes for a client that has disconnected without a DISCONNECT (MQTT 5.0, section
+3.1.2.5)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def delay(will: Will) -> int:
 
 
 def publish(will: Will, client: ClientInfo, services: Services, now: float) -> None:
-    """Publish it as the client would have: the access rules are asked now, not when it connected."""
+    """Publish it as the client would: the access rules are checked now, not when it connected."""
     question = Question(client, "publish", will.topic, will.qos, will.retain)
     if will.topic[:5] == "$SYS/":
         _route(will, client, services, now, allowed=False)
