@@ -172,7 +172,12 @@ class NodeHost:
         found.ref.cast(mail.UnsubscribeFor(filters))
         return True
 
-    def kick(self, client_id: str, reason: Reason, text: str) -> bool:
+    def kick(
+        self,
+        client_id: str,
+        reason: Reason = Reason.ADMINISTRATIVE_ACTION,
+        text: str = "disconnected by an operator",
+    ) -> bool:
         found = self._sessions.get(client_id)
         if found is None or found.channel is None:
             return False

@@ -211,11 +211,6 @@ class Node:
         """
         return self.host.publish(self.host.message(topic, payload, qos, retain, NO_PROPERTIES, ""))
 
-    def kick(self, client_id: str) -> bool:
-        """End the connection of a client; its session stays until it expires. Returns False if the client is not
-        connected."""
-        return self.host.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator")
-
     def reload(self) -> None:
         """Read password and access rule files again. Decisions made under the old rules are forgotten.
 

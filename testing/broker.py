@@ -174,7 +174,7 @@ class BrokerProxy(Messages[P]):
     @in_broker
     def kick(self, client_id: str) -> bool:
         """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
-        return self._running.node.kick(client_id)
+        return self._running.node.host.kick(client_id)
 
     @waiting_in_broker
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
