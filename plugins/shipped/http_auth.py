@@ -38,7 +38,7 @@ _FORBIDDEN: Final = Deny(text="the access service denies it")
 
 
 class Authenticate(RequestTemplate):
-    """Who may connect."""
+    """Authentication of clients."""
 
     body: Mapping[Text, Text] = setting(
         {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}, "The body's entries."
@@ -51,7 +51,7 @@ class Authenticate(RequestTemplate):
 
 
 class Authorize(RequestTemplate):
-    """Who may publish and subscribe."""
+    """Authorization to publish and subscribe."""
 
     body: Mapping[Text, Text] = setting(
         {
