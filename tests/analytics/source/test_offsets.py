@@ -18,7 +18,7 @@ def test_equal_offsets_are_equal_texts() -> None:
         ("7", "expected an object"),
         ("{", "not JSON"),
         ('{"topic": {"0": 5}}', "'topic' is not a node of an event log: the form is n1@1763739192123"),
-        ('{"n1@x": 5}', "'n1@x' is no node of an event log"),
+        ('{"n1@x": 5}', "'n1@x' is not a node of an event log"),
         ('{"n1@1": -1}', "n1@1: expected the number of a row, 0 or more, not -1"),
         ('{"n1@1": true}', "n1@1: expected the number of a row, 0 or more, not true"),
         ('{"n1@1": 1.5}', "not 1.5"),
