@@ -57,7 +57,7 @@ class Actor(Generic[M]):
             handle(message)
 
     def handle_handed(self, message: Any) -> None:
-        """What was handed to the actor and not cast, which may be of another type."""
+        """Handle an object that was handed to the actor and not cast; it may have another type."""
         raise NotImplementedError(f"{type(self).__name__} is handed nothing, but got {message!r}")
 
     def yields(self, messages: list[M]) -> bool:

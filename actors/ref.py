@@ -146,8 +146,8 @@ class Ref(Generic[M_contra]):
 
     def hand(self, message: object) -> bool:
         """Have a message handled at once, by `handle_handed`, if nothing waits that it may not overtake: for a poller
-        in its turn, which is no handler, so that an actor fed by it costs no place in the run queue. False if something
-        waits: then cast what is to be said."""
+        in its turn, which does not run inside a handler, so that an actor fed by it needs no place in the run queue.
+        False if something waits: then cast what is to be said."""
         scheduler = self._scheduler
         messages = self._messages
         if scheduler._stepping or scheduler._advanced or (messages and not self._may_overtake(messages)):

@@ -53,7 +53,7 @@ def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(value))
     except (ValueError, OverflowError):
-        wrong = f'{value!r} is no time such as "2026-03-01T12:00", in UTC, and no duration such as "2h"'
+        wrong = f'{value!r} is neither a time such as "2026-03-01T12:00", in UTC, nor a duration such as "2h"'
         raise click.BadParameter(wrong, ctx, param) from None
 
 

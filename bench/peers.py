@@ -92,7 +92,7 @@ class Peer:
         return None if shutil.which(program) else f"{program} isn't installed"
 
     def cannot(self, workload: Workload, version: str) -> str | None:
-        """What of the workload is not offered: that is no failure."""
+        """A feature of the workload that is not supported: that is not a failure."""
         if version not in self.versions:
             return f"MQTT {version}"
         if workload.qos > self.max_qos:
@@ -224,7 +224,7 @@ class Running:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What the process took so far, user and system."""
+    """Processor time of the process so far, user and system."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -98,7 +98,7 @@ class Node:
         self._layers = layers
         self._prepare = prepare
         #: Steps that `run` takes last, while everything still works.
-        self.last_act: Callable[[], Awaitable[None]] = self.say_goodbye
+        self.last_step: Callable[[], Awaitable[None]] = self.disconnect_clients
         self._grace = grace
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -241,7 +241,7 @@ class Node:
                 finally:
                     if self._serving:
                         with trio.CancelScope(shield=True):
-                            await self.last_act()
+                            await self.last_step()
                     serving.cancel()
         finally:  # the hooks may belong to another node later
             self._security.unload()
@@ -369,7 +369,7 @@ class Node:
                 await next(iter(self._tasks)).join()
         await self.quiet()
 
-    async def say_goodbye(self) -> None:
+    async def disconnect_clients(self) -> None:
         """Stop accepting, then end all sessions."""
         await self.stop_accepting()
         for session in self.sessions:

@@ -169,7 +169,7 @@ class FileWriter:
     """Writes rows into files of their partitions. Spark sends it to its tasks."""
 
     place: TablePlace
-    #: What the table's files hold: all columns but those that it is partitioned by.
+    #: The columns in the table's files: all but the partition columns.
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     rows_per_file: int = 2_000_000

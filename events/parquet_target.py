@@ -25,7 +25,7 @@ _GROUP_ROWS: Final = 65_536
 _GROUP_BYTES: Final = 32 << 20
 
 _FILE_SCHEMA: Final = SCHEMA.with_metadata({VERSION_KEY: str(VERSION)})
-#: Of rows without a time, which no exporter writes.
+#: The day of rows without a time, which no exporter writes.
 _NO_DAY: Final = date(1970, 1, 1)
 
 

@@ -159,7 +159,8 @@ class Converter:
         return columns
 
     def _messages(self, things: Sequence[Publication]) -> dict[str, Values]:
-        """What all messages of a publication have in common, and `stamp`, when the broker took them over."""
+        """The values that all messages of a publication have in common, and `stamp`, the time when the broker accepted
+        them."""
         return {
             "publisher": self._texts("publisher", [thing.publisher for thing in things]),
             "qos": pa.array([thing.qos for thing in things], pa.int32()),

@@ -67,14 +67,14 @@ COLUMNS: Final = columns(
       configuration asks for them.
     """
 )
-#: What follows from a segment's place and name.
+#: Columns that follow from a segment's path and name.
 DERIVED: Final = ("node", "incarnation", "seq")
 
-#: What readers give.
+#: The columns that readers return.
 SCHEMA: Final = arrow_schema(COLUMNS)
 #: The same, as Spark reads it from text.
 SPARK_SCHEMA: Final = spark_schema(COLUMNS)
-#: What a segment holds, at most.
+#: All columns that a segment may hold.
 STORED: Final = pa.schema([field for field in SCHEMA if field.name not in DERIVED])
 
 

@@ -59,7 +59,7 @@ class BrokerProxy(Messages[P]):
 
     @property
     def host(self) -> str:
-        """Of the first listener, as `port` and `url` are."""
+        """The host of the first listener; `port` and `url` are its too."""
         return self._first.host
 
     @property

@@ -1,4 +1,4 @@
-"""What a test sees of the messages in its broker, and expects of them."""
+"""The messages of a test's broker, and assertions about them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Watch(Proxy[P]):
         """The next expected message, within `timeout` seconds of the broker's clock.
 
         Raises:
-            TimeoutError: none came. The message has what came instead.
+            TimeoutError: none came. The error shows what was published instead.
         """
         __tracebackhide__ = True
         return await self.forward(timeout)
@@ -85,7 +85,7 @@ class Watch(Proxy[P]):
 
 
 class Messages(Proxy[P]):
-    """What a test sees of the messages in its broker, and expects of them."""
+    """The messages of a test's broker, and assertions about them."""
 
     def __init__(self, running: RunningBroker, portal: P) -> None:
         super().__init__(portal)
@@ -220,7 +220,7 @@ class Messages(Proxy[P]):
         for each.
 
         Raises:
-            TimeoutError: none came. The message has what came instead.
+            TimeoutError: none came. The error shows what was published instead.
             ValueError: the topic filter is invalid, or `times` is less than 1.
         """
         __tracebackhide__ = True

@@ -115,7 +115,7 @@ class maybe_async(Generic[A, T]):
 
 
 def _done(method: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **kwargs: A.kwargs) -> T:
-    """What a method of code that blocks returns."""
+    """Run a method for code that blocks, and return its result."""
     __tracebackhide__ = True
     try:
         method(*args, **kwargs).send(None)

@@ -72,7 +72,7 @@ class Published:
         """In the order in which messages were published."""
         return self._record.number
 
-    # What became of it
+    # Outcome
 
     @property
     def routed(self) -> bool:

@@ -247,7 +247,7 @@ class _Player:
                 side.missed += side.missing
             self._relate(side)
 
-    # What clients do
+    # Clients
 
     async def _say(self, side: _Side, passed: Passed) -> None:
         await self._answers()
@@ -297,7 +297,7 @@ class _Player:
             password = password.encode()
         return encode(replace(connect, client_id=name, password=password or connect.password), connect.version)
 
-    # What the broker does
+    # The broker
 
     async def _listen(self, side: _Side) -> None:
         splitter = Splitter()

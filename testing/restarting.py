@@ -132,7 +132,7 @@ class Lives:
         async with self._lock:
             node, kept = self.node, list[Kept]()
 
-            async def last_act() -> None:
+            async def last_step() -> None:
                 self._network.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
                 if graceful:
                     await node.stop_accepting()
@@ -142,11 +142,11 @@ class Lives:
                     await node.quiet()
                 kept.append(Kept.of(node, sessions=keep_sessions, retained=keep_retained))
                 if graceful:
-                    await node.say_goodbye()
+                    await node.disconnect_clients()
                 else:
                     vanish(node, self._network)
 
-            node.last_act = last_act
+            node.last_step = last_step
             self._over.set()
             await self._gone.wait()
             self._config = at_same_port(self._config, node)

@@ -49,7 +49,7 @@ class BrokerThread:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
-        #: What callers wait for.
+        #: Futures that callers wait for.
         self._waiting: set[Future[Any]] = set()
         self._entered = threading.Event()
         self._token: trio.lowlevel.TrioToken
@@ -80,7 +80,7 @@ class BrokerThread:
         return error
 
     def _at_work(self) -> Iterator[str]:
-        """What it does, as lines, from another thread."""
+        """The current work of the thread, as lines; called from another thread."""
         if self.started.done():
             for name, tasks in self.running.node.plugins.at_work():
                 yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"

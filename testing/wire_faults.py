@@ -78,7 +78,7 @@ class Reorder(PacketFault[P]):
     def __init__(self, owner: Owner[P], selection: Selection, behind: int) -> None:
         super().__init__(owner, "reorder", selection, self._hold)
         self._behind = behind
-        #: What is held, and how many are still to pass before it.
+        #: The held packets, and how many others must pass before each.
         self._held: dict[PacketQueue, tuple[bytes, int]] = {}
 
     def concerns(self, layer: FaultLayer) -> bool:

@@ -50,7 +50,7 @@ class Finding:
     topic: str
     state: State
     found: str
-    #: What to do about it.
+    #: The remedy.
     mend: str | None = None
 
 

@@ -138,7 +138,7 @@ class SessionActor(Actor["mail.ToSession"]):
     # Packets of the client
 
     def handle_handed(self, message: tuple[Channel, list[Decoded], ProtocolError | None]) -> None:
-        """What a connection has read: packets in order, and the error that ended them."""
+        """Handle the packets of a read in order, and the error that ended them."""
         channel, received, error = message
         context, outbound, inbound = self._context, self._outbound, self._inbound
         outbound.now = self.scheduler.now

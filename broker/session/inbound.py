@@ -217,7 +217,7 @@ class Inbound:
                 self.pubrel(Pubrel(packet_id), channel)
         else:
             # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
-            # before: there it is no error  [MQTT-4.3.3-11]
+            # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
             self._outbound.write(Pubcomp(packet_ids[0], reason))
 

@@ -70,7 +70,7 @@ class SessionLife:
     _requested: list[Channel] = field(default_factory=lambda: [], init=False)
     #: These stop the timers that run until the client goes or, while it is away, until it is back.
     _timers: list[Callable[[], None]] = field(default_factory=lambda: [], init=False)
-    #: What an end has to do yet, whatever crashes on the way.
+    #: The remaining steps of an end, which are taken even if one crashes.
     _steps: list[Callable[[], object]] = field(default_factory=lambda: [], init=False)
 
     # A connection comes
@@ -223,7 +223,7 @@ class SessionLife:
         self._timers.append(self.context.after(delay, partial(self._unless_back, left_at, action)))
 
     def _unless_back(self, left_at: float, action: Callable[[], None]) -> None:
-        """What a timer has put into the mailbox cannot be stopped any more."""
+        """A timer's message that is in the mailbox already cannot be stopped any more."""
         if self.context.session.left_at == left_at:
             action()
 

@@ -31,7 +31,7 @@ class Budget:
     __slots__ = ("_at", "_left", "_most")
 
     def __init__(self, most: float) -> None:
-        """0 is no bound."""
+        """0 means no limit."""
         self._most = most
         self._left = most
         self._at = 0.0

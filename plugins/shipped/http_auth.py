@@ -143,7 +143,7 @@ class HttpAuth:
         self._context.clear_alarm("service")
         await self._client.aclose()
 
-    # Who may connect
+    # Authentication
 
     async def authenticate(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
         values = client_values(client)
@@ -176,7 +176,7 @@ class HttpAuth:
             decided[2]()
             del self._decided[client.client_id]
 
-    # Who may publish and subscribe
+    # Authorization
 
     async def check_acl(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool
