@@ -9,8 +9,6 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-import trio
-
 from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionState
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
 from trunkline.broker.connection.other_protocols import guess
@@ -272,7 +270,7 @@ class Handshake:
         connect, services, directory = self._connect, self._listener.services, self._listener.directory
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
         # only after the login: other clients must not be able to block a client id, and many clients log in at a time
-        if directory.flaps(self._client.client_id, trio.current_time()):
+        if directory.flaps(self._client.client_id):
             self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id is taken over too often")
             return
         if not directory.has_room(self._client.client_id):

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+import trio
 from sortedcontainers import SortedList
 
 from trunkline.broker.alarms import SESSIONS_FULL
@@ -116,14 +117,18 @@ class Directory:
 
     # Two clients that share a client id would disconnect each other for ever
 
-    def flaps(self, client_id: str, now: float) -> bool:
+    def flaps(self, client_id: str) -> bool:
         """Whether this client id has been taken over too often recently. Call this before each `open`."""
         settings = self._services.config.flapping
         takeovers = self._flapping.get(client_id)
         known = self._sessions.get(client_id)
-        if takeovers is not None and takeovers and takeovers[-1] > now:
+        is_takeover = settings.max_takeovers and known is not None and known.channel is not None
+        if takeovers is None and not is_takeover:
+            return False
+        now = trio.current_time()
+        if takeovers and takeovers[-1] > now:
             return True  # blocked until then
-        if not settings.max_takeovers or known is None or known.channel is None:
+        if not is_takeover:
             return False
         if takeovers is None:
             if len(self._flapping) >= self._sweep_at:

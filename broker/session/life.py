@@ -290,7 +290,7 @@ class SessionLife:
 
     def _parts(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""
-        return (self.inbound.forget_unreleased, self.outbound.hand_over, self._lose_undelivered)
+        return (self.inbound.forget_unreleased, self.outbound.hand_over)
 
     def _lose_undelivered(self, limit: int) -> bool:
         some, self.undelivered = self.undelivered[:limit], self.undelivered[limit:]
@@ -329,7 +329,7 @@ class SessionLife:
         self._salvage(partial(self.context.services.start_task, self._give_up_in_task))
 
     async def _give_up_in_task(self) -> None:
-        for give_up in self._parts():
+        for give_up in (*self._parts(), self._lose_undelivered):
             try:
                 while give_up(MESSAGES_AT_ONCE):
                     await trio.lowlevel.checkpoint()
@@ -338,9 +338,10 @@ class SessionLife:
 
     def _take(self, *steps: Callable[[], object]) -> None:
         """Make these calls, one after the other. If one crashes, `_salvage` makes the others."""
-        self._steps += steps
-        while self._steps:
-            self._steps.pop(0)()
+        left = self._steps
+        left += steps
+        while left:
+            left.pop(0)()
 
     def _salvage(self, step: Callable[[], object]) -> None:
         """After a crash: do what is left, then this. An error in one step does not keep the others from being done."""
