@@ -56,9 +56,9 @@ class Actor(Generic[M]):
         for message in messages:
             handle(message)
 
-    def handle_handed(self, message: M) -> None:
-        """A message that was handed to the actor. Override it where there is less to do for one than for many."""
-        self.handle_many([message])
+    def handle_handed(self, message: Any) -> None:
+        """Handle an object that was handed to the actor and not cast; it may have another type."""
+        raise NotImplementedError(f"{type(self).__name__} is handed nothing, but got {message!r}")
 
     def yields(self, messages: list[M]) -> bool:
         """May messages handed over now overtake these, which wait in the mailbox and come from other senders?"""

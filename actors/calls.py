@@ -21,7 +21,7 @@ class _Later(Enum):
     LATER = "later"
 
 
-#: What `handle_call` returns when the reply comes later, through the `Reply` that it took.
+#: `handle_call` returns this when the reply comes later, through the `Reply` that it took.
 LATER: Final = _Later.LATER
 
 

@@ -144,14 +144,14 @@ class Ref(Generic[M_contra]):
             self._scheduler.enqueue(self)
         messages.append(message)
 
-    def hand(self, message: M_contra) -> None:
-        """As `cast`, but handled at once if no waiting message has to come first. It is for a poller in its turn, which
-        does not run inside a handler: an actor fed this way needs no place in the run queue."""
+    def hand(self, message: object) -> bool:
+        """Have a message handled at once, by `handle_handed`, if nothing waits that it may not overtake: for a poller
+        in its turn, which does not run inside a handler, so that an actor fed by it needs no place in the run queue.
+        False if something waits: then cast what is to be said."""
         scheduler = self._scheduler
         messages = self._messages
         if scheduler._stepping or scheduler._advanced or (messages and not self._may_overtake(messages)):
-            self.cast(message)
-            return
+            return False
         scheduler._stepping = True
         self.handled += 1
         try:
@@ -160,6 +160,7 @@ class Ref(Generic[M_contra]):
             self._crash(error)
         finally:
             scheduler._stepping = False
+        return True
 
     def _may_overtake(self, messages: list[Any]) -> bool:
         return self._actor is not None and not self._attention and self._actor.yields(messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ from trunkline.config.units import parse_duration
 from trunkline.management.command_line import FAILED, fail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(value))
     except (ValueError, OverflowError):
-        wrong = f'{value!r} is no time such as "2026-03-01T12:00", in UTC, and no duration such as "2h"'
+        wrong = f'{value!r} is neither a time such as "2026-03-01T12:00", in UTC, nor a duration such as "2h"'
         raise click.BadParameter(wrong, ctx, param) from None
 
 
@@ -72,17 +73,26 @@ def need_spark() -> None:
         fail([f"{', '.join(missing)}: not installed; pip install 'trunkline[spark]'"], FAILED)
 
 
+@contextmanager
+def spark_failures() -> Generator[None]:
+    """End with a line where there is no Spark, or no Java."""
+    from trunkline.analytics.spark import SparkError
+
+    try:
+        yield
+    except SparkError as error:
+        fail([error], FAILED)
+
+
 def start_spark(
     name: str, master: str | None, java: str | None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session that does not write to the terminal. Without one, the command ends with a line that says why."""
-    from trunkline.analytics.spark import JavaError, SparkError, session
+    from trunkline.analytics.spark import session
 
     remote = master if master is not None and master.startswith("sc://") else None
-    try:
+    with spark_failures():
         spark = session(f"trunkline-{name}", master=None if remote else master, remote=remote, java=java, config=config)
-    except (SparkError, JavaError) as error:
-        fail([error], FAILED)
     if remote is None:
         spark.sparkContext.setLogLevel("OFF")
     return spark

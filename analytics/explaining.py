@@ -75,5 +75,5 @@ def shown(value: object) -> str:
 
 
 def meaning(field: FieldInfo) -> str:
-    """What an option does, and what it may be."""
+    """An option's effect and its accepted values."""
     return f"{field.description} Takes {accepted(field)}."

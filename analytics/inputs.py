@@ -40,7 +40,7 @@ class Input:
             raise InputError("--since must be before --until")
         form = self._form(stream)
         if form != "log" and self.options:
-            raise InputError(f"{self.place}: is no event log, and takes no option {min(self.options)}")
+            raise InputError(f"{self.place}: is not an event log, so it does not take the option {min(self.options)}")
         if form == "delta" and stream:
             raise InputError(f"{self.place}: a Delta table cannot be read as a stream; the event log can")
         return form

@@ -45,7 +45,8 @@ class OptionError(ValueError):
 class OptionModel(BaseModel):
     """A field is an option, unless it is excluded."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # not built in processes that are only sent such a model
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 M = TypeVar("M", bound=OptionModel)

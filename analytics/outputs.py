@@ -197,7 +197,7 @@ def _of_url(text: str, job: str) -> dict[str, str]:
         if value is not None:
             options[name] = unquote(str(value))
     if "#" in text:
-        raise OutputError("--output: # is no part of a topic that is published to")
+        raise OutputError("--output: a topic to publish to cannot contain #")
     options["topic"] = unquote(url.path.removeprefix("/")) or f"$analytics/{job}"
     # columns hold what clients chose, which may be no part of a topic
     options.setdefault("escape", "true")

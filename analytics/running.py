@@ -106,7 +106,7 @@ class Run:
         if "://" in checkpoint or not folder.exists():
             return
         if not folder.is_dir():
-            raise RunError(f"--checkpoint {checkpoint}: is no folder")
+            raise RunError(f"--checkpoint {checkpoint}: is not a folder")
         if not any(folder.iterdir()):
             return
         try:

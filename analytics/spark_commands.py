@@ -2,14 +2,13 @@
 
 import json
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from trunkline.analytics.command_line import java_option
-from trunkline.management.command_line import FAILED, fail
+from trunkline.analytics.command_line import java_option, spark_failures
+from trunkline.management.command_line import FAILED
 
 
 def _as_option(ctx: click.Context, param: click.Parameter, file: str | None) -> list[str]:
@@ -70,7 +69,7 @@ def doctor(java: str | None, trial: bool, as_json: bool) -> None:
 @java_option
 def master(host: str, port: int, web_port: int, properties: Sequence[str], java: str | None) -> None:
     """Run the master of a Spark cluster, at spark://HOST:PORT."""
-    with _failures():
+    with spark_failures():
         from trunkline.analytics.spark import programs
 
         options = ["--port", str(port), "--webui-port", str(web_port), *properties]
@@ -97,7 +96,7 @@ def worker(
     java: str | None,
 ) -> None:
     """Run a worker for the master of a Spark cluster (MASTER, as spark://HOST:PORT)."""
-    with _failures():
+    with spark_failures():
         from trunkline.analytics.spark import programs
 
         given = {"--webui-port": web_port, "--cores": cores, "--memory": memory, "--work-dir": folder}
@@ -113,19 +112,7 @@ def worker(
 @java_option
 def connect(host: str, port: int, master: str, properties: Sequence[str], java: str | None) -> None:
     """Run a Spark Connect server, at sc://HOST:PORT."""
-    with _failures():
+    with spark_failures():
         from trunkline.analytics.spark import programs
 
         programs.connect(properties, host=host, port=port, master=master, java=java)
-
-
-@contextmanager
-def _failures() -> Generator[None]:
-    """End with a line where there is no Spark, or no Java."""
-    from trunkline.analytics.spark.gateway import GatewayError
-    from trunkline.analytics.spark.java import JavaError
-
-    try:
-        yield
-    except (GatewayError, JavaError) as error:
-        fail([error], FAILED)

@@ -1,4 +1,4 @@
-"""What the actor runtime costs: one line a figure.
+"""The cost of the actor runtime: one line for each figure.
 
 Run it on a quiet machine, `python bench/actors.py`; `--quick` runs each only briefly, to see that it works.
 """

@@ -1,4 +1,4 @@
-"""What a quiet client feels while another attacks the broker: `python -m bench.attacks --help`.
+"""The effect on a quiet client of another that attacks the broker: `python -m bench.attacks --help`.
 
 The canary is a pair of clients that exchange 200 messages a second; its round trip is measured from the time at which a
 message was due. BackgroundTask it one attack after the other runs against a broker of its own, with the broker's

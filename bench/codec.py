@@ -1,4 +1,4 @@
-"""What the codec costs: one line a figure.
+"""The cost of the codec: one line for each figure.
 
 Run it on a quiet machine, `python bench/codec.py`; `--quick` runs each only briefly, to see that it works. Figures are
 the best of several runs: what disturbs a run only makes it slower.

@@ -1,4 +1,4 @@
-"""What the commands of the measurements share: options, results, and what becomes of a broker that fails."""
+"""Shared by the commands of the measurements: options, results, and the handling of a broker that fails."""
 
 import argparse
 import json

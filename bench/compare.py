@@ -1,4 +1,4 @@
-"""What changed since an earlier run: each ratio, and each figure by processor time."""
+"""Changes since an earlier run: each ratio, and each figure by processor time."""
 
 from typing import Any
 

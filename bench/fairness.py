@@ -1,4 +1,4 @@
-"""What quiet clients feel of a loud one: `python -m bench.fairness --help`.
+"""The effect of a busy client on quiet ones: `python -m bench.fairness --help`.
 
 A hundred pairs exchange a message every tenth of a second each. BackgroundTask them nothing else happens, or one
 publisher sends as fast as its socket takes, to one subscriber or to fifty, which read all that they get.

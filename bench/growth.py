@@ -1,5 +1,4 @@
-"""What a publish costs beside sessions and subscriptions that it has nothing to do with: `python -m bench.growth
---help`.
+"""The cost of a publish beside unrelated sessions and subscriptions: `python -m bench.growth --help`.
 
 The cost is the broker's processor time a message: of one pair that streams, and of one message that goes to its own
 sender and is sent again when it is there. Idle sessions and filters that almost match are added step by step. The pair

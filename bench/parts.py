@@ -43,7 +43,7 @@ class Part:
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """What is made before anything is measured."""
+        """Prepare, before anything is measured."""
 
     def check(self) -> None:
         """That it is there; not at once, as the memory that it takes is read before."""

@@ -21,6 +21,7 @@ from bench.workloads import Kind, Workload
 
 BENCH: Final = Path(__file__).parent
 ROOT: Final = BENCH.parent
+PATIENCE: Final = 60.0  # s that a broker may take to start, and to end
 
 # Everything that costs it something is off: no queue bound (it drops QoS 0 otherwise), no in-flight bound, no
 # persistence, no log, no Nagle.
@@ -94,7 +95,7 @@ class Peer:
         return None if shutil.which(program) else f"{program} isn't installed"
 
     def cannot(self, workload: Workload, version: str) -> str | None:
-        """What of the workload is not offered: that is no failure."""
+        """A feature of the workload that is not supported: that is not a failure."""
         if version not in self.versions:
             return f"MQTT {version}"
         if workload.qos > self.max_qos:
@@ -109,7 +110,7 @@ class Peer:
             return None
         command = [part.format(python=sys.executable, bench=BENCH) for part in self.about]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=20, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return None
         found = re.search(r"\d+(\.\w+)+", done.stdout + done.stderr)
@@ -226,7 +227,7 @@ class Running:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What the process took so far, user and system."""
+    """Processor time of the process so far, user and system."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -260,7 +261,7 @@ def running(peer: Peer, core: int | None, profile: Path | None = None) -> Iterat
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(10)
+                process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -284,7 +285,7 @@ def _confined(core: int | None) -> Iterator[None]:
 
 
 def _wait(process: subprocess.Popen[bytes], address: tuple[str, int], output: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break

@@ -17,7 +17,7 @@ SPARE: Final = 500  # descriptors that a broker needs for other things than the 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is measured when the options don't say otherwise. The bounds are those of `Workload.scaled`."""
+    """The default plan. The bounds are those of `Workload.scaled`."""
 
     text: str
     workloads: tuple[str, ...] = tuple(WORKLOADS)

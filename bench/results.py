@@ -1,4 +1,4 @@
-"""What came of all runs, as it is kept in a JSON file and read again."""
+"""The results of all runs, written to a JSON file and read again."""
 
 import datetime
 import json
@@ -16,7 +16,7 @@ from bench.workloads import PAYLOAD, Workload
 
 @dataclass(slots=True)
 class Series:
-    """What one peer did in one workload, round by round."""
+    """The results of one peer in one workload, round by round."""
 
     workload: Workload
     version: str
@@ -127,7 +127,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 class Case(NamedTuple):
-    """What peers are compared in."""
+    """The unit of comparison."""
 
     workload: str
     version: str

@@ -1,4 +1,4 @@
-"""What routing costs: `python bench/router.py [--quick]`. One line a figure."""
+"""The cost of routing: `python bench/router.py [--quick]`. One line a figure."""
 
 import argparse
 import gc

@@ -15,7 +15,7 @@ from trunkline.serving import YOUNG_OBJECTS
 
 
 def look(client: ClientInfo, message: Message) -> None:
-    """What a hook costs before it does anything."""
+    """The basic cost of a hook."""
 
 
 async def serve(config: Path, url: str) -> None:

@@ -1,4 +1,4 @@
-"""What a broker keeps: retained messages that a new subscriber gets, and subscriptions that come and go."""
+"""Stored state of a broker: retained messages for a new subscriber, and subscriptions that are made and ended."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""What one client that stops reading does to the others: `python -m bench.stuck --help`.
+"""The effect of one client that stops reading on the others: `python -m bench.stuck --help`.
 
 A publisher sends 50,000 messages a second to two subscribers, and one of these reads nothing for a while, then all
 again. Eight pairs beside them go on as before, or should. Then, with another broker: a publisher that sends as fast as

@@ -99,7 +99,7 @@ def open_connection(
     address: tuple[str, int], client_id: str, version: int, filters: list[str] | None = None, qos: int = 0
 ) -> socket.socket:
     """A connected client that is subscribed to the filters; the socket doesn't block afterwards."""
-    sock = socket.create_connection(address, timeout=20)
+    sock = socket.create_connection(address, timeout=60)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(connect(client_id, version))
     first, body = read_packet(sock)

@@ -12,6 +12,7 @@ from trunkline.actors import Paced
 from trunkline.broker.metrics import DropReason
 from trunkline.broker.routes import Subscriber
 from trunkline.broker.session import mail
+from trunkline.broker.session.access import Question
 from trunkline.hooks.decisions import TAKEN, Deny, Withhold
 from trunkline.mqtt.frames import check_writable
 from trunkline.mqtt.message import Message
@@ -180,7 +181,12 @@ class NodeHost:
         found.ref.cast(mail.UnsubscribeFor(filters))
         return True
 
-    def kick(self, client_id: str, reason: Reason, text: str) -> bool:
+    def kick(
+        self,
+        client_id: str,
+        reason: Reason = Reason.ADMINISTRATIVE_ACTION,
+        text: str = "disconnected by an operator",
+    ) -> bool:
         found = self._sessions.get(client_id)
         if found is None or found.channel is None:
             return False
@@ -207,7 +213,7 @@ class NodeHost:
     def may(self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool) -> bool:
         if action == "publish" and topic.startswith("$SYS/"):
             return False  # it is the broker's own
-        return bool(self._services.access.decide(client, action, topic, qos, retain))
+        return bool(self._services.access.decide(Question(client, action, topic, qos, retain)))
 
     def forget_decisions(self, client_id: str | None, *, subscriptions: bool = True) -> None:
         if client_id is None:

@@ -21,8 +21,6 @@ from trunkline.broker.traced_message import (
     QUEUED,
     ROUTED,
     MessageRow,
-    Outcome,
-    Step,
     TracedMessage,
 )
 from trunkline.hooks.points import (
@@ -149,14 +147,6 @@ class MessageTrace:
     def record(self, guid: int) -> TracedMessage | None:
         return self._records.get(guid)
 
-    def message(self, guid: str) -> MessageRow:
-        """
-        Raises:
-            ValueError: this is not a message id.
-            LookupError: no such message is kept.
-        """
-        return self._found(guid).row()
-
     def messages(
         self, *, topic: str = "#", client: str = "", before: str = "", limit: int = 100, scan: int = 10_000
     ) -> tuple[list[MessageRow], str | None]:
@@ -180,37 +170,12 @@ class MessageTrace:
                     break
         return rows, to_text(guids[at]) if at > 0 else None
 
-    def outcome(self, guid: str, client_id: str) -> Outcome:
+    def find(self, guid: str) -> TracedMessage:
         """
         Raises:
             ValueError: this is not a message id.
             LookupError: no such message is kept.
         """
-        return self._found(guid).outcome(client_id)
-
-    def outcomes(self, guid: str, *, after: str = "", limit: int = 100) -> tuple[list[Outcome], str | None]:
-        """The outcome of a message for the next subscribers behind the client id `after`, in order of client id, and
-        the cursor of the next page; None at the end.
-
-        Raises:
-            ValueError: this is not a message id.
-            LookupError: no such message is kept.
-        """
-        record = self._found(guid)
-        following = sorted([client_id for client_id in record.clients if client_id > after])
-        page = [record.outcome(client_id) for client_id in following[:limit]]
-        return page, following[limit - 1] if len(following) > limit else None
-
-    def steps(self, guid: str) -> tuple[Step, ...]:
-        """The outcome of a message as a whole.
-
-        Raises:
-            ValueError: this is not a message id.
-            LookupError: no such message is kept.
-        """
-        return self._found(guid).own_steps
-
-    def _found(self, guid: str) -> TracedMessage:
         record = self._records.get(from_text(guid))
         if record is None:
             raise LookupError(f"message {guid} is not in the trace: it was not traced, or has been forgotten")

@@ -103,7 +103,7 @@ class Node:
         self._layers = layers
         self._prepare = prepare
         #: Steps that `run` takes last, while everything still works.
-        self.last_act: Callable[[], Awaitable[None]] = self.say_goodbye
+        self.last_step: Callable[[], Awaitable[None]] = self.disconnect_clients
         self._grace = grace
         self.hooks = hooks if hooks is not None else Hooks()
         self.metrics = Metrics()
@@ -221,11 +221,6 @@ class Node:
         """
         return self.host.publish(self.host.message(topic, payload, qos, retain, NO_PROPERTIES, ""))
 
-    def kick(self, client_id: str) -> bool:
-        """End the connection of a client; its session stays until it expires. Returns False if the client is not
-        connected."""
-        return self.host.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator")
-
     def reload(self) -> None:
         """Read password and access rule files again. Decisions made under the old rules are forgotten.
 
@@ -256,7 +251,7 @@ class Node:
                 finally:
                     if self._serving:
                         with trio.CancelScope(shield=True):
-                            await self.last_act()
+                            await self.last_step()
                     serving.cancel()
         finally:  # the hooks may belong to another node later
             self._security.unload()
@@ -392,7 +387,7 @@ class Node:
                 await next(iter(self._tasks)).join()
         await self.quiet()
 
-    async def say_goodbye(self) -> None:
+    async def disconnect_clients(self) -> None:
         """Stop accepting, then end all sessions."""
         await self.stop_accepting()
         if self.storing is not None:

@@ -202,6 +202,13 @@ class TracedMessage:
         deliveries = sum(step.word == DELIVERED for step in steps) - sum(step.reason == FAULT for step in steps)
         return Outcome(client_id, last.word, last.reason, deliveries, steps)
 
+    def outcomes(self, after: str, limit: int) -> tuple[list[Outcome], str | None]:
+        """Those for the next subscribers behind the client id `after`, in order of client id, and the cursor of the
+        next page; None at the end."""
+        following = sorted([client_id for client_id in self._outcomes if client_id > after])
+        page = [self.outcome(client_id) for client_id in following[:limit]]
+        return page, following[limit - 1] if len(following) > limit else None
+
     def row(self) -> MessageRow:
         lives = [(steps[-1][1], {word for _, word, _ in steps}) for steps in list(self._outcomes.values())]
         return MessageRow(

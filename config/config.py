@@ -1,6 +1,7 @@
 """The configuration of a node: all sections together, and the checks between them."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Final, Self, cast
 
@@ -66,7 +67,7 @@ class Config(Section):
     def durability(self, *, standalone: bool) -> Durability:
         return self.store.durability or ("fsync" if standalone else "memory")
 
-    @property
+    @cached_property
     def queue_bytes(self) -> int:
         """The limit in bytes for messages that wait for a client; 0 means no limit."""
         asked = self.session.max_queue_bytes

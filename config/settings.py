@@ -528,6 +528,8 @@ class ControlSettings(Section):
 class PluginSettings(Section):
     """Every plugin has these keys besides its own. A section with its name, even an empty one, enables a plugin."""
 
+    model_config = ConfigDict(validate_default=True)
+
     #: Hook points that deny everything while the plugin should run and does not: nothing else decides in its place.
     guards: ClassVar[tuple[str, ...]] = ()
 

@@ -1,4 +1,4 @@
-"""A segment as its writer left it, or is still writing it: an Arrow stream and its index."""
+"""A segment, finished or still being written: an Arrow stream and its index."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class ArrowSegment:
                     file.seek(self._index.position)
                     self._index.feed(file.read())
             except FileNotFoundError:
-                pass  # what is known of it stays true
+                pass  # its known part stays valid
             except LogError as error:
                 raise LogError(f"{self._index_path}: {error}") from None
             self._stale = False
@@ -147,7 +147,7 @@ def _runs(batches: Sequence[Record]) -> Iterator[list[Record] | Damage]:
 def _decode(
     file: pa.NativeFile, head: bytes, run: Sequence[Record], fit: Fit, verify: bool
 ) -> Iterator[tuple[Record, pa.RecordBatch | str]]:
-    """Each batch, or what is wrong with it."""
+    """Each batch, or the error in it."""
     begin = run[0].offset
     # the schema goes before the batches once more, so that they are a stream
     data = memoryview(bytearray(len(head) + run[-1].offset + run[-1].size - begin))
@@ -172,7 +172,7 @@ def _decode(
                 if decoded.num_rows == batch.end - batch.first:
                     yield batch, decoded
                     continue
-                wrong = f"it has {decoded.num_rows} rows, and not {batch.end - batch.first}"
+                wrong = f"it has {decoded.num_rows} rows instead of {batch.end - batch.first}"
             except (pa.ArrowException, StopIteration, OSError) as error:
                 wrong = f"it cannot be decoded: {error}"
         stream = None

@@ -1,4 +1,4 @@
-"""Goes through a whole log and says what is wrong with it, file by file."""
+"""Checks a whole log file by file, and reports all problems."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -15,13 +15,13 @@ from trunkline.events.segment import Damage, Part, Rows
 
 
 class LogProblem(StrEnum):
-    #: Rows are there and cannot be read.
+    #: Rows exist but cannot be read.
     CORRUPT = "corrupt"
     #: Rows are missing before this file.
     GAP = "gap"
     #: Rows are older or newer than their index record says, so that a search by time may miss them.
     TIMES = "times"
-    #: Another file of the same kind has some of the rows too; each row is read once all the same.
+    #: Another file of the same kind has some of the rows too; each row is still read once.
     OVERLAP = "overlap"
     #: The file cannot be read as it is: a column has an impossible type, or a later version wrote it.
     UNREADABLE = "unreadable"
@@ -31,7 +31,7 @@ class LogFinding(NamedTuple):
     problem: LogProblem
     path: str
     node: str
-    #: Which rows: [first, end).
+    #: The rows concerned: [first, end).
     first: int
     end: int
     #: For people.
@@ -39,7 +39,7 @@ class LogFinding(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One file that was gone through."""
+    """One checked file."""
 
     path: str
     node: str
@@ -110,7 +110,7 @@ def _check(key: NodeKey, segment: Segment) -> Checked:
 
 
 def _together(findings: list[LogFinding]) -> Iterator[LogFinding]:
-    """A file that was cut off has one problem, and not one for each batch behind the cut."""
+    """A truncated file has one problem, not one for each missing batch."""
     run: LogFinding | None = None
     for each in findings:
         if run is not None and run._replace(first=each.first, end=each.end) == each and run.end == each.first:
@@ -131,7 +131,7 @@ def _invalid(rows: Rows) -> str | None:
     try:
         rows.batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        return f"its contents are no rows: {error}"
+        return f"its contents are not rows: {error}"
     return None
 
 
@@ -139,7 +139,7 @@ def _continuity(found: Checked, same: int | None, reached: int | None) -> Iterat
     """`same` is how far files of its kind went before, `reached` how far any did. The oldest file may begin anywhere:
     what was before has been deleted."""
     if same is not None and found.first < same:
-        text = f"rows {found.first} to {same - 1} are in the file before too"
+        text = f"rows {found.first} to {same - 1} are in the previous file too"
         yield LogFinding(LogProblem.OVERLAP, found.path, found.node, found.first, same, text)
     if reached is not None and found.first > reached:
         text = f"rows {reached} to {found.first - 1} are in no file"

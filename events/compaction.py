@@ -1,4 +1,4 @@
-"""Turns what is over in the log into few large files that other programs read fast: Parquet, or a Delta table.
+"""Turns the finished part of the log into a few large files that other programs read fast: Parquet, or a Delta table.
 
 Rows are written in the order of their numbers, and the target itself shows which are there. So it makes no difference
 when compaction is killed: the next run goes on behind the last row that the target has, and no row is there twice.
@@ -24,7 +24,7 @@ from trunkline.events.positions import Positions
 from trunkline.events.reader import EventLog, Extent
 from trunkline.events.target import Missing, Piece
 
-#: Each keeps by itself how far each node has come: what was written, and up to where, is there in the same moment.
+#: Each target stores the position of each node itself, atomically with the rows.
 Target: TypeAlias = ParquetTarget | DeltaTarget
 
 #: The name under which compaction keeps its position, so that nothing is deleted that it has not read.
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """What a run has done."""
+    """The result of a run."""
 
     rows: int
     #: Or commits of a Delta table.
@@ -55,7 +55,7 @@ class Compacted(NamedTuple):
     bytes: int
     #: Rows that could not be read.
     missing: int
-    #: Rows that are over, but too few and too new for a file.
+    #: Finished rows that are too few and too new for a file.
     waiting: int
     #: Rows in segments that are still written to.
     unfinished: int
@@ -77,7 +77,7 @@ def compact(
     now: float | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Compacted:
-    """Compact all segments that are over, of all nodes.
+    """Compact all finished segments of all nodes.
 
     `target` is a directory or a URI: of files, with `filesystem` if it is a path in that one, or of a Delta table, with
     the `storage_options` of deltalake. Without it, the files are put into the log itself, where every reader of the log
@@ -97,7 +97,7 @@ def compact(
         log = EventLog(log)
     home = Path(log.root) if isinstance(log.filesystem, LocalFileSystem) else None
     if home is not None and not home.is_dir():
-        raise LogError(f"no event log is in {home}")
+        raise LogError(f"{home} does not contain an event log")
     into = _target(log, target, format, filesystem, storage_options, bytes_per_file)
     in_place = isinstance(into, ParquetTarget) and into.root == log.root and into.filesystem.equals(log.filesystem)
     if remove and not (in_place and home is not None):
@@ -142,7 +142,7 @@ class _Run:
         self.done = Compacted(0, 0, 0, 0, 0, unfinished)
 
     def node(self, key: NodeKey, extent: Extent, settled: int) -> None:
-        """Write what there is of a node. What is older than `settled`, in microseconds, waits for nothing."""
+        """Write the available rows of a node. Rows older than `settled`, in microseconds, do not wait for others."""
         at, last = self._starts[key], extent.sealed
         if at < last:
             self._note(key, at)
@@ -195,7 +195,7 @@ class _Run:
 
 
 def _missing(batch: pa.RecordBatch) -> Missing | None:
-    """What a row stands for, if it was put in place of others."""
+    """The missing rows that a row stands for, if any."""
     if batch.num_rows != 1 or batch.column("kind")[0].as_py() not in _PLACEHOLDERS:
         return None
     return Missing(batch.column("seq")[0].as_py(), int(batch.column("value")[0].as_py()), batch)
@@ -226,10 +226,10 @@ def _target(
 
 @contextlib.contextmanager
 def _alone(home: Path | None, consumer: str) -> Generator[None]:
-    """Two that write the same files at once would each take the other's for their own.
+    """Two runs that write the same files at once would each mistake the other's files for their own.
 
     Raises:
-        LogError: another process has begun.
+        LogError: another process is compacting.
     """
     try:
         import fcntl

@@ -34,9 +34,9 @@ _GROUP_ROWS: Final = 131_072
 #: Rows that are gathered before any is written, or bytes of them in memory.
 _GATHERED_ROWS: Final = 1 << 20
 _GATHERED_BYTES: Final = 64 * 2**20
-#: Files that one writer has open at most.
+#: The most files that one writer has open.
 _MAX_OPEN: Final = 64
-#: Longer texts are no bounds of a file.
+#: Longer texts are not used as minimum or maximum of a file.
 _MAX_BOUND: Final = 64
 
 #: The values that a file's rows share, as text.
@@ -48,7 +48,7 @@ class TableError(LogError):
 
 
 def library() -> Any:
-    """Raises TableError: deltalake is not installed."""
+    """Raises TableError if deltalake is not installed."""
     try:
         import deltalake
     except ImportError:
@@ -71,10 +71,10 @@ class TablePlace:
         return table
 
     def table_for(self, wanted: "deltalake.Schema", partition_by: Sequence[str]) -> "deltalake.DeltaTable":
-        """The table, which has all columns of the schema; it is made if it is not there.
+        """The table, with all columns of the schema; it is created if it is missing.
 
         Raises:
-            TableError: it has another type for one of them, or is partitioned otherwise.
+            TableError: it has another type for one of them, or other partitions.
         """
         table = self.table()
         if table is None:
@@ -103,7 +103,7 @@ class TablePlace:
                 missing.append(one)
             elif known.name != one.name:
                 raise TableError(
-                    f"{self.uri}: the table has a column {known.name}, which differs from {one.name} in case only"
+                    f"{self.uri}: the table has a column {known.name}, which differs from {one.name} only in case"
                 )
             elif known.type != one.type:
                 raise TableError(f"{self.uri}: column {one.name} is {known.type} in the table and {one.type} here")
@@ -124,14 +124,14 @@ class TablePlace:
 
 @dataclass(frozen=True)
 class Added:
-    """A file that was written, as the table's log has it."""
+    """A written file, in the form of the table's log."""
 
     path: str
     size: int
     values: dict[str, str | None]
     #: Milliseconds since the epoch.
     written: int
-    #: How many rows it has, and between which values they lie.
+    #: The number of its rows, and the minimum and maximum of each column.
     statistics: str
 
 
@@ -169,7 +169,7 @@ class FileWriter:
     """Writes rows into files of their partitions. Spark sends it to its tasks."""
 
     place: TablePlace
-    #: What the table's files hold: all columns but those that it is partitioned by.
+    #: The columns in the table's files: all but the partition columns.
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     rows_per_file: int = 2_000_000
@@ -247,9 +247,8 @@ class _File:
 
 
 def statistics(footer: pq.FileMetaData) -> dict[str, Any]:
-    """What readers need to leave a file alone: how many rows it has, and between which values they lie.
-
-    Nothing is said of floats (NaN is nowhere between), of long texts, and of what lies within other columns.
+    """The statistics by which readers skip a file: the number of its rows, and minimum and maximum of its columns.
+    There are none for floats (NaN has no order), long texts, and nested columns.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -271,8 +270,7 @@ def statistics(footer: pq.FileMetaData) -> dict[str, Any]:
 
 
 def bound(value: Any, *, up: bool) -> Any:
-    """A value as the table's log has it, if it can stand there: times have no more than milliseconds, and are rounded
-    outwards."""
+    """A value in the form of the table's log, if it can be there: times are rounded outwards to milliseconds."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return None
@@ -296,7 +294,7 @@ class DeltaTarget:
     """The event log as a table, made when it is first written to."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """Raises TableError: deltalake is not installed."""
+        """Raises TableError if deltalake is not installed."""
         library()
         self.uri: Final = uri
         self._place = TablePlace(uri, dict(storage_options or {}))
@@ -306,12 +304,12 @@ class DeltaTarget:
         return None if table is None else table.transaction_version(application(key))
 
     def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
-        """All of it, in one commit. For rows that are missing the table has the row that stands for them.
+        """All of it, in one commit. In place of missing rows the table gets the row that stands for them.
 
         Raises:
             TableError: the table cannot be written, or another writer has added rows of this node; nothing was added.
         """
-        # the very state that is looked at: a commit of others that comes after it makes this one fail
+        # exactly the state that was examined: a later commit of another writer makes this one fail
         table = self._place.table_for(library().Schema.from_arrow(_EVENTS), [DATE])
         known = table.transaction_version(application(key))
         if known is not None and known > first:

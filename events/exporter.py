@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from trunkline.events.plugin import EventsSettings
     from trunkline.plugins import Context
 
-#: Seconds between two looks at what may be deleted, if no segment is begun meanwhile.
+#: Seconds between two runs of retention, if no segment is begun meanwhile.
 TIDY: Final = 30.0
-#: What may be kept is so many segments at least: the one that is being written is never deleted.
+#: `max_size` must hold at least this many segments: the one being written is never deleted.
 SEGMENTS: Final = 8
-#: Clients that are looked at in one turn when queues are measured.
+#: Clients that are read in one turn when queues are measured.
 _AT_ONCE: Final = 1000
 _ALARM: Final = "disk"
 
@@ -57,7 +57,7 @@ class Exporter:
         converter = Converter(kinds, schema, privacy, settings.max_payload, settings.one_in)
         clock, offset = trio.lowlevel.current_clock().current_time, context.wall - context.now
         self._writer = self._open(schema)
-        #: Another segment was begun since there was last a look at what may be deleted.
+        #: Whether another segment was begun since the last run of retention.
         self._has_grown = trio.Event()
         self._recorder = Recorder(
             self._writer,
@@ -81,7 +81,7 @@ class Exporter:
             context.gauge(name, text, partial(getattr, self._recorder, name))
 
     def _open(self, schema: pa.Schema) -> LogWriter:
-        """Raises PluginError: there can be no log at this place."""
+        """Raises PluginError if the log cannot be opened at this path."""
         settings = self._settings
         try:
             return LogWriter(
@@ -114,7 +114,7 @@ class Exporter:
         try:
             self._writer.close()
         except OSError as error:
-            self._context.logger.error("the log could not be ended: %s", error)
+            self._context.logger.error("the log could not be closed: %s", error)
 
     def _record(self, kind: str, **given: object) -> None:
         self._recorder.record(self._kind[kind], given=given or None)
@@ -168,7 +168,7 @@ class Exporter:
                 await trio.to_thread.run_sync(self._writer.sync, abandon_on_cancel=True)
             except OSError as error:
                 if not failed:
-                    self._context.logger.error("the system could not put the log on disk: %s", error)
+                    self._context.logger.error("the log could not be synced to disk: %s", error)
                 failed = True
             else:
                 failed = False
@@ -189,12 +189,12 @@ class Exporter:
                     abandon_on_cancel=True,
                 )
             except OSError as error:
-                self._context.logger.error("the log could not be made smaller: %s", error)
+                self._context.logger.error("old segments could not be deleted: %s", error)
             else:
                 self._deleted.add(deleted.segments)
                 self._lost_unread.add(deleted.unread)
                 for problem in deleted.problems:
-                    self._context.logger.error("the log could not be made smaller: %s", problem)
+                    self._context.logger.error("old segments could not be deleted: %s", problem)
             with trio.move_on_after(TIDY):
                 await self._has_grown.wait()
             self._has_grown = trio.Event()

@@ -1,4 +1,4 @@
-"""What an index file says, read bit by bit while it grows."""
+"""The contents of an index file, read incrementally while it grows."""
 
 from bisect import bisect_right
 from typing import Final
@@ -37,7 +37,7 @@ class Index:
         return self.batches[-1].end if self.batches else self.first
 
     def feed(self, data: bytes) -> None:
-        """Takes what is in the file from `position` on. Raises LogError if a later version wrote it."""
+        """Read the file from `position` on. Raises LogError if a later version wrote it."""
         begin = self.position
         offset = 0
         if begin == 0:
@@ -60,14 +60,14 @@ class Index:
         if header is None or header.first != self.first:
             return
         if header.version > INDEX_VERSION:
-            raise LogError(f"the index has version {header.version}: this Trunkline reads up to {INDEX_VERSION}")
+            raise LogError(f"the index has version {header.version}; versions up to {INDEX_VERSION} are supported")
         self.header = header
         self.schema_crc = header.schema_crc
         self.position = RECORD_SIZE
         self._behind = header.offset
 
     def _take(self, record: Record) -> bool:
-        """False if the record does not go on where the others ended."""
+        """False if the record does not continue where the others ended."""
         ends = bool(record.flags & SEALED)
         if record.first < self.end or not (record.rows or ends) or record.offset < self._behind:
             return False

@@ -1,4 +1,4 @@
-"""The log as people look at it: its newest events, and what there is of each node."""
+"""The log for people: its newest events, and the state of each node."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-#: Rows that are looked through at once, from the end of a node backwards.
+#: Rows that are searched at once, from the end of a node backwards.
 _STEP: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events are to be shown; an empty field chooses all."""
+    """Selects the events to show; an empty field selects all."""
 
     node: str = ""
     #: Patterns with `*` and `?`.
@@ -51,7 +51,7 @@ def _any(patterns: tuple[str, ...], text: str | None) -> bool:
 
 
 def newest(log: EventLog, choice: Selection, count: int) -> tuple[list[Row], dict[str, int]]:
-    """The last `count` events that are wanted, by time, and where each node ends.
+    """The last `count` selected events, by time, and where each node ends.
 
     Raises:
         LogError, OSError: as the log's reader.
@@ -74,8 +74,8 @@ def newest(log: EventLog, choice: Selection, count: int) -> tuple[list[Row], dic
 
 
 def following(log: EventLog, choice: Selection, ends: dict[str, int]) -> list[Row]:
-    """What has come since, by time; `ends` goes on to where each node ends now. What was deleted before it could be
-    shown is an event `log.lost`.
+    """The new events by time; `ends` is updated to where each node ends now. For events that were deleted before they
+    could be shown there is an event `log.lost`.
 
     Raises:
         LogError, OSError: as the log's reader.
@@ -101,7 +101,7 @@ def _rows(log: EventLog, node: str, first: int, end: int) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """What there is of one incarnation of a node."""
+    """The state of one incarnation of a node."""
 
     node: str
     first: int
@@ -135,7 +135,7 @@ class ConsumerFigures:
 class Figures:
     nodes: list[NodeFigures] = field(default_factory=list[NodeFigures])
     consumers: list[ConsumerFigures] = field(default_factory=list[ConsumerFigures])
-    #: What is wrong with consumers that are not among them.
+    #: Problems of the consumers that are missing here.
     problems: list[str] = field(default_factory=list[str])
 
 

@@ -1,7 +1,7 @@
-"""Where the log's files are, what they are called, and the records of an index.
+"""The paths and names of the log's files, and the records of an index.
 
 `ROOT/node=<name>@<incarnation>/<first seq>.arrows` holds rows. The `.idx` of the same name says which of them are
-whole: a batch is there once its record is. What has no record does not exist, so a tail never has to be repaired.
+whole: a batch is there once its record is. Data without a record does not count, so a tail never has to be repaired.
 Compacted rows are in `<first seq>-<end seq>.parquet`, perhaps in folders `date=YYYY-MM-DD` below the node's.
 """
 
@@ -11,7 +11,6 @@ import zlib
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import url2pathname
 
 MAGIC: Final = b"TLEVIDX1"
 INDEX_VERSION: Final = 1
@@ -43,7 +42,7 @@ RECORD_SIZE: Final = _RECORD.size + _CRC.size
 
 
 class LogError(ValueError):
-    """The event log is not as it must be; the text says what and where."""
+    """The event log is damaged or misused; the text says how and where."""
 
 
 class NodeKey(NamedTuple):
@@ -61,19 +60,19 @@ class NodeKey(NamedTuple):
         """Raises LogError. The name may contain an @ too."""
         name, _, digits = text.rpartition("@")
         if not name or not re.fullmatch(r"0|[1-9][0-9]{0,18}", digits, re.ASCII) or int(digits) >= _LONGEST_SEQ:
-            raise LogError(f"{text!r} is no node of an event log: it reads like n1@1763739192123")
+            raise LogError(f"{text!r} is not a node of an event log: the form is n1@1763739192123")
         return cls(name, int(digits))
 
     @property
     def encoded(self) -> str:
-        """The text as a file can be called, and also a hive partition: what such names cannot hold is %-encoded.
+        """The text as a name of a file and of a Hive partition: characters that such names cannot have are %-encoded.
 
         Raises LogError if no file system could take the name.
         """
         try:
             encoded = quote(self.name, safe="@ ")
         except UnicodeEncodeError:
-            raise LogError(f"{self.name!r} cannot name a folder: it is no text") from None
+            raise LogError(f"{self.name!r} cannot name a folder: it is not valid text") from None
         if not encoded or len(encoded) > _LONGEST_NAME:
             raise LogError(f"{self.name!r} cannot name a folder: encoded, it has {len(encoded)} characters")
         return f"{encoded}@{self.incarnation}"
@@ -107,7 +106,7 @@ class SegmentName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """None if the file is none of the log's, such as one that is only half written."""
+        """None if the file does not belong to the log, such as one that is only half written."""
         if not (match := _SEGMENT.fullmatch(name)):
             return None
         first, end, suffix = int(match[1]), int(match[2]) if match[2] else None, match[3]
@@ -141,9 +140,9 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What an index says of a batch."""
+    """The index record of a batch."""
 
-    #: Where it is in the data file, and its bytes.
+    #: Its position in the data file, and its size in bytes.
     offset: int
     size: int
     first: int
@@ -180,5 +179,7 @@ def local_root(root: str | Path) -> Path | None:
     text = str(root)
     if "://" not in text:
         return Path(text)
+    from urllib.request import url2pathname  # only needed here, and slow to import
+
     parts = urlsplit(text)
     return Path(url2pathname(parts.path)) if parts.scheme == "file" else None

@@ -42,8 +42,7 @@ def list_segments(filesystem: FileSystem, root: str, only: NodeKey | None = None
 
 
 def _list(filesystem: FileSystem, root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:
-    """Directories, and the names of files in them. Object stores answer best when they are asked for everything at
-    once."""
+    """Directories, and the names of files in them. Object stores are fastest with one request for everything."""
     keys: dict[str, NodeKey | None] = {}
     base = root if only is None else f"{root}/{only.directory}"
     for entry in filesystem.get_file_info(FileSelector(base, allow_not_found=True, recursive=True)):
@@ -55,7 +54,7 @@ def _list(filesystem: FileSystem, root: str, only: NodeKey | None) -> Iterator[t
 
 
 def _list_local(root: str, only: NodeKey | None) -> Iterator[tuple[NodeKey, str, list[str]]]:
-    """The same without a look at each file, which is what takes long, and with directories that are empty."""
+    """The same without reading each file's metadata, which is slow, and with empty directories."""
     try:
         places = os.listdir(root) if only is None else [only.directory]
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""A compacted segment: one Parquet file, whole from the moment in which it is there."""
+"""A compacted segment: one Parquet file, complete from the moment it exists."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -19,8 +19,8 @@ _BATCH_ROWS: Final = 16384
 
 
 class ParquetSegment:
-    """What it is called says which rows it has, and its footer where they are. Reading raises FileNotFoundError if it
-    has vanished."""
+    """Its name says which rows it has, and its footer where they are. Reading raises FileNotFoundError if it has
+    vanished."""
 
     def __init__(self, filesystem: FileSystem, files: SegmentFiles) -> None:
         assert files.end is not None
@@ -74,7 +74,7 @@ class ParquetSegment:
                         if (skip := max(first - begin, 0)) < batch.num_rows and begin < end:
                             part = batch.slice(skip, min(at, end) - begin - skip)
                             yield Rows(begin + skip, projection.apply(part, fit, key, begin + skip))
-                    wrong = f"it has {at - low} rows, and not {high - low}"
+                    wrong = f"it has {at - low} rows instead of {high - low}"
                 except (pa.ArrowException, OSError) as error:
                     _read_raw(file, footer, group, fit.names)
                     wrong = f"it cannot be decoded: {error}"
@@ -83,7 +83,7 @@ class ParquetSegment:
                     yield Damage(behind, min(high, end), wrong, times and times[0])
 
     def wrong_numbers(self) -> str | None:
-        """What is wrong with the numbers that the file itself gives its rows, if it does."""
+        """The error in the row numbers of the file's own column, if there is one."""
         with self._filesystem.open_input_file(self.path) as file:
             reader = pq.ParquetFile(file)
             if "seq" not in reader.schema_arrow.names:
@@ -91,19 +91,19 @@ class ParquetSegment:
             at = self.first
             for batch in reader.iter_batches(_BATCH_ROWS, columns=["seq"]):
                 if batch.column("seq").to_pylist() != list(range(at, at + batch.num_rows)):
-                    return f"its column seq does not count on from {at}"
+                    return f"its column seq does not continue from {at}"
                 at += batch.num_rows
         return None
 
     def _read_footer(self, file: pa.NativeFile) -> pq.FileMetaData | str:
-        """Or what is wrong with it."""
+        """The footer, or the error in it."""
         if self._footer is None:
             try:
                 footer = pq.ParquetFile(file).metadata
             except (pa.ArrowException, EOFError) as error:
                 return f"its footer cannot be read: {error}"
             if footer.num_rows != self.end - self.first:
-                return f"it has {footer.num_rows} rows, and its name says {self.end - self.first}"
+                return f"it has {footer.num_rows} rows, but its name says {self.end - self.first}"
             self._footer = footer
         return self._footer
 
@@ -129,8 +129,7 @@ def _times(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None:
 
 
 def _read_raw(file: pa.NativeFile, footer: pq.FileMetaData, group: int, names: Sequence[str]) -> None:
-    """Raises OSError if the bytes themselves cannot be had: then it is the way to them that fails, and no row is
-    damaged."""
+    """Raises OSError if the bytes cannot be read at all: then the storage fails, and no row is damaged."""
     for number in range(footer.num_columns):
         column = footer.row_group(group).column(number)
         if column.path_in_schema.split(".")[0] in names:

@@ -1,7 +1,7 @@
-"""Compacted segments: Parquet files that are wholly there or not at all.
+"""Compacted segments: Parquet files that exist completely or not at all.
 
-`ROOT/node=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. What
-has been compacted follows from the names alone, so that nothing else must be kept, and nothing else can be wrong.
+`ROOT/node=<key>/date=YYYY-MM-DD/<first>-<end>.parquet` holds rows [first, end) of one node and one day, by UTC. The
+names alone say what has been compacted, so there is no other state that could be lost or wrong.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _GROUP_ROWS: Final = 65_536
 _GROUP_BYTES: Final = 32 << 20
 
 _FILE_SCHEMA: Final = SCHEMA.with_metadata({VERSION_KEY: str(VERSION)})
-#: Of rows without a time, which no exporter writes.
+#: The day of rows without a time, which no exporter writes.
 _NO_DAY: Final = date(1970, 1, 1)
 
 
@@ -48,8 +48,8 @@ class ParquetTarget:
         return [(files.first, files.end) for files in listed if files.end is not None]
 
     def write(self, key: NodeKey, first: int, end: int, pieces: Iterator[Piece]) -> Written:
-        """One file, of rows of one day and without a hole. Holes before it are passed over: no file has their rows, so
-        that every reader sees that they are not there."""
+        """One file, of rows of one day and without a hole. Holes before it are skipped: no file has their rows, so
+        every reader sees that they are missing."""
         at = first
         file: _File | None = None
         try:
@@ -87,7 +87,7 @@ def _first_day(batch: pa.RecordBatch, before: date | None) -> tuple[date, int]:
 
 
 class _File:
-    """A file under a name that no reader knows, until it is whole."""
+    """A file under a temporary name, until it is complete."""
 
     def __init__(self, filesystem: FileSystem, directory: str, first: int, day: date) -> None:
         self.first: Final = first
@@ -156,7 +156,7 @@ class _File:
 
 
 def _sync(path: str) -> None:
-    with contextlib.suppress(PermissionError):  # Windows opens no folders
+    with contextlib.suppress(PermissionError):  # Windows cannot open folders
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

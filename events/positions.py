@@ -1,4 +1,4 @@
-"""How far each reader of the log has come. What all of them have read may be deleted."""
+"""The position of each reader of the log. Rows that all of them have read may be deleted."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 def is_name(text: str) -> bool:
-    """Can a consumer be called so?"""
+    """Whether this is a valid name of a consumer."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -43,7 +43,10 @@ class Positions:
 
     def __init__(self, root: str | Path, consumer: str) -> None:
         if not is_name(consumer):
-            raise LogError(f"{consumer!r} cannot name a consumer: letters, digits, . _ -, at most 100, no dot in front")
+            raise LogError(
+                f"{consumer!r} is not a valid name of a consumer: use letters, digits, . _ -, at "
+                f"most 100, no dot in front"
+            )
         self.consumer: Final = consumer
         self.path: Final = _directory(root) / f"{consumer}{_SUFFIX}"
 
@@ -61,8 +64,8 @@ class Positions:
         return content.updated if content else None
 
     def write(self, positions: Mapping[str, int]) -> None:
-        """Replaces the stored positions, atomically. Raises LogError for what is not a position, OSError
-        if it cannot be written."""
+        """Replaces the stored positions, atomically. Raises LogError for an invalid position, OSError if it cannot be
+        written."""
         content = {"positions": checked(positions), "updated": datetime.now(UTC).isoformat()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         half = self.path.with_name(f".{self.path.name}.{os.getpid()}")
@@ -85,13 +88,13 @@ class Positions:
             content: Any = json.loads(data)
             found = _Content(checked(content["positions"]), datetime.fromisoformat(content["updated"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            what = error if isinstance(error, LogError) else "it is no file of positions"
-            raise LogError(f"{self.path} is damaged: {what}; delete it to let the consumer go") from None
+            what = error if isinstance(error, LogError) else "it is not a file of positions"
+            raise LogError(f"{self.path} is damaged: {what}; delete it to remove the consumer") from None
         return found
 
 
 def consumers(root: str | Path) -> list[str]:
-    """The names of all that keep a position in the log. Raises LogError if it is not in a directory, OSError."""
+    """The names of all consumers with a position in the log. Raises LogError if it is not in a directory, OSError."""
     try:
         names = os.listdir(_directory(root))
     except FileNotFoundError:

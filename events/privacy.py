@@ -19,23 +19,23 @@ LENGTH: Final = 32
 
 
 class Privacy:
-    """What becomes of the values of each column."""
+    """How the values of each column are hidden."""
 
     def __init__(self, hash: Iterable[str] = (), leave_out: Iterable[str] = (), key: bytes = b"") -> None:
         """`key` is a secret of at most 64 bytes: without it, anyone who knows all names could hash them all."""
         self._hiding: dict[str, Callable[[Any], Any]] = dict.fromkeys(hash, self._hash)
         self._hiding |= dict.fromkeys(leave_out, _nothing)
-        #: Is a text hidden? What others wrote about a client, such as why it had to go, may quote it.
+        #: Whether any text is hidden. Free text about a client, such as the reason of a disconnection, may quote it.
         self.hides_texts: Final = not self._hiding.keys() <= _NO_TEXTS
         self._key = key
         self._known: dict[str, str] = {}
 
     def of(self, column: str) -> Callable[[Any], Any] | None:
-        """What hides a value of that column; None when it is shown as it is."""
+        """The function that hides a value of this column; None if values are shown unchanged."""
         return self._hiding.get(column)
 
     def _hash(self, value: str | None) -> str | None:
-        """The same for the same text in whatever column, so that `publisher` and `client_id` still meet."""
+        """The same text has the same hash in every column, so that `publisher` and `client_id` can still be joined."""
         if not value:
             return value
         known = self._known.get(value)

@@ -1,4 +1,4 @@
-"""Makes the columns that a reader wants of those that a segment has."""
+"""Converts the columns of a segment to those that a reader requests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class Fit(NamedTuple):
 
 
 class Projection:
-    """The columns that a reader wants, in its order; None is all of `SCHEMA`. Raises LogError if there is none of a
-    name."""
+    """The requested columns, in the reader's order; None means all of `SCHEMA`. Raises LogError for an unknown name."""
 
     def __init__(self, columns: Sequence[str] | None) -> None:
         names = SCHEMA.names if columns is None else list(columns)
@@ -34,7 +33,7 @@ class Projection:
             if name not in SCHEMA.names:
                 raise LogError(f"events have no column {name!r}; they have {', '.join(SCHEMA.names)}")
         if not names or len(set(names)) < len(names):
-            raise LogError(f"columns are to be named once each, and at least one: {', '.join(names)}")
+            raise LogError(f"name at least one column, and each only once: {', '.join(names)}")
         self.schema: Final = pa.schema([SCHEMA.field(name) for name in names])
 
     def fit(self, stored: pa.Schema, path: str) -> Fit:
@@ -44,12 +43,12 @@ class Projection:
             if field.name not in self.schema.names or field.name in DERIVED:
                 continue
             if field.name in names:
-                raise LogError(f"{path}: column {field.name} is there twice")
+                raise LogError(f"{path}: column {field.name} occurs twice")
             wanted = self.schema.field(field.name).type
             if field.type != wanted:
                 raise LogError(f"{path}: column {field.name} is {field.type}, which cannot be read as {wanted}")
             names.append(field.name)
-        # a reader that gets no column at all reads all of them
+        # a reader that requests no column would read all of them
         names = names or stored.names[:1]
         return Fit(names, [stored.names.index(name) for name in names])
 

@@ -1,7 +1,7 @@
-"""Reads the log: whichever rows are asked for, each one once, wherever and in whatever format they are.
+"""Reads any range of rows of the log, each row once, from files of either format.
 
-It follows a log that is being written, and one that others compact or clear up meanwhile: what was moved is looked for
-again before it counts as lost.
+It follows a log that is being written, and one that others compact or clear up meanwhile: rows that were moved are
+searched for again before they count as lost.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ Segment: TypeAlias = ArrowSegment | ParquetSegment
 
 #: Segments whose indexes or footers are kept. Tens of kilobytes each.
 _WARM: Final = 64
-#: How often a file may be in the listing and yet not be there.
+#: How often a file may be in the listing although it is gone.
 _TRIES: Final = 3
 
 
@@ -43,7 +43,7 @@ class CorruptBatch(LogError):
 
 
 class LostRows(LogError):
-    """Rows [first, end) of a node are not in the log, or no longer."""
+    """Rows [first, end) of a node are not, or no longer, in the log."""
 
     def __init__(self, node: str, first: int, end: int, held: str) -> None:
         super().__init__(f"rows {first} to {end - 1} of {node} are not in the log: {held}")
@@ -53,11 +53,11 @@ class LostRows(LogError):
 
 
 class Extent(NamedTuple):
-    """What there is of a node: rows [first, end)."""
+    """The available rows of a node: [first, end)."""
 
     first: int
     end: int
-    #: No more will come: it was ended in order, or has started anew since.
+    #: No more rows will come: it ended normally, or has been restarted since.
     ended: bool
     #: Time of its newest row, microseconds since the epoch.
     newest: int
@@ -139,10 +139,10 @@ class _Node:
 class EventLog:
     """The log below a directory, or below a URI that pyarrow knows (`s3://…`, `gs://…`, `file://…`).
 
-    With `filesystem`, `root` is a path in that one. A directory that is not there is a log without nodes: it may come
-    yet. One object belongs to one thread at a time.
+    With `filesystem`, `root` is a path in that one. A missing directory is a log without nodes: it may be created
+    later. One object belongs to one thread at a time.
 
-    All methods raise LogError for what no reader can understand, and OSError if the files cannot be reached.
+    All methods raise LogError for an invalid log, and OSError if the files cannot be read.
     """
 
     def __init__(self, root: str | Path, filesystem: FileSystem | None = None) -> None:
@@ -183,7 +183,7 @@ class EventLog:
         self._nodes = {str(node.key): node for node in sorted(nodes, key=lambda node: node.key)}
 
     def nodes(self) -> dict[str, Extent]:
-        """What there is of each node that has rows, by its key, as of the last `refresh`."""
+        """The extent of each node with rows, by its key, as of the last `refresh`."""
         extents: dict[str, Extent] = {}
         latest = {node.key.name: node.key for node in self._known().values()}
         for text, node in self._known().items():
@@ -201,8 +201,8 @@ class EventLog:
         return extents
 
     def spans(self, node: str, first: int, end: int | None = None) -> Iterator[Span]:
-        """What [first, end) is made of, in order, cut to it; without `end`, all from `first` on. Rows that are not
-        there have no span; rows that are damaged have."""
+        """The spans that [first, end) consists of, in order and cut to it; without `end`, all from `first` on. Missing
+        rows have no span; damaged rows do."""
         NodeKey.parse(node)
         return self._spans(node, first, end)
 
@@ -221,14 +221,14 @@ class EventLog:
 
         With "skip", a row of kind `log.corrupt` or `log.lost` stands for each run of rows that cannot be read: its
         `seq` is the first one's, its `value` how many there are, its time that of a neighbour. Without `verify`,
-        checksums are not looked at.
+        checksums are not checked.
 
-        Raises CorruptBatch and LostRows, after all rows before have come; both are LogErrors, as is a column that
-        cannot be had.
+        Raises CorruptBatch and LostRows, after all rows before have come; both are LogErrors, as is the error for an
+        unknown column.
         """
         key = NodeKey.parse(node)
         if not 0 <= first <= end:
-            raise LogError(f"rows {first} to {end} cannot be asked for")
+            raise LogError(f"rows {first} to {end} are not a valid range")
         return self._read(key, first, end, Projection(columns), on_corrupt == "skip", on_lost == "skip", verify)
 
     def segments(self) -> Iterator[tuple[NodeKey, Sequence[Segment]]]:
@@ -304,7 +304,7 @@ class EventLog:
             if again:
                 if end is None and after is None:
                     break
-                self.refresh()  # what is missing may just have been moved
+                self.refresh()  # missing rows may just have been moved
             if there := self._known().get(node):
                 found = there.covering(at)
                 if found is not None:
@@ -317,7 +317,7 @@ class EventLog:
 
     def _retry(self, segment: Segment, failures: int) -> None:
         if failures >= _TRIES:
-            raise LogError(f"{segment.path}: it is in the listing, and yet not there")
+            raise LogError(f"{segment.path}: it is in the listing but does not exist")
         self.refresh()
 
     def _known(self) -> dict[str, _Node]:
@@ -335,12 +335,12 @@ class EventLog:
     def _newest(self, segment: Segment) -> int | None:
         try:
             return self._touch(segment).newest
-        except FileNotFoundError:  # a reader of the rows will find out
+        except FileNotFoundError:  # reading the rows will report it
             return None
 
     def _held(self, node: str) -> str:
         extent = self.nodes().get(node)
-        return "it knows no such node" if extent is None else f"it has {extent.first} to {extent.end - 1}"
+        return "the log has no such node" if extent is None else f"it has {extent.first} to {extent.end - 1}"
 
     def _time_beside(self, key: NodeKey, first: int, end: int) -> int:
         """Time of what comes behind the rows, or else before them, or else when the exporter started."""

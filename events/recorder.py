@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.publication import Publication
 
-#: Seconds after a failure in which nothing is written: a full disk must not cost a conversion each time.
+#: Seconds after a failure during which nothing is written: with a full disk, no time is wasted on conversions.
 PAUSE: Final = 1.0
-#: Bytes of payloads and user properties that are written together, as soon as there are so many: a column holds 2 GiB.
+#: A batch is written when its payloads and user properties reach this many bytes: a column holds 2 GiB.
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -58,15 +58,15 @@ class Recorder:
         self._weight = 0
         self._weighs = converter.is_heavy
         self._resume_at = 0.0
-        #: Not yet said in the log, by reason.
+        #: Losses that are not yet recorded in the log, by reason.
         self._unsaid: dict[str, int] = {}
         #: Events written, and events lost, so far.
         self.written = 0
         self.dropped = 0
         self.rejected = 0
-        #: Batches with such as could not be rows.
+        #: Batches with events that could not be turned into rows.
         self._failures = 0
-        #: Why nothing can be written at the moment.
+        #: Why nothing can be written now.
         self.trouble: OSError | None = None
 
     @property
@@ -94,7 +94,7 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the waiting rows."""
         observed, rows = self._observed, self.waiting
         if not observed and not self._unsaid:
             return
@@ -121,7 +121,7 @@ class Recorder:
     def _write(self, observed: list[Observation], now: float) -> bool:
         try:
             batch = self._converter.convert(observed)
-        except Exception as error:  # noqa: BLE001  what hooks of others put into a message may be anything
+        except Exception as error:  # noqa: BLE001  callbacks of other code may put anything into a message
             observed = self._convertible(observed, error)
             if not observed:
                 return True
@@ -141,7 +141,7 @@ class Recorder:
         return True
 
     def _convertible(self, observed: list[Observation], error: Exception) -> list[Observation]:
-        """Those that can be written; the others go to a file for people."""
+        """The observations that can be written; the others go to a file for inspection."""
         good: list[Observation] = []
         for each in observed:
             parts = [each]
@@ -157,7 +157,9 @@ class Recorder:
                 else:
                     good.append(part)
         self._failures += 1
-        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a hook may always make nonsense
+        if (
+            self._failures & (self._failures - 1) == 0
+        ):  # the 1st, 2nd, 4th, 8th, …: a hook may produce invalid values all the time
             self._logger.error(
                 "events could not be turned into rows (%d so far): %s", self.rejected, self._rejects.words(error)
             )
@@ -169,7 +171,8 @@ class Recorder:
 
 
 class Rejects:
-    """A file of events that could not be rows, as JSON lines: bounded, and never a reason to fail."""
+    """A file of events that could not be turned into rows, as JSON lines. Its size is limited, and its errors are
+    ignored."""
 
     def __init__(self, path: Path, max_bytes: int, kinds: Sequence[str], privacy: Privacy) -> None:
         """`kinds` are the names behind the numbers of `Observation`."""
@@ -179,7 +182,7 @@ class Rejects:
         self._privacy = privacy
 
     def words(self, error: Exception) -> str:
-        """What went wrong; of what must not be known it says the kind of error alone, since the text may quote it."""
+        """The error; where values are hidden only its type, because the text may quote them."""
         kind = type(error).__name__
         return kind if self._privacy.hides_texts else f"{kind}: {error}"
 

@@ -21,7 +21,7 @@ from trunkline.events.positions import Positions, consumers
 #: Rows that are kept behind the slowest consumer. A position follows some batches late, and readers go back when they
 #: fail.
 MARGIN: Final = 100_000
-#: Seconds after its last write in which no writer is taken for dead.
+#: Seconds after its last write during which a writer is not considered dead.
 _ALIVE: Final = 600
 #: Segments that one call deletes at most.
 _MAX_DELETED: Final = 256
@@ -33,7 +33,7 @@ class Deleted(NamedTuple):
     bytes: int
     #: Rows among them that the consumer with the largest loss had not read.
     unread: int
-    #: What could not be looked at or deleted, and why.
+    #: Files that could not be read or deleted, and why.
     problems: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ class _Segment:
     size: int = 0
     #: Seconds since the epoch.
     written: float = 0
-    #: It is the last one, and its writer has not ended it: the writer may go on.
+    #: It is the last one, and its writer has not ended it, so the writer may continue.
     open: bool = False
 
 
@@ -97,7 +97,7 @@ def enforce(
 
 
 def _segments(key: NodeKey, listed: Sequence[SegmentFiles], problems: list[str]) -> list[_Segment]:
-    """Oldest first; what is left of a half deleted one counts as one without rows."""
+    """Oldest first; the rest of a half-deleted segment counts as one without rows."""
     segments = [_Segment(key, files, files.first, files.end or files.first) for files in listed]
     for segment in segments:
         for path in segment.files.paths:
@@ -149,7 +149,7 @@ def _delete(segment: _Segment, problems: list[str]) -> bool:
 
 def _delete_directory(root: Path, key: NodeKey) -> None:
     for folder, _, _ in os.walk(root / key.directory, topdown=False):
-        with contextlib.suppress(OSError):  # other files are there
+        with contextlib.suppress(OSError):  # the folder has other files
             os.rmdir(folder)
     with contextlib.suppress(OSError):
         (root / DEAD_LETTERS / f"{key.encoded}.jsonl").unlink()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
 
-    #: What a hook was called with: number of the kind, seconds since the epoch, whom it is about, of what, and the
-    #: columns that follow from neither client nor message.
+    #: An observation: number of the kind, seconds since the epoch, the client, the message or topic, and the columns
+    #: that follow from neither client nor message.
     Observation: TypeAlias = tuple[int, float, ClientInfo | None, Publication | None, Mapping[str, Any] | None]
     Values: TypeAlias = pa.Array[Any]
 
@@ -38,7 +38,7 @@ _LOW: Final = bytes(range(256)) * 256
 
 _NULLS: Final[dict[pa.DataType, Values]] = {}
 
-#: Seconds since the epoch, in the year 5138: a number that is none is not less, either.
+#: Seconds since the epoch, in the year 5138; NaN is not less than it, either.
 _FOREVER: Final = 1e11
 
 _DUP: Final = int(Flag.DUP)
@@ -50,7 +50,7 @@ _OF_CLIENTS: Final = ("client_id", "username", "peer", "peer_port", "listener", 
 
 
 class Converter:
-    """Makes record batches. It holds nothing between two of them but what it has hashed."""
+    """Makes record batches. Between two batches it keeps only its hashes."""
 
     def __init__(
         self, kinds: Sequence[str], schema: pa.Schema, privacy: Privacy, max_payload: int, weight: int
@@ -64,7 +64,7 @@ class Converter:
         self._weight = weight
         self._payloads = "payload" in schema.names
         self._pairs = "user_properties" in schema.names
-        #: Do rows hold what publishers make as large as they like?
+        #: Whether rows hold fields whose size publishers choose.
         self.is_heavy: Final = self._payloads or self._pairs
 
     def weigh(self, thing: Publication) -> int:
@@ -77,13 +77,11 @@ class Converter:
         return weight
 
     def convert(self, observed: Sequence[Observation]) -> pa.RecordBatch:
-        """All of it, in order: a row for each message, or for what has none.
-
-        What is the same for all messages of a publication becomes a column with one value a publication first, and then
-        one with a value a row.
+        """All observations in order: a row for each message, or one for an event without messages. A value common to
+        all messages of a publication is computed once per publication and then repeated for each row.
 
         Raises:
-            Exception: something in it is not what the columns hold.
+            Exception: a value does not fit its column.
         """
         things = [each[3] for each in observed]
         times = pa.array([each[1] for each in observed], pa.float64())
@@ -127,12 +125,12 @@ class Converter:
         return self._batch(columns, rows)
 
     def _batch(self, columns: Mapping[str, Values], rows: int) -> pa.RecordBatch:
-        """With nulls where nothing is known."""
+        """With nulls for unknown values."""
         arrays = [columns[field.name] if field.name in columns else _nulls(field.type, rows) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _add_given(self, columns: dict[str, Values], observed: Sequence[Observation]) -> None:
-        """What was given by name goes before what is known otherwise."""
+        """Values given by name take precedence."""
         given: dict[str, list[Any]] = {}
         for row, each in enumerate(observed):
             if each[4]:
@@ -146,7 +144,7 @@ class Converter:
             columns[name] = _compute.coalesce(column, columns[name]) if name in columns else column
 
     def _clients(self, clients: Sequence[ClientInfo | None]) -> dict[str, Values]:
-        """Each client is looked at once, however many rows it has."""
+        """Each client is read once, however many rows it has."""
         known: dict[ClientInfo, int] = {}
         codes = pa.array(
             [None if client is None else known.setdefault(client, len(known)) for client in clients], pa.int32()
@@ -161,7 +159,8 @@ class Converter:
         return columns
 
     def _messages(self, things: Sequence[Publication]) -> dict[str, Values]:
-        """What all messages of a publication have in common, and `stamp`, when the broker took them over."""
+        """The values that all messages of a publication have in common, and `stamp`, the time when the broker accepted
+        them."""
         return {
             "publisher": self._texts("publisher", [thing.publisher for thing in things]),
             "qos": pa.array([thing.qos for thing in things], pa.int32()),
@@ -171,7 +170,7 @@ class Converter:
         }
 
     def _of_each(self, things: Sequence[Publication]) -> dict[str, Values]:
-        """What each message has for itself."""
+        """The columns whose values differ between messages."""
         topics: list[str] = []
         sizes: list[int] = []
         packet_ids: list[int] = []
@@ -237,7 +236,7 @@ def _flags(things: Sequence[Publication]) -> Values:
 
 
 def _nulls(type: pa.DataType, rows: int) -> Values:
-    """A column of which nothing is known. They are all the same, so each is a piece of one."""
+    """A column of nulls: a slice of a shared one."""
     column = _NULLS.get(type)
     if column is None or len(column) < rows:
         column = _NULLS[type] = _new_nulls(max(rows, 4096), type)

@@ -35,7 +35,7 @@ COLUMNS: Final = columns(
       from there.
     seq bigint Number of the row within its node and incarnation, from 0, without gaps.
     time timestamp When it happened, by the node's clock.
-    kind string What happened: the name of a hook point, or a word of the exporter's own.
+    kind string What happened: the name of a hook point, or a kind of the exporter's own.
     weight int How many events the row stands for: more than 1 where events are sampled.
     client_id string The client that it is about; of a delivery, the subscriber.
     username string That client's user name.
@@ -67,14 +67,14 @@ COLUMNS: Final = columns(
       configuration asks for them.
     """
 )
-#: What follows from a segment's place and name.
+#: Columns that follow from a segment's path and name.
 DERIVED: Final = ("node", "incarnation", "seq")
 
-#: What readers give.
+#: The columns that readers return.
 SCHEMA: Final = arrow_schema(COLUMNS)
 #: The same, as Spark reads it from text.
 SPARK_SCHEMA: Final = spark_schema(COLUMNS)
-#: What a segment holds, at most.
+#: All columns that a segment may hold.
 STORED: Final = pa.schema([field for field in SCHEMA if field.name not in DERIVED])
 
 

@@ -1,4 +1,4 @@
-"""What a segment gives to a reader, in whichever format its file is."""
+"""The interface of a segment for readers, for both file formats."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 class Part(NamedTuple):
-    """A batch, or a row group: what can be read by itself."""
+    """A batch or row group, which can be read separately."""
 
     first: int
     end: int
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Rows that are there and cannot be read."""
+    """Rows that exist but cannot be read."""
 
     first: int
     end: int

@@ -1,4 +1,4 @@
-"""What compaction gives to a target, and what it gets back, whichever the target's format."""
+"""The interface between compaction and its targets, for all formats."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 class Missing(NamedTuple):
-    """Rows of the log that cannot be had, and the row that stands for them."""
+    """Rows of the log that cannot be read, and the row that stands for them."""
 
     first: int
     rows: int
@@ -18,7 +18,7 @@ Piece: TypeAlias = pa.RecordBatch | Missing
 
 
 class Written(NamedTuple):
-    """What one call of `write` has done."""
+    """The result of one call of `write`."""
 
     #: The number of the next row to write.
     end: int

@@ -1,7 +1,7 @@
-"""Which hooks are watched, and what is recorded of each.
+"""The hooks that are watched, and the columns that are recorded for each.
 
-Callbacks look and return nothing. They come last where others change a value, so that they see what was made of it, and
-first elsewhere, so that they are asked although others end the chain.
+Callbacks only watch. Where others change a value they run last, so that they get the final value, and elsewhere first,
+so that they run even if others end the chain.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from trunkline.mqtt.publication import Publication
     from trunkline.plugins.context import PluginHooks
 
-#: Topics and client ids of which is remembered whether they are wanted, and characters of those that are.
+#: Limits of the cache of topics and client ids and whether they are recorded: their number, and their length.
 _REMEMBERED: Final = 10_000
 _LONGEST: Final = 256
-#: A number without pattern: what is sampled must not follow the clock.
+#: An arbitrary number: sampling must not depend on the clock.
 _SPREAD: Final = 0x9E3779B97F4A7C15
 
 
 class Wanted:
-    """What is recorded: topics and clients by patterns, and of messages one in so many, with all that becomes of it."""
+    """Selects what is recorded: topics and clients by patterns, and one in N messages with all of its events."""
 
     def __init__(self, topics: Sequence[str], clients: Sequence[str], one_in: int) -> None:
         """`topics` are topic filters; `clients` patterns of client ids with `*` and `?`."""
         self._filters = tuple(topics)
         self._clients = None if "*" in clients else compile_pattern("|".join(map(translate, clients)) or "(?!)")
         self._one_in = one_in
-        #: For those that are in a hurry: what `topic` has said.
+        #: For the hot path: cached results of `topic`.
         self.known_topics: dict[str, bool] = {}
         self._known_clients: dict[str, bool] = {}
 
@@ -67,7 +67,7 @@ class Wanted:
         return known
 
     def publications(self, publication: Publication) -> Sequence[Publication]:
-        """What is wanted of a publication: all of it in one, where that depends on its topics alone."""
+        """The selected part of a publication: all of it at once, if only its topics matter."""
         if self._one_in == 1:
             topics = list(map(self.topic, publication.topics))
             if all(topics):
@@ -88,7 +88,7 @@ class Wanted:
 
 
 def _remember(known: dict[str, bool], name: str, wanted: bool) -> None:
-    """Clients that make up many long names must not fill the memory."""
+    """Clients with many long names must not fill the memory."""
     if len(name) <= _LONGEST:
         if len(known) >= _REMEMBERED:
             known.clear()
@@ -123,7 +123,7 @@ class Watching:
         topics, by_topic_alone = wanted.known_topics, wanted.by_topic_alone
 
         def look(client: ClientInfo, publication: Publication) -> None:
-            # as a rule a look into a dict says it all
+            # usually one dict lookup decides
             if publication.count == 1 and by_topic_alone and topics.get(publication.topic):
                 record(kind, client, publication, None, publication.timestamp if at_origin else None)
                 return
@@ -177,7 +177,7 @@ class Watching:
 
 
 def _give(name: str, value: Any, given: dict[str, Any], texts: bool) -> int:
-    """Add the columns of one argument of a hook; returns the flags that it sets. Passwords and properties are no
+    """Add the columns of one argument of a hook; returns the flags that it sets. Passwords and properties have no
     columns."""
     if name == "reason":
         if isinstance(value, Reason):

@@ -1,8 +1,8 @@
 """Appends batches of rows to the log, so that a reader never sees half of one.
 
-A batch goes to the data file first and gets its index record when it is whole there. What could not be written is cut
-off again, and its rows have no numbers: the next append takes them. A writer begins a directory of its own and never
-goes on with a file that another has left behind.
+A batch goes to the data file first and gets its index record when it is whole there. A batch that could not be written
+is truncated again, and its row numbers go to the next append. A writer begins a directory of its own and never goes on
+with a file that another has left behind.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from trunkline.events.layout import (
 )
 from trunkline.events.schema import STORED, VERSION
 
-#: What ends an Arrow stream.
+#: The end of an Arrow stream.
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
-#: Segments that are over and wait for `sync`: more are left to the operating system.
+#: Finished segments that wait for `sync`; further ones are left to the operating system.
 _UNSYNCED: Final = 4
 
 _flush = getattr(os, "fdatasync", os.fsync)
@@ -66,7 +66,7 @@ class LogWriter:
     ) -> None:
         for field in schema:
             if field.name not in STORED.names or STORED.field(field.name).type != field.type:
-                raise LogError(f"{field} is no column that the event log stores")
+                raise LogError(f"{field} is not a column of the event log")
         self.schema: Final = schema.with_metadata({VERSION_KEY: str(VERSION)})
         self._roll_bytes = roll_bytes
         self._roll_age = int(roll_age * 1_000_000)
@@ -110,7 +110,7 @@ class LogWriter:
         # one stream a batch, of which the middle is kept: that is how pyarrow compresses a single batch
         data = whole.slice(len(self._head), whole.size - len(self._head) - len(_END_OF_STREAM))
         segment = self._segment
-        if segment is not None and segment.is_deleted:  # what is written to it would be gone
+        if segment is not None and segment.is_deleted:  # rows written to it would be lost
             self._retire(segment)
         elif segment is not None and segment.rows and self._is_full(segment, data.size, max_time):
             self.roll()
@@ -129,7 +129,7 @@ class LogWriter:
     def sync(self) -> None:
         """Waits until all that was appended before is on the disk. May run in another thread while appends go on.
 
-        Raises OSError: what was appended since the sync before may get lost if the machine fails.
+        Raises OSError: rows appended since the last sync may get lost if the machine fails.
         """
         with self._lock:
             over, self._unsynced = self._unsynced, []
@@ -206,9 +206,9 @@ class _Segment:
         self._directory = directory
         self._first = first
         self._schema_crc = schema_crc
-        #: Changed at once, for Ctrl-C may come anywhere.
+        #: Replaced atomically, because Ctrl-C may come anywhere.
         self._whole = whole
-        #: The files may be longer than what is whole.
+        #: The files may be longer than their complete part.
         self._torn = False
         #: Time of the first row, microseconds since the epoch.
         self.born = whole.min_time
@@ -220,7 +220,7 @@ class _Segment:
         made: list[FileIO] = []
         try:
             for path in paths:
-                made.append(FileIO(path, "wb"))  # what is there is left of a try that failed
+                made.append(FileIO(path, "wb"))  # the rest of a failed attempt
             _write(made[0], head)
             _write(made[1], Header(first, len(head), schema_crc).pack())
         except OSError:
@@ -246,7 +246,7 @@ class _Segment:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the file was deleted. Some file systems count no links, so its name is asked for as well."""
+        """Whether the file was deleted. Some file systems do not count links, so its name is checked as well."""
         return not os.fstat(self._data.fileno()).st_nlink and not os.path.exists(self._data.name)
 
     def append(self, data: pa.Buffer, rows: int, min_time: int, max_time: int) -> None:
@@ -265,7 +265,7 @@ class _Segment:
         packed = record.pack()
         if self._torn:
             self._cut_back()
-        # from here on until both are written, what is in the files is not to be relied on
+        # until both are written, the ends of the files are not valid
         self._torn = True
         try:
             _write(self._data, data)
@@ -321,7 +321,7 @@ def _new_key(root: Path, key: NodeKey) -> NodeKey:
         ]
         if others and (newest := max(others)) >= key:
             key = newest._replace(incarnation=newest.incarnation + 1)
-        with contextlib.suppress(FileExistsError):  # another one was faster
+        with contextlib.suppress(FileExistsError):  # another process was faster
             (root / key.directory).mkdir()
             return key
 

@@ -12,7 +12,7 @@ from trunkline.actors import Actor, Child, Reason, Restart, Supervisor, TooManyR
 
 
 class Store(Actor[tuple[str, int]]):
-    """Opening and closing take time: that is what `setup` and `teardown` are for."""
+    """Opening and closing take time, so they belong in `setup` and `teardown`."""
 
     async def setup(self) -> None:
         await trio.sleep(0.1)
@@ -44,7 +44,7 @@ class Sensor(Actor[None]):
 
     async def measure(self) -> None:
         for value in (20, -1, 21, -1):
-            self.plant["store"].cast(("temperature", value))  # after a restart it is another one
+            self.plant["store"].cast(("temperature", value))  # a new reference after a restart
             await trio.sleep(1)
 
 

@@ -15,7 +15,7 @@ from trunkline.plugins import Context, Settings, hook, setting
 
 
 class BadgeSettings(Settings):
-    # nobody comes in while the plugin should run and does not
+    # no client gets in while the plugin should run and does not
     guards = ("client.authenticate", "client.check_acl")
 
     connections: Whole = setting(4, "Connections to the database.", "connections", ge=1)

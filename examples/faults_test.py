@@ -12,7 +12,7 @@ from trunkline.testing import ThreadBroker
 
 
 class Meter:
-    """The code under test: it tells what it measures, and comes back by itself."""
+    """The code under test: it reports its measurements and reconnects by itself."""
 
     def __init__(self, host: str, port: int) -> None:
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "meter", clean_session=False)

@@ -32,7 +32,7 @@ def operators(client: ClientInfo, action: Action, topic: str, qos: int, retain: 
 
 
 def allowed(acl: Acl, client: ClientInfo, action: Action, topic: str) -> bool:
-    """What the broker does: the callbacks first; when all of them pass, the rules."""
+    """As in the broker: the callbacks first; when all of them pass, the rules."""
     decision = hooks.decide(CLIENT_CHECK_ACL, client, action, topic, 0, False)
     if decision is None:
         return acl.compile_for(client).check(action, topic)
@@ -51,7 +51,7 @@ def main() -> None:
     assert allowed(acl, ada, "subscribe", "devices/+/power")
     assert not allowed(acl, ada, "publish", "devices/meter-1/power")
     assert allowed(acl, operator, "publish", "anything")
-    print("everybody may do what the rules say, and nothing else")
+    print("everybody has the rights of the rules, and no others")
 
 
 if __name__ == "__main__":

@@ -18,17 +18,17 @@ from trunkline.plugins import Context, Settings, hook, setting
 
 
 class QuietSettings(Settings):
-    limit: Whole = setting(100, "What a client may publish within `period`.", "messages", ge=1)
+    limit: Whole = setting(100, "Messages that a client may publish within `period`.", "messages", ge=1)
     period: Duration = setting(60.0, "The time in which messages are counted.", "seconds", gt=0)
 
 
 class Quiet:
-    """Refuses messages of clients that talk too much."""
+    """Refuses messages of clients that publish too much."""
 
     def __init__(self, context: Context[QuietSettings]) -> None:
         self.settings = context.settings
         self.counts = Counter[str]()
-        self.refused = context.counter("refused", "Messages that were too many.")
+        self.refused = context.counter("refused", "Messages above the limit.")
 
     @hook("message.publish")
     def count(self, client: ClientInfo, message: Message) -> Deny | None:

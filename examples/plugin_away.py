@@ -17,13 +17,13 @@ class Away:
 
     def __init__(self, context: Context[AwaySettings]) -> None:
         self.context = context
-        #: When each client was heard last.
+        #: When each client published last.
         self.last: dict[str, float] = {}
         context.gauge("watched", "Clients that are watched.", lambda: len(self.last))
         context.command("last", self.list_last)
 
     async def start(self) -> None:
-        """Clients may be there before the plugin is."""
+        """Clients may be connected before the plugin starts."""
         self.last = {client.client_id: self.context.now for client in self.context.all_clients()}
 
     async def run(self) -> None:

@@ -16,7 +16,7 @@ class EchoSettings(Settings):
 
 
 async def echo(context: Context[EchoSettings]) -> None:
-    """Publishes again what comes to `say/…`."""
+    """Publishes messages to `say/…` again."""
 
     def answer(message: Message) -> None:
         context.publish(f"{context.settings.prefix}/{message.topic}", message.payload)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Counter:
-    """The code under test: it counts what it sees, and tells when it is asked."""
+    """The code under test: it counts messages, and reports the number on request."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -9,7 +9,7 @@ from trunkline.testing import ThreadBroker
 
 
 class Thermostat:
-    """The code under test: it takes orders and tells its state."""
+    """The code under test: it takes commands and reports its state."""
 
     def __init__(self, host: str, port: int) -> None:
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "thermostat")
@@ -40,6 +40,6 @@ def test_it_tells_what_it_was_ordered(mqtt_broker: ThreadBroker) -> None:
 def test_it_is_missed(mqtt_broker: ThreadBroker) -> None:
     thermostat = Thermostat(mqtt_broker.host, mqtt_broker.port)
     mqtt_broker.wait_for_client("thermostat")
-    mqtt_broker.clock.advance(100)  # its keep-alive is a minute, and it does not know of this one
+    mqtt_broker.clock.advance(100)  # its keep-alive is a minute, and it does not follow this clock
     mqtt_broker.wait_for("heating/state", payload="offline")
     thermostat.stop()

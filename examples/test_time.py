@@ -31,7 +31,7 @@ def test_news_wait_for_a_day_and_not_longer(mqtt_broker: ThreadBroker) -> None:
     mqtt_broker.publish("news", "good", qos=1)
     mqtt_broker.clock.advance(3601)
     hour, good = mqtt_broker.messages
-    assert hour.dropped == {}  # it is found when the subscriber comes back
+    assert hour.dropped == {}  # the expiry is noticed when the subscriber comes back
     mqtt_broker.clock.advance(86_400)
     assert mqtt_broker.sessions == []
     assert good.dropped == {"subscriber": "session_ended"}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.trio
 
 
 async def connect(stream: trio.abc.Stream, packet: Connect) -> None:
-    """The code under test would be a client for trio; this is all of one that the test needs."""
+    """Stands in for a client for trio, the code under test: the test needs no more of it."""
     await stream.send_all(encode(packet, Version.V5))
     (connack,) = Decoder(server=False, version=Version.V5).feed(bytes(await stream.receive_some()))
     assert isinstance(connack, Connack)

@@ -21,9 +21,9 @@ async def main() -> None:
         (connack,) = decoder.feed(bytes(await stream.receive_some()))
         assert isinstance(connack, Connack)
         began = trio.current_time()
-        (goodbye,) = decoder.feed(bytes(await stream.receive_some()))
-        assert isinstance(goodbye, Disconnect)
-        print(f"{Reason(goodbye.reason).name.lower()} after {trio.current_time() - began:.0f} s")
+        (disconnect,) = decoder.feed(bytes(await stream.receive_some()))
+        assert isinstance(disconnect, Disconnect)
+        print(f"{Reason(disconnect.reason).name.lower()} after {trio.current_time() - began:.0f} s")
         await stream.aclose()
 
 

@@ -24,7 +24,7 @@ _HEAD = """\
 
 1. a TOML file: the one that `--config` or the variable `TRUNKLINE_CONFIG` names, or else `trunkline.toml` in the
    current folder, or else `/etc/trunkline/trunkline.toml` (on Windows `trunkline\\trunkline.toml` in `%PROGRAMDATA%`);
-   `--no-config` reads none,
+   `--no-config` reads none; it is a regular file of at most 16 MiB,
 2. environment variables `TRUNKLINE_SECTION__KEY`, with two underscores between section and key,
 3. flags of the command.
 

@@ -46,7 +46,7 @@ class Claim:
                 self.path.unlink()
 
 
-def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
+def claim(path: Path, *, tcp: bool, private: bool) -> Claim:
     """Listen at a path; `private` creates the folder, for its owner alone. This may take up to `ANSWER_TIME`.
 
     Raises:
@@ -60,7 +60,7 @@ def claim(path: Path, *, tcp: bool, private: bool, backlog: int = 16) -> Claim:
         with alone(path.parent):  # two brokers that start together must not both find a third one dead
             check_place(path, "tcp" if tcp else "unix")
             _clear(path)
-            return _listen(path, tcp, backlog)
+            return _listen(path, tcp)
     except OSError as error:
         raise PlaceError(f"{path}: {error.strerror or error}") from error
 
@@ -83,7 +83,7 @@ def _clear(path: Path) -> None:
     path.unlink()
 
 
-def _listen(path: Path, tcp: bool, backlog: int) -> Claim:
+def _listen(path: Path, tcp: bool) -> Claim:
     listening, token = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX), None
     try:
         if tcp:
@@ -94,7 +94,7 @@ def _listen(path: Path, tcp: bool, backlog: int) -> Claim:
                 listening.bind(str(path))
             finally:
                 os.umask(before)
-        listening.listen(backlog)
+        listening.listen()
         listening.setblocking(False)
         if tcp:
             token = secrets.token_urlsafe(32)

@@ -13,8 +13,10 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import quote, unquote
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 SOCKET: Final = ".sock"
 PORT: Final = ".port"
@@ -29,8 +31,11 @@ class PlaceError(Exception):
 class Port(NamedTuple):
     """The content of the file that stands in for a Unix socket."""
 
-    port: int
+    port: Annotated[int, Field(gt=0, lt=65_536)]
     token: str
+
+
+_PORT: Final = TypeAdapter(Port)
 
 
 def has_unix_sockets() -> bool:
@@ -74,13 +79,12 @@ def find(node: str) -> Path:
     Raises:
         PlaceError: there is none.
     """
-    looked = [folder / file_name(node, suffix) for folder in folders() for suffix in (SOCKET, PORT)]
-    for path in looked:
-        if os.path.lexists(path):
-            return path
-    others = sorted(sockets().keys() - {node})
-    hint = f"; there is {', '.join(others)}: name it with --node" if others else ""
-    missing = [str(path) for path in looked if path.suffix == SOCKET]
+    there = sockets()
+    if node in there:
+        return there[node]
+    others = ", ".join(sorted(there))
+    hint = f"; there is {others}: name it with --node" if others else ""
+    missing = [str(folder / file_name(node, SOCKET)) for folder in folders()]
     where = f"neither {' nor '.join(missing)}" if len(missing) > 1 else f"no {missing[0]}"
     raise PlaceError(f"no broker {node!r} runs here: there is {where}{hint}")
 
@@ -184,17 +188,11 @@ def is_socket(path: Path) -> bool:
 def read_port(path: Path) -> Port:
     """Raises PlaceError if the file holds something else."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return _PORT.validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise PlaceError(f"{path}: {error.strerror or error}") from error
-    except ValueError:
-        content = None
-    if isinstance(content, dict):
-        table = cast("dict[str, object]", content)
-        port, token = table.get("port"), table.get("token")
-        if isinstance(port, int) and 0 < port < 65_536 and isinstance(token, str):
-            return Port(port, token)
-    raise PlaceError(f"{path} is not a control socket: it does not hold a port and token")
+    except ValidationError:
+        raise PlaceError(f"{path} is not a control socket: it does not hold a port and token") from None
 
 
 def write_port(path: Path, port: Port) -> None:
@@ -205,4 +203,4 @@ def write_port(path: Path, port: Port) -> None:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        json.dump({"port": port.port, "token": port.token}, file)
+        json.dump(port._asdict(), file)

@@ -81,7 +81,10 @@ def plugin_page(name: str) -> Row:
         "where": found.value,
         "text": _text(factory, found.value),
         "settings": [_setting(key, field) for key, field in model.model_fields.items()],
-        "hooks": [{"point": mark.point, "method": method, "priority": mark.priority} for method, mark in hooks],
+        "hooks": [
+            {"point": mark.point, "method": method, "priority": mark.options.get("priority", 0)}
+            for method, mark in hooks
+        ],
         "guards": list(model.guards),
         "is_class": inspect.isclass(factory),
     }

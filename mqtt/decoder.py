@@ -11,12 +11,14 @@ How it is kept cheap and safe:
 - A connection publishes to few topics again and again: the encoded topic names that were found valid are remembered.
 """
 
+from math import inf
 from typing import Final
 
 from trunkline.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
 from trunkline.mqtt.first_bytes import CONNECT_ONLY, FIRST_BYTES, OLD_NAME
 from trunkline.mqtt.gather import gather
 from trunkline.mqtt.packets import ACKNOWLEDGEMENTS, Acknowledgement, PacketType, Publish
+from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.publication import Decoded
 from trunkline.mqtt.reader import Reader
 from trunkline.mqtt.versions import Version
@@ -43,6 +45,7 @@ _QUICK_MINIMUM: Final = 130
 #: How a PUBLISH without DUP begins.
 _PUBLISH: Final = frozenset(range(0x30, 0x36))
 _V5: Final = Version.V5
+_new: Final = object.__new__
 
 _SMALL_CHUNK: Final = 4096
 _GATHERED: Final = 65_536
@@ -198,15 +201,27 @@ class Decoder:
                 if wire[payload : payload + 1] != b"\0":
                     return None  # properties
                 payload += 1
+            # Filled in field by field, which takes less time than `__init__`.
+            message = _new(Publish)
+            message.topic = topic
+            message.payload = wire[payload:]
+            message.properties = NO_PROPERTIES
+            message.publisher = ""
+            message.username = message.wire3 = message.wire5 = message.frames = None
+            message.guid = 0
+            message.timestamp = 0.0
+            message.expires_at = inf
+            message.retain = message.dup = False
+            message.qos = message.packet_id = 0
             if first == 0x30:
-                message = Publish(topic, wire[payload:])
                 if v5:
                     message.wire5 = wire
                 else:
                     message.wire3 = wire
                 return message
-            message = Publish(topic, wire[payload:], first >> 1 & 3, first & 1 == 1)
+            message.retain = first & 1 == 1
             if first > 0x31:
+                message.qos = first >> 1 & 3
                 message.packet_id = wire[name_end] << 8 | wire[name_end + 1]
                 if not message.packet_id:
                     return None

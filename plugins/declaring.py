@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
 from trunkline.config.settings import PluginSettings, Section, key
 from trunkline.config.units import accepted
-from trunkline.hooks.registration import describe
+from trunkline.hooks.registration import RegistrationOptions, describe
 from trunkline.plugins.context import Context
 from trunkline.plugins.errors import PluginError
 
@@ -39,11 +39,10 @@ class Hooked(NamedTuple):
     """A method to register at a hook point."""
 
     point: str
-    priority: int
-    filter: Callable[..., Any] | None
+    options: RegistrationOptions
 
 
-def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = None) -> Callable[[C], C]:
+def hook(point: str, **options: Unpack[RegistrationOptions]) -> Callable[[C], C]:
     """Mark a method of a plugin's class: it is registered at this point when the plugin starts, as `Hooks.add` does.
 
     Raises:
@@ -54,7 +53,7 @@ def hook(point: str, *, priority: int = 0, filter: Callable[..., Any] | None = N
 
     def mark(method: C) -> C:
         marks: list[Hooked] = getattr(method, _MARK, [])
-        setattr(method, _MARK, [*marks, Hooked(point, priority, filter)])
+        setattr(method, _MARK, [*marks, Hooked(point, options)])
         return method
 
     return mark
@@ -113,19 +112,16 @@ def settings_of(factory: Factory) -> type[Settings]:
 
 
 def _wrong_defaults(model: type[Settings]) -> Iterator[str]:
-    """pydantic does not check defaults. So a mistake shows at the start, not when the value is used."""
-    own = {name: field for name, field in model.model_fields.items() if name not in Settings.model_fields}
-    defaults = {
-        name: field.get_default(call_default_factory=True) for name, field in own.items() if not field.is_required()
-    }
+    """A mistake shows at the start, not when the value is used."""
     try:
-        model.model_validate(defaults)
+        model()
     except ValidationError as error:
         for detail in error.errors():
-            if detail["loc"] and detail["loc"][0] in defaults:
+            if detail["loc"] and detail["type"] != "missing":
                 name = str(detail["loc"][0])
-                default = f"{describe(model)}.{name}: the default {defaults[name]!r}"
-                yield f"{default} does not fit: accepted is {accepted(own[name])}"
+                field = model.model_fields[name]
+                default = f"{describe(model)}.{name}: the default {field.get_default(call_default_factory=True)!r}"
+                yield f"{default} does not fit: accepted is {accepted(field)}"
 
 
 def _evaluated(factory: Factory, annotation: object) -> object:

@@ -136,7 +136,7 @@ class Running(Actor["TimerDue | Delivery | SubscriptionRefused"]):
             if start is not None and inspect.isawaitable(started := start()):
                 await started
             for method, mark in hooked_methods(plugin):
-                self.hooks.add(mark.point, method, priority=mark.priority, filter=mark.filter)
+                self.hooks.add(mark.point, method, **mark.options)
             run = getattr(plugin, "run", None)
             if run is not None:
                 if not is_async(run):

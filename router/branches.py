@@ -1,4 +1,4 @@
-"""What a trie of topic filters is made of."""
+"""The nodes of a trie of topic filters."""
 
 from typing import Generic, TypeAlias, TypeVar
 
@@ -11,7 +11,7 @@ class Leaf(Generic[V]):
     __slots__ = ("suffix", "value")
 
     def __init__(self, suffix: str | None, value: V) -> None:
-        #: What follows the level that leads here; None if nothing does (an empty string is an empty level).
+        #: The levels that follow the one leading here; None if there are none (an empty string is an empty level).
         self.suffix = suffix
         self.value = value
 

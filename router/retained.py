@@ -52,7 +52,7 @@ class Retained:
 
 
 class RetainedStore:
-    """The retained messages of one node, in memory. A limit of 0 is no limit; `$SYS` is the broker's own and has
+    """The retained messages of one node, in memory. A limit of 0 means no limit; `$SYS` is the broker's own and has
     none."""
 
     def __init__(
@@ -238,5 +238,5 @@ class RetainedStore:
 
 
 def _is_own(topic: str) -> bool:
-    """Nobody but the broker publishes there."""
+    """Only the broker publishes there."""
     return topic[:5] == "$SYS/"

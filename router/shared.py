@@ -95,7 +95,7 @@ class Group(Generic[S]):
         return None if position < 0 else self._ring[position]
 
     def join(self, subscriber: S, options: Options) -> bool:
-        """True if the subscriber was no member before; else its options are replaced and it keeps its place."""
+        """True if the subscriber is a new member; otherwise its options are replaced and it keeps its place."""
         position = self._position(subscriber)
         member = Member(subscriber, options, self)
         if position >= 0:

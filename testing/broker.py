@@ -40,7 +40,7 @@ _MAX_SHOWN: Final = 8
 
 
 class BrokerProxy(Messages[P]):
-    """A running broker. Lists are as things stand when they are asked for."""
+    """A running broker. Lists show the current state."""
 
     def __init__(self, running: RunningBroker, portal: P) -> None:
         super().__init__(running, portal)
@@ -48,7 +48,7 @@ class BrokerProxy(Messages[P]):
         self.faults = Faults(running, portal)
         self.plugins = Plugins(running, portal)
 
-    # Where it is
+    # Addresses
 
     @property
     @in_broker
@@ -59,7 +59,7 @@ class BrokerProxy(Messages[P]):
 
     @property
     def host(self) -> str:
-        """Of the first listener, as `port` and `url` are."""
+        """The host of the first listener; `port` and `url` are its too."""
         return self._first.host
 
     @property
@@ -77,7 +77,7 @@ class BrokerProxy(Messages[P]):
             return address
         raise RuntimeError("this broker has no listeners: clients cannot connect to it by an address")
 
-    # What is in it. The modules for its rows are imported on demand
+    # State. The modules for its rows are imported on demand
 
     @property
     def clients(self) -> list[Client]:
@@ -95,7 +95,7 @@ class BrokerProxy(Messages[P]):
     @property
     @in_broker
     def connections(self) -> list[ConnectionRow]:
-        """The last 1,000 connections that were answered, in that order: let in, refused or gone, and why."""
+        """The last 1,000 connections that were answered, in order: accepted, refused or ended, and why."""
         return self._running.connections.rows()
 
     @property
@@ -118,7 +118,7 @@ class BrokerProxy(Messages[P]):
     @property
     @in_broker
     def alarms(self) -> list[Alarm]:
-        """The conditions that last, in the order in which they began."""
+        """The active alarms, in the order in which they began."""
         return self._running.node.alarms.active
 
     @waiting_in_broker
@@ -126,7 +126,7 @@ class BrokerProxy(Messages[P]):
         """All counters and gauges, by the names of docs/metrics.md."""
         return await self._running.node.figures()
 
-    # What can be done with it
+    # Operations
 
     @property
     def hooks(self) -> Hooks:
@@ -135,9 +135,9 @@ class BrokerProxy(Messages[P]):
 
     @property
     def hook_errors(self) -> list[BaseException]:
-        """What hooks have raised so far. What is still in it at the end is raised there, and fails the test: one that
-        expects an error takes it out. `broker.wait_until(lambda: broker.hook_errors)`, then
-        `assert isinstance(broker.hook_errors.pop(), ValueError)`."""
+        """Exceptions of hooks so far. Those still in the list at the end are raised there, and fail the test: a test
+        that expects an error removes it. `broker.wait_until(lambda: broker.hook_errors)`, then `assert
+        isinstance(broker.hook_errors.pop(), ValueError)`."""
         return self._running.hook_errors
 
     @in_broker
@@ -150,7 +150,7 @@ class BrokerProxy(Messages[P]):
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> Published:
-        """Publish in the broker's own name. Returns the message, which says what becomes of it (not with `history=0`).
+        """Publish as the broker itself. Returns the message with its outcome (not with `history=0`).
 
         Raises:
             ProtocolError: this is not a topic name.
@@ -173,13 +173,14 @@ class BrokerProxy(Messages[P]):
 
     @in_broker
     def kick(self, client_id: str) -> bool:
-        """End the connection of a client; its session stays for as long as it was to stay. False: not connected."""
-        return self._running.node.kick(client_id)
+        """End the connection of a client; its session stays until it expires. Returns False if the client is not
+        connected."""
+        return self._running.node.host.kick(client_id)
 
     @waiting_in_broker
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
-        """End as a process that is killed (or, if `graceful`, one that is asked to stop) and come back on the same
-        port. Hooks, faults and recordings stay.
+        """Restart on the same port: end like a killed process, or in order if `graceful`. Hooks, faults and recordings
+        stay.
 
         Raises:
             ListenError: another process has taken the port.
@@ -204,7 +205,7 @@ class BrokerProxy(Messages[P]):
         once more then.
 
         Raises:
-            TimeoutError: it did not come true. The message has what there was instead.
+            TimeoutError: it did not become true. The message shows the state instead.
             TypeError: the condition is async.
         """
         __tracebackhide__ = True
@@ -232,7 +233,7 @@ class BrokerProxy(Messages[P]):
         client_id: str | None = None,
         timeout: float = 5.0,  # noqa: ASYNC109 - as elsewhere here
     ) -> SubscriptionRow:
-        """Wait until a client, or this one, has subscribed to this very filter, or to any.
+        """Wait until a client, or this one, has subscribed to exactly this filter, or to any.
 
         Raises:
             TimeoutError: none has. The message lists the subscriptions.
@@ -261,7 +262,7 @@ class BrokerProxy(Messages[P]):
 
     @in_broker
     def _instead(self) -> str:
-        """The lines of a failure that say what there was instead."""
+        """The lines of a failure that show the state instead."""
         over = [f"  {row}" for row in self.connections if not row.open][-_MAX_SHOWN:]
         lines = [
             f"clients: {', '.join(row.client_id for row in self.clients) or 'none'}",
@@ -275,7 +276,7 @@ class Broker(BrokerProxy[AsyncPortal]):
 
     @property
     def node(self) -> Node:
-        """The node itself, with all that it is made of. Only for code in the trio run in which the broker lives."""
+        """The node itself. Only for code in the broker's trio run."""
         return self._running.node
 
     def connect(self) -> trio.abc.Stream:
@@ -304,8 +305,8 @@ class Plugins(Proxy[P]):
     async def enable(
         self, name: str, settings: Settings | Mapping[str, object] | None = None, factory: Factory | None = None
     ) -> None:
-        """Start a plugin: an installed one, or whatever `factory` is. Its settings are the defaults if none are given,
-        and may be given by key, as in the configuration.
+        """Start a plugin: an installed one, or the one that `factory` makes. Its settings may be given by key, as in
+        the configuration; without them, the defaults apply.
 
         Raises:
             PluginError: it runs already, is not installed, or cannot start.
@@ -317,7 +318,7 @@ class Plugins(Proxy[P]):
         """Stop a plugin.
 
         Raises:
-            PluginError: none of this name was started.
+            PluginError: no plugin with this name was started.
         """
         await self._running.node.plugins.disable(name)
 
@@ -337,12 +338,12 @@ class Plugins(Proxy[P]):
 
         Raises:
             PluginError: it does not run.
-            LookupError: it has no such command, or the command finds nothing.
+            LookupError: the plugin does not have the command, or the command raised it.
             ValueError: the arguments are wrong.
         """
         return self._running.node.plugins.call(name, command, arguments)
 
     @in_broker
     def rows(self) -> list[PluginRow]:
-        """All that are installed or were started, by name."""
+        """All plugins that are installed or were started, by name."""
         return self._running.node.plugins.rows()

@@ -1,4 +1,4 @@
-"""Time that a test moves on, in a trio run with `MockClock` and for a broker in a thread of its own."""
+"""A clock that a test advances, in a trio run with `MockClock` and for a broker in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_TURNS: Final = 50
 
 
 class AdvancingClock(trio.abc.Clock):
-    """Runs in real time, so that clients elsewhere see nothing unusual, plus what it was moved on by."""
+    """Real time, so that clients elsewhere notice nothing unusual, plus the time that the test has advanced."""
 
     def __init__(self) -> None:
         self._ahead = 0.0

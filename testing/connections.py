@@ -1,4 +1,4 @@
-"""The connections that a test's broker has had, and what became of each: refused, connected, gone."""
+"""The connections of a test's broker, and the state of each: refused, connected, ended."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.packets import Connack
 
-#: Connections that are kept, the last ones.
+#: The number of connections that are kept.
 MAX_ROWS: Final = 1000
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionRow:
-    """A connection that has got as far as a CONNACK."""
+    """A connection that was answered with a CONNACK."""
 
     client_id: str
     #: The client's address.
     address: str
     #: Seconds since the epoch, by the broker's clock.
     at: float
-    #: Why it was not let in, in the words of `trunkline.mqtt.reasons`; empty if it was.
+    #: Why it was refused, as named by `trunkline.mqtt.reasons`; empty if it was accepted.
     refused: str = ""
     #: How it ended; empty as long as it has not.
     ended: str = ""
@@ -44,14 +44,14 @@ class ConnectionRow:
 
 
 class ConnectionLog:
-    """Learns from hooks what becomes of connections."""
+    """Records connections by hooks."""
 
     def __init__(self, hooks: Hooks, wall: Callable[[], float]) -> None:
         """`wall` is the broker's time in seconds since the epoch."""
         self._hooks = hooks
         self._wall = wall
         self._rows: deque[ConnectionRow] = deque(maxlen=MAX_ROWS)
-        #: Those that have not ended.
+        #: The connections that have not ended.
         self._open: dict[ClientInfo, ConnectionRow] = {}
         for point, callback in self._callbacks():
             hooks.add(point, callback, priority=maxsize)

@@ -1,4 +1,5 @@
-"""What a test expects of a message. When it does not come, the failure shows the messages that did, nearest first."""
+"""A test's expectation of a message. If none fulfils it, the failure shows the published messages, the nearest
+first."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ ANY: Final = Anything()
 
 
 def call_plain(function: Callable[..., T], *args: object) -> T:
-    """What a function of the test returns.
+    """Call a function of the test.
 
     Raises:
         TypeError: it is async: a coroutine would always be true.
@@ -86,12 +87,12 @@ class Expected:
         return matches(self.topic_filter, message.topic) and not self.differences(message)
 
     def differences(self, message: Published) -> list[str]:
-        """What is not as expected."""
+        """The differences from the expectation."""
         found: list[str] = []
         if not matches(self.topic_filter, message.topic):
             found.append("another topic")
         if message.refused:
-            found.append(f"the broker did not take it ({message.refused})")
+            found.append(f"the broker refused it ({message.refused})")
         elif not message.routed:
             found.append("not published yet: a hook keeps it, or its PUBREL has not come")
         if self.payload is not ANY and (difference := payload_difference(self.payload, message.payload)):
@@ -110,7 +111,7 @@ class Expected:
 
 
 def payload_difference(wanted: Any, payload: bytes) -> str:
-    """How a payload differs from what was wanted; empty if it does not."""
+    """How a payload differs from the expected one; empty if it does not."""
     if callable(wanted):
         return "" if call_plain(wanted, payload) else f"{_name(wanted)} is false of payload {_cut(payload)}"
     if isinstance(wanted, str):

@@ -1,4 +1,4 @@
-"""What all faults have in common: they happen, are counted, waited for, and removed."""
+"""The base of all faults: they happen, are counted, waited for, and removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P_co = TypeVar("P_co", bound=Portal, covariant=True)
 
 
 class Owner(Protocol[P_co]):
-    """The faults of a broker, as one of them sees them."""
+    """The faults of a broker, as needed by one of them."""
 
     @property
     def portal(self) -> P_co: ...
@@ -30,13 +30,13 @@ class Owner(Protocol[P_co]):
 
 
 class Fault(Proxy[P]):
-    """Something that goes wrong on purpose, until it is removed. As a context manager, until the block ends."""
+    """An injected fault, until it is removed. As a context manager, until the block ends."""
 
     def __init__(self, owner: Owner[P], text: str, times: int | None = None, after: int = 0) -> None:
         if times is not None and times < 1:
-            raise ValueError(f"times={times}: a fault happens once at least")
+            raise ValueError(f"times={times}: must be 1 or more")
         if after < 0:
-            raise ValueError(f"{after} packets cannot be let pass first")
+            raise ValueError(f"after={after}: must be 0 or more")
         super().__init__(owner.portal)
         self._owner = owner
         self._text = text
@@ -53,11 +53,11 @@ class Fault(Proxy[P]):
 
     @property
     def over(self) -> bool:
-        """It has happened as often as it should."""
+        """Whether it has happened as often as requested."""
         return self.error is not None or (self._times is not None and self.hits >= self._times)
 
     def remove(self) -> None:
-        """Everything works again, and what the fault holds back goes on. Harmless when it is removed already."""
+        """End the fault, and let held packets go on. Harmless if it is removed already."""
         self._owner.remove(self)
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ class Fault(Proxy[P]):
                 await self._happened.wait()
 
     def happens(self) -> bool:
-        """There is a case for the fault: does it happen now? If so, it is counted."""
+        """Called for each case: whether the fault happens now. If so, it is counted."""
         if self.over:
             return False
         if self._to_pass:
@@ -113,4 +113,4 @@ class Fault(Proxy[P]):
         """Take effect."""
 
     def end(self, network: Network, hooks: Hooks) -> None:
-        """Have no effect any more."""
+        """End the effect."""

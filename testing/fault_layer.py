@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.versions import Version
 
-#: Bytes from a client that may wait here before nothing more is read from it.
+#: Bytes from a client that may wait here before reading from it stops.
 MAX_HELD: Final = 1_048_576
 
 
 class Disturbance:
-    """What a layer asks of a fault of the wire. As it stands, it does nothing."""
+    """A layer's interface to a wire fault. This base class does nothing."""
 
     #: It judges packets, which are held until they are complete.
     judges: bool = False
@@ -53,7 +53,7 @@ class Disturbance:
         raise NotImplementedError
 
     def began(self, layer: FaultLayer) -> None:
-        """From now on it concerns this connection."""
+        """Called when the fault begins to concern this connection."""
 
     def judge(self, packet: RawPacket, queue: PacketQueue) -> bool:
         """Deal with the packet; False leaves it to the next fault. A packet that is not put into the queue is lost."""
@@ -65,7 +65,7 @@ class Disturbance:
 
 
 class Recorder(Protocol):
-    """Notes what clients send, and what reaches them."""
+    """Records packets that clients send, and packets that reach them."""
 
     def opened(self, layer: FaultLayer) -> None: ...
     def passed(self, layer: FaultLayer, packet: RawPacket) -> None: ...
@@ -147,26 +147,26 @@ class FaultLayer(Layer):
         #: From 1, in the order in which connections came.
         self.number = number
         self._conversation = Conversation()
-        #: There was a CONNACK.
+        #: Whether there was a CONNACK.
         self._greeted = False
-        #: The connection wants nothing to be read.
+        #: Whether the connection has paused reading.
         self.paused = False
-        #: The transport below reads.
+        #: Whether the transport below reads.
         self._reads = True
-        #: The transport below has ended.
+        #: Whether the transport below has ended.
         self._ended = False
         #: A packet at which it is reset was let go on: the connection's answer comes too late.
         self.cut = False
-        #: It was reset or closed: nothing goes on any more.
+        #: Whether it was reset or closed: nothing goes on any more.
         self.over = False
         self.incoming = PacketQueue(self, FROM, network.node.config.mqtt.max_packet_size)
         self.outgoing = PacketQueue(self, TO, MAX_PACKET_SIZE)
-        #: What has left for the client, to be recorded as packets.
+        #: Splits the bytes sent to the client into packets, for recording.
         self._sent = Splitter()
         self._blocked = False
         #: Faults that concern the client.
         self._concerned: list[Disturbance] = []
-        #: The broker has closed it, and the client is not to hear of that.
+        #: Whether the broker has closed it, and the client must not notice.
         self._kept_open = False
         self._end_recorded = False
 
@@ -182,7 +182,7 @@ class FaultLayer(Layer):
 
     @property
     def watched(self) -> bool:
-        """Are its packets looked at, whether or not a fault judges them?"""
+        """Whether its packets are inspected even if no fault judges them."""
         return not self._greeted or bool(self.network.recorders)
 
     # To the connection
@@ -277,11 +277,11 @@ class FaultLayer(Layer):
         return packet
 
     def pass_on(self, item: bytes | Ended | None, direction: Direction) -> None:
-        """What has got through, in its direction."""
+        """Pass data on in its direction."""
         if isinstance(item, Ended):
             self._record_end("client", item.error)
             self.above(item)
-        elif item is None:  # the broker has nothing more to say, and all of it has left
+        elif item is None:  # the broker has sent all of its output
             self._record_end("broker", "")
             self.below.finish()
         elif item and not self.over:
@@ -303,7 +303,7 @@ class FaultLayer(Layer):
             self._record(RawPacket(packet, TO, self.client_id))
 
     def queue_changed(self, queue: PacketQueue) -> None:
-        """More waits in it, or less."""
+        """The amount of waiting data has changed."""
         if queue is self.incoming:
             self._read_or_not()
         elif queue.size > STREAM_BUFFER:

@@ -1,4 +1,4 @@
-"""Things that go wrong on purpose: on the wire, and in the broker's answers.
+"""Injected faults: on the wire, and in the broker's answers.
 
 fault = broker.faults.drop("PUBACK", client="a", times=1)
 ...
@@ -43,10 +43,8 @@ P = TypeVar("P", bound=Portal)
 
 
 class Faults(Proxy[P]):
-    """The faults of one broker. Of several that choose a packet, the one that was made first happens.
-
-    All methods that make a fault raise ValueError when they are given something that cannot be; the message says what
-    can.
+    """The faults of one broker. If several select a packet, the one that was made first happens. All methods that make
+    a fault raise ValueError for invalid arguments; the message says what is allowed.
     """
 
     def __init__(self, running: RunningBroker, portal: P) -> None:
@@ -58,7 +56,7 @@ class Faults(Proxy[P]):
         return self._portal
 
     def __iter__(self) -> Iterator[Fault[P]]:
-        """Those that are not removed."""
+        """The faults that are not removed."""
         return iter(list(self._running.faults))
 
     def clear(self) -> None:
@@ -73,7 +71,7 @@ class Faults(Proxy[P]):
         return self._packets("drop", Selection(packet, **which), lose)
 
     def delay(self, packet: str | PacketType, seconds: float, **which: Unpack[Which]) -> Fault[P]:
-        """Packets arrive `seconds` later, and so does what comes behind them: the order stays."""
+        """Packets and those behind them arrive `seconds` later, so the order stays."""
         _check_positive("seconds", seconds)
 
         def act(raw: RawPacket, queue: PacketQueue) -> None:
@@ -95,7 +93,7 @@ class Faults(Proxy[P]):
         return self._packets("duplicate", Selection(packet, **which), act)
 
     def reorder(self, packet: str | PacketType, behind: int = 1, **which: Unpack[Which]) -> Fault[P]:
-        """A packet is held back until the next `behind` that are chosen have passed, on the same connection."""
+        """A packet is held back until the next `behind` selected ones have passed, on the same connection."""
         _check_positive("behind", behind)
         return self._add(Reorder(self, Selection(packet, **which), behind))
 
@@ -111,8 +109,8 @@ class Faults(Proxy[P]):
         return self._packets("corrupt", Selection(packet, **which), act)
 
     def inject(self, packet: Packet | bytes, *, client: str | None = None) -> Fault[P]:
-        """A client, or all that are connected, get a packet that the broker has not sent, as `trunkline.mqtt.packets`
-        has it, or any bytes.
+        """A client, or all that are connected, get a packet that the broker has not sent, an object of
+        `trunkline.mqtt.packets`, or any bytes.
 
         Raises:
             LookupError: the client is not connected.
@@ -146,8 +144,8 @@ class Faults(Proxy[P]):
         times: int = 1,
         skip: int = 0,
     ) -> Fault[P]:
-        """Reset a connection without a word: before or after a packet, after so many more bytes, or, without any of
-        these, now. `skip` packets are let pass first."""
+        """Reset a connection: before or after a packet, after `after_bytes` more bytes, or, without any of these, now.
+        The first `skip` packets are let through."""
         if sum(point is not None for point in (before, after, after_bytes)) > 1:
             raise ValueError("a connection is cut before= a packet, after= a packet or after_bytes=: give one of them")
         packet = before if before is not None else after
@@ -173,8 +171,8 @@ class Faults(Proxy[P]):
         return self._add(CutAfterBytes(self, text, client, directions(direction), after_bytes, times))
 
     def stop_reading(self, *, client: str | None = None, direction: Direction = FROM) -> Fault[P]:
-        """The broker reads no more of what comes `from` the client; or, `to` it, the client takes no more. Removing the
-        fault lets them go on."""
+        """The broker stops reading `from` the client; or, `to` it, the client stops reading. Removing the fault lets
+        them go on."""
         text = f"stop reading {direction} {_name(client)}"
         return self._add(Hold(self, text, client, stops=directions(direction)))
 
@@ -183,26 +181,26 @@ class Faults(Proxy[P]):
     ) -> Fault[P]:
         """Bytes come one at a time, `seconds` apart."""
         if seconds < 0:
-            raise ValueError(f"seconds={seconds:g}: no byte comes before the last one")
+            raise ValueError(f"seconds={seconds:g}: must be 0 or more")
         drips = dict.fromkeys(directions(direction), seconds)
         return self._add(Hold(self, f"drip {_name(client)}", client, drips=drips))
 
     def silence(self, *, client: str | None = None) -> Fault[P]:
-        """A half-open connection: neither side hears the other any more, nor that it has closed. When the fault is
-        removed, they hear all that they have missed."""
+        """A half-open connection: neither side receives anything from the other, not even its close. When the fault is
+        removed, both receive everything that they have missed."""
         return self._add(Hold(self, f"silence {_name(client)}", client, stops=(FROM, TO), hides_end=True))
 
-    # What clients ask for
+    # Requests of clients
 
     def refuse_connect(self, reason: Reason | int | str, **cases: Unpack[Cases]) -> Fault[P]:
-        """Clients are not let in. 3.x clients get the return code that stands for the reason."""
+        """Clients are refused. 3.x clients get the return code that stands for the reason."""
         return self._add(RefuseConnect(self, "refuse connects", refusing(reason, PacketType.CONNACK), **cases))
 
     def refuse_subscribe(
         self, reason: Reason | int | str, *, filter: str | None = None, **cases: Unpack[Cases]
     ) -> Fault[P]:
-        """Subscriptions are not granted: to `filter`, and to what it takes if it has wildcards; without one, to
-        anything."""
+        """Subscriptions are refused: to `filter`, and to filters that it matches if it has wildcards; without `filter`,
+        all."""
         why = refusing(reason, PacketType.SUBACK)
         return self._add(RefuseSubscribe(self, "refuse subscribes", why, filter, **cases))
 

@@ -1,4 +1,4 @@
-"""The messages of a test's broker, kept in its trio run, and news of their outcomes."""
+"""The messages of a test's broker, kept in its trio run, and changes of their outcomes."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class History:
             self._trace.start()
 
     def close(self) -> None:
-        """What was published stays, and no more comes to it."""
+        """Stop; messages kept so far stay."""
         self._trace.stop()
 
     def clear(self) -> None:
-        """Forget everything, and that anything was forgotten."""
+        """Forget all messages, including the record that some were forgotten."""
         if self.limit:
             self._trace.start()
 
     def messages(self) -> list[Published]:
-        """All that was published, in order; of more than the limit the last ones. What the broker did not take is there
-        too.
+        """The published messages in order, up to the limit the last ones. Messages that the broker refused are
+        included.
 
         Raises:
             RuntimeError: nothing is kept.
@@ -68,7 +68,7 @@ class History:
         return [Published(record) for record in self._trace.records() if record.begun]
 
     def of(self, message: Message) -> Published:
-        """A message that was just published. If nothing is kept, nothing is known of what became of it."""
+        """A message that was just published. If no messages are kept, its outcome is unknown."""
         record = self._trace.record(message.guid)
         return Published(TracedMessage(message, 0, _MAX_PAYLOAD, whole=True) if record is None else record)
 
@@ -78,7 +78,7 @@ class History:
         return Mark(messages[-1].number if messages else 0)
 
     def lost(self, what: RawPacket | Message) -> None:
-        """A fault has refused a message, or has not let a packet arrive: of messages that are alike, the last one."""
+        """A fault has refused a message, or lost a packet: the last one of equal messages."""
         if isinstance(what, Message):
             self._trace.lose(what.guid, "")
         elif what.direction == TO and isinstance(publish := what.decoded, Publish):
@@ -112,8 +112,8 @@ class TraceChanges:
         self._news.set()
 
     async def next(self, until: float) -> list[Published]:
-        """Those that have changed since the last time, in order, as soon as there are any; none, when it is `until` in
-        node time."""
+        """The messages that have changed since the last call, in order, as soon as there are any; none at the node time
+        `until`."""
         with trio.move_on_at(until):
             await self._news.wait()
         self._news = trio.Event()

@@ -1,4 +1,4 @@
-"""Recording: what clients send, and what reaches them, is written into a journal."""
+"""Recording: packets that clients send, and packets that reach them, are written into a journal."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.testing")
 
-#: Stands in a journal where a secret was.
+#: Replaces a secret in a journal.
 MASK: Final = b"***"
 
 
 class Recording:
-    """A journal that is written, from its making until `stop`, or to the end of its block. Each entry is in the file as
-    soon as it has happened, so that a crash leaves all that came before it."""
+    """A journal that is written from its creation until `stop`, or to the end of its block. Each entry is written at
+    once, so that a crash does not lose earlier ones."""
 
     def __init__(self, path: Path | str, network: Network, wall: float, portal: Portal) -> None:
         """To be made where the broker lives. `wall` is its time in seconds since the epoch.
@@ -72,10 +72,10 @@ class Recording:
         self.stop()
 
     def stop(self) -> None:
-        """Write no more. Harmless when it has been stopped already.
+        """Stop writing. Harmless if it is stopped already.
 
         Raises:
-            OSError: the file took no more at some time, and what came then is not in it.
+            OSError: writing failed at some time, and later entries are missing.
         """
         self._portal.call(self.end)
         if self._error is not None:
@@ -88,7 +88,7 @@ class Recording:
             self._file.close()
             self._file = None
 
-    # What layers report
+    # Reports of layers
 
     def opened(self, layer: FaultLayer) -> None:
         self._write(Opened(self._now, layer.number, "", 0, layer.peer, whole=True))

@@ -1,4 +1,4 @@
-"""What a test sees of the messages in its broker, and expects of them."""
+"""The messages of a test's broker, and assertions about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=Portal)
 
 
 class Like(TypedDict, total=False):
-    """What messages a test means; what is left out does not matter."""
+    """Selects messages; omitted fields match all."""
 
     #: Bytes, text, a value that is compared as JSON (None is null), or a callable that judges bytes.
     payload: Any
@@ -33,7 +33,7 @@ class Like(TypedDict, total=False):
 
 
 class Watch(Proxy[P]):
-    """Messages that are as expected, one after the other: each is returned once."""
+    """Returns expected messages one after the other, each once."""
 
     def __init__(self, portal: P, running: RunningBroker, expected: Expected, after: int) -> None:
         super().__init__(portal)
@@ -52,15 +52,15 @@ class Watch(Proxy[P]):
         self.close()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._changes.close()
 
     @maybe_async
     async def next(self, timeout: float = 5.0) -> Published:  # noqa: ASYNC109 - as elsewhere here
-        """The next message that is as expected, for `timeout` seconds of the broker's clock.
+        """The next expected message, within `timeout` seconds of the broker's clock.
 
         Raises:
-            TimeoutError: none came. The message has what came instead.
+            TimeoutError: none came. The error shows what was published instead.
         """
         __tracebackhide__ = True
         return await self.forward(timeout)
@@ -85,7 +85,7 @@ class Watch(Proxy[P]):
 
 
 class Messages(Proxy[P]):
-    """What a test sees of the messages in its broker, and expects of them."""
+    """The messages of a test's broker, and assertions about them."""
 
     def __init__(self, running: RunningBroker, portal: P) -> None:
         super().__init__(portal)
@@ -99,8 +99,8 @@ class Messages(Proxy[P]):
     @property
     @in_broker
     def messages(self) -> list[Published]:
-        """What was published, in order, of more than `history` the last ones. The outcome of each is as things
-        stand when you ask. Messages that the broker refused are there too: they say why.
+        """The published messages in order, the last `history` ones. Each shows its current outcome. Messages that the
+        broker refused are included, with the reason.
 
         Raises:
             RuntimeError: the broker was opened with `history=0`.
@@ -220,12 +220,12 @@ class Messages(Proxy[P]):
         for each.
 
         Raises:
-            TimeoutError: none came. The message has what came instead.
+            TimeoutError: none came. The error shows what was published instead.
             ValueError: the topic filter is invalid, or `times` is less than 1.
         """
         __tracebackhide__ = True
         if times < 1:
-            raise ValueError(f"times={times}: a message that is waited for comes once at least")
+            raise ValueError(f"times={times}: must be 1 or more")
         expected = Expected(topic_filter, to=to, predicate=predicate, **like)
         with Watch(self._portal, self._running, expected, _number(after)) as watch:
             for _ in range(times - 1):
@@ -244,7 +244,7 @@ def _missing(portal: Portal, running: RunningBroker, expected: Expected, after: 
 
 
 def _forgotten(history: History, after: int) -> list[str]:
-    """That messages were forgotten, if any were that a test asks for."""
+    """A line if messages that the test needs were forgotten."""
     if history.forgotten <= after:
         return []
     kept = f"the last {history.limit}, and {MAX_BYTES >> 20} MiB"

@@ -1,4 +1,4 @@
-"""One direction of a connection, in which packets wait as faults want it."""
+"""One direction of a connection, in which faults hold packets."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class PacketQueue:
     def __init__(self, layer: FaultLayer, direction: Direction, limit: int) -> None:
         self.layer = layer
         self.direction: Direction = direction
-        #: Nothing goes on.
+        #: Whether nothing goes on.
         self.stopped = False
         #: Seconds between single bytes; negative: bytes go on as they come.
         self.drip = -1.0
-        #: Bytes that wait.
+        #: Waiting bytes.
         self.size = 0
         self._packets = Splitter(limit)
-        #: How much of the packet that is not complete has gone on already.
+        #: Bytes of the incomplete packet that have gone on already.
         self._gone = 0
         #: When each goes on: bytes, the end of what comes in, or None for the end of what is sent. None overtakes
         #: another.
@@ -81,7 +81,7 @@ class PacketQueue:
             self.size += len(item) if isinstance(item, bytes) else 0
 
     def cut(self) -> None:
-        """Reset the connection, behind what may go on now."""
+        """Reset the connection, after the data that may go on now."""
         self.layer.cut = True
         self.release()
         self.layer.reset()
@@ -91,7 +91,7 @@ class PacketQueue:
         return self.stopped or bool(self._items)
 
     def release(self) -> None:
-        """Let go on what may."""
+        """Release all data that may go on."""
         items, layer = self._items, self.layer
         now = trio.current_time()
         while items and not self.stopped and not layer.over and not (self.direction == FROM and layer.paused):

@@ -1,4 +1,4 @@
-"""How a test gets into the trio run in which its broker lives: it is the caller's own, or that of a thread.
+"""Portals lead from a test into the trio run of its broker: the caller's own, or that of a thread.
 
 Each operation is written once. A plain one is marked with `in_broker`, and runs where the broker lives. One that waits
 is an async method marked with `maybe_async`: it runs where the caller is, and goes through the portal for what must be
@@ -115,7 +115,7 @@ class maybe_async(Generic[A, T]):
 
 
 def _done(method: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **kwargs: A.kwargs) -> T:
-    """What a method of code that blocks returns."""
+    """Run a method for code that blocks, and return its result."""
     __tracebackhide__ = True
     try:
         method(*args, **kwargs).send(None)

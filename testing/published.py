@@ -1,4 +1,4 @@
-"""A message that was published in a test's broker, and what became of it."""
+"""A message that was published in a test's broker, and its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDTH: Final = 80
 
 
 class Published:
-    """A message that was published. What became of it is as things stand when you ask."""
+    """A published message with its current outcome."""
 
     __slots__ = ("_record",)
 
@@ -72,11 +72,11 @@ class Published:
         """In the order in which messages were published."""
         return self._record.number
 
-    # What became of it
+    # Outcome
 
     @property
     def routed(self) -> bool:
-        """Did the broker accept it, and find its subscribers?"""
+        """Whether the broker accepted it and found its subscribers."""
         return self._record.routed
 
     @property
@@ -92,7 +92,7 @@ class Published:
         return {client_id: self._record.outcome(client_id) for client_id in self._record.clients}
 
     def outcome(self, client_id: str) -> Outcome:
-        """What became of it for one client. Without any steps, if it was not to go there."""
+        """The outcome for one client. It has no steps if the message was not for this client."""
         return self._record.outcome(client_id)
 
     @property
@@ -106,7 +106,7 @@ class Published:
         return {client_id: outcome.reason for client_id, outcome in self.outcomes.items() if outcome.state == DROPPED}
 
     def __str__(self) -> str:
-        """One line without what became of it."""
+        """One line, without the outcome."""
         payload = repr(self.payload)
         if len(payload) > _WIDTH:
             payload = f"{payload[:_WIDTH]}… ({len(self.payload)} bytes)"
@@ -118,7 +118,7 @@ class Published:
 
     @property
     def ends(self) -> str:
-        """In one line what became of it, beginning with the clients that it did not reach."""
+        """The outcome in one line, beginning with the clients that it did not reach."""
         outcomes = sorted(self.outcomes.items(), key=lambda item: item[1].state != DROPPED)
         ends = [f"{_cut(client_id)}: {_short(outcome)}" for client_id, outcome in outcomes[:MAX_SHOWN]]
         if len(outcomes) > MAX_SHOWN:

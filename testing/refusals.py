@@ -1,4 +1,4 @@
-"""Faults that refuse what clients ask for. They are callbacks at hooks, called before all others."""
+"""Faults that refuse requests of clients: callbacks at hooks that run before all others."""
 
 from __future__ import annotations
 

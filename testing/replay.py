@@ -1,4 +1,4 @@
-"""Replaying: clients of a journal say the same to another broker, and its answers are compared."""
+"""Replaying: the clients of a journal send the same packets to another broker, and its answers are compared."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """What a replay has shown. As text it is fit for the report of a test."""
+    """The result of a replay. Its text can be used in the report of a test."""
 
     #: Connections and packets that were compared.
     connections: int = 0
@@ -79,7 +79,7 @@ class Comparison:
         return "\n".join([head, *map(str, self.differences), *(f"not replayed: {why}" for why in self.skipped)])
 
     def check(self) -> None:
-        """Raises AssertionError: there are differences. The message shows them."""
+        """Raises AssertionError if there are differences, which the message shows."""
         if self.differences:
             raise AssertionError(str(self))
 
@@ -94,21 +94,21 @@ async def replay(
     hooks: Hooks | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Say to a broker what clients said in a journal, and compare what it sends with what was recorded.
+    """Replay the clients of a journal to a broker, and compare its packets with the recorded ones.
 
-    The broker is a fresh one, with `hooks` and `settings` as `broker()` takes them, or the `broker` given. Connections
-    come, speak and go in the recorded order, and no client says anything before the broker has answered what it had
-    answered by then; it has `patience` seconds for that. In a trio run with `MockClock` the recorded times are kept, in
-    no time. With a real clock nothing waits for them, unless a `speed` is given: 1.0 is that of the recording.
+    The broker is a new one, with `hooks` and `settings` as for `broker()`, or the given `broker`. Connections open,
+    send and close in the recorded order, and a client sends only after the broker has given the answers recorded up to
+    then, for which it has `patience` seconds. In a trio run with `MockClock` the recorded times are kept, in no time.
+    With a real clock nothing waits for them, unless a `speed` is given: 1.0 is that of the recording.
 
-    What must differ is not compared: client ids that the broker gives, packet ids of what it sends, topic aliases, what
-    is left of a message's expiry, and the order between messages and answers. Journals hold no passwords: `passwords`
-    has those of user names that need theirs.
+    Values that necessarily differ are not compared: client ids assigned by the broker, packet ids of its packets, topic
+    aliases, the rest of a message's expiry, and the order between messages and answers. Journals do not hold passwords:
+    `passwords` has them by user name.
 
     Raises:
         OSError: the journal cannot be read.
-        JournalError: it is none.
-        ValueError: this is no speed.
+        JournalError: it is not a journal.
+        ValueError: the speed is not positive.
         RuntimeError: not in trio. Elsewhere it is `trio.run(replay, path)`.
     """
     if not in_trio():
@@ -132,7 +132,7 @@ async def replay(
 
 @dataclass(slots=True, eq=False)
 class _Heard:
-    """What a client heard, recorded or now."""
+    """The packets that a client received, recorded or now."""
 
     conversation: Conversation = field(default_factory=Conversation)
     lines: list[tuple[bool, str]] = field(default_factory=list[tuple[bool, str]])
@@ -247,7 +247,7 @@ class _Player:
                 side.missed += side.missing
             self._relate(side)
 
-    # What clients do
+    # Clients
 
     async def _say(self, side: _Side, passed: Passed) -> None:
         await self._answers()
@@ -297,7 +297,7 @@ class _Player:
             password = password.encode()
         return encode(replace(connect, client_id=name, password=password or connect.password), connect.version)
 
-    # What the broker does
+    # The broker
 
     async def _listen(self, side: _Side) -> None:
         splitter = Splitter()

@@ -1,4 +1,4 @@
-"""What brokers have seen, in a few lines, for the report of a failed test."""
+"""The state of brokers in a few lines, for the report of a failed test."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _list(name: str, rows: Sequence[Any], line: Callable[[Any], str] = str, widt
 
 
 def _message(message: Published) -> str:
-    """What became of it is not cut off."""
+    """The outcome is not cut off."""
     return f"{_short(str(message))}; {message.ends}"
 
 

@@ -1,4 +1,4 @@
-"""A broker that comes back: one node after the other, on the same port, with what is to be kept."""
+"""Restarts of a broker: one node after the other, on the same port, with the kept state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """What outlives a node, as plain values: nothing of it is still the old node's."""
+    """The state that outlives a node, as plain values without references to the old node."""
 
     #: The moment, in node time.
     at: float
@@ -53,7 +53,7 @@ class Kept(NamedTuple):
         )
 
     def bring_into(self, node: Node) -> None:
-        """Before clients can connect: whoever comes back finds the session."""
+        """Before clients can connect, so that they find their sessions."""
         services = node.services
         services.epoch = self.epoch
         services.pubsub.restore_retained(self.retained, self.epoch)
@@ -92,7 +92,7 @@ class Lives:
         self._network = network
         self._nursery = nursery
         self._lock = trio.Lock()
-        #: The one that runs now, and what ends its life.
+        #: The running node, and the scope that ends it.
         self.node: Node
         self._over: trio.Event
         self._gone: trio.Event
@@ -131,20 +131,21 @@ class Lives:
             gone.set()
 
     async def restart(self, *, keep_sessions: bool = True, keep_retained: bool = True, graceful: bool = False) -> None:
-        """Let the node end as a process that is killed, and a new one begin on the same port, with the same hooks and
-        configured plugins.
+        """End the node like a killed process, and start a new one on the same port, with the same hooks and configured
+        plugins.
 
         Sessions are kept as after an end of their connections: wills wait for their delay, and are published by the new
-        node. `graceful` says goodbye first (0x8B to 5.0 clients), publishes all wills, and calls the hooks of an end.
+        node. `graceful` disconnects clients first (0x8B to 5.0 clients), publishes all wills, and calls the hooks of an
+        end.
 
         Raises:
-            ListenError: somebody else has taken the port.
+            ListenError: another process has taken the port.
             SecurityError: a password or access rule file cannot be used any more.
         """
         async with self._lock:
             node, kept = self.node, list[Kept]()
 
-            async def last_act() -> None:
+            async def last_step() -> None:
                 self._network.freeze(graceful=graceful, keeps_sessions=keep_sessions, keeps_retained=keep_retained)
                 if graceful:
                     await node.stop_accepting()
@@ -154,11 +155,11 @@ class Lives:
                     await node.quiet()
                 kept.append(Kept.of(node, sessions=keep_sessions, retained=keep_retained))
                 if graceful:
-                    await node.say_goodbye()
+                    await node.disconnect_clients()
                 else:
                     vanish(node, self._network)
 
-            node.last_act = last_act
+            node.last_step = last_step
             self._over.set()
             await self._gone.wait()
             self._config = at_same_port(self._config, node)
@@ -166,7 +167,7 @@ class Lives:
 
 
 def vanish(node: Node, network: Network) -> None:
-    """All connections end without a word, and no session hears of it: nothing that a dead process does not do."""
+    """All connections are reset, and no session is notified, as when a process is killed."""
     for actor in node.sessions:
         actor.forget_connection()
     network.cut()

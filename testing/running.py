@@ -68,14 +68,14 @@ class RunningBroker:
 
     def __init__(self, node: Node, network: Network, history: int) -> None:
         """`history` is how many messages are kept."""
-        #: The one that runs now.
+        #: The running node.
         self.node = node
         self.network = network
         #: Set when it runs.
         self.lives: Lives
         #: The faults that are not removed.
         self.faults: list[Fault[Any]] = []
-        #: What hooks have raised, and the test has not taken out.
+        #: Exceptions of hooks that the test has not removed.
         self.hook_errors: list[BaseException] = []
         node.hooks.on_crash = self._hook_failed
         self.history = History(node.hooks, lambda: self.node.host.wall, history)
@@ -105,7 +105,7 @@ class RunningBroker:
 
 
 class Activity:
-    """Waits for something to happen in the broker, or for a short while, again and again, until time is over."""
+    """Waits repeatedly for an event in the broker, or for a short time, until the timeout."""
 
     def __init__(self, running: RunningBroker, timeout: float) -> None:
         self._running = running
@@ -126,7 +126,7 @@ class Activity:
             self._listen()
 
     async def next(self) -> bool:
-        """False: the time was over already."""
+        """Returns False if the timeout has passed already."""
         now = trio.current_time()
         if now >= self._until:
             return False
@@ -194,7 +194,7 @@ async def opened(options: Options) -> AsyncGenerator[RunningBroker, None]:
 
 
 def check_hooks(errors: list[BaseException]) -> None:
-    """Take out what hooks have raised, and raise it.
+    """Remove the exceptions of hooks, and raise them.
 
     Raises:
         Exception: what a hook has raised, or a group of what several have.
@@ -210,13 +210,13 @@ def check_hooks(errors: list[BaseException]) -> None:
 
 def _exit(error: BaseException) -> Exception:
     """It must not end the test's process either."""
-    failure = RuntimeError(f"a hook wanted to end the process: {error!r}")
+    failure = RuntimeError(f"a hook tried to end the process: {error!r}")
     failure.__cause__ = error
     return failure
 
 
 def _check_plugins(node: Node) -> None:
-    """A standalone broker goes on without a plugin that cannot start, but a test has asked for it."""
+    """A standalone broker goes on without a plugin that cannot start, but a test needs it."""
     if node.config.plugins:
         failed = [row for row in node.plugins.rows() if row.name in node.config.plugins and row.status == "failed"]
         if failed:

@@ -1,4 +1,4 @@
-"""Which packets a fault is for. What cannot be selected is refused with a text that says what can."""
+"""Selects the packets of a fault. An invalid selection is refused with a text that says what is allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY: Final = "*"
 
 
 class Cases(TypedDict, total=False):
-    """When a fault happens; what is left out does not matter."""
+    """When a fault happens; omitted fields match all."""
 
     #: The client id.
     client: str
@@ -45,7 +45,7 @@ class Selection:
     """Which packets a fault is for.
 
     Making one raises:
-        ValueError: there are no such packets. The message names those that there are.
+        ValueError: such packets do not exist. The message names those that do.
     """
 
     packet: str | PacketType
@@ -92,7 +92,7 @@ class Selection:
 
 
 def packet_type(name: str | PacketType) -> PacketType:
-    """Raises ValueError: no packet is called that."""
+    """Raises ValueError if there is no packet with this name."""
     kinds = {kind.name: kind for kind in PacketType if kind is not PacketType.WILL}
     kind = kinds.get(name.upper()) if isinstance(name, str) else name
     if kind is None or kind is PacketType.WILL:
@@ -105,7 +105,7 @@ def packet_type(name: str | PacketType) -> PacketType:
 
 
 def directions(direction: Direction | None) -> tuple[Direction, ...]:
-    """Raises ValueError: this is not a direction."""
+    """Raises ValueError if this is not a direction."""
     if direction is None:
         return (FROM, TO)
     if direction not in (FROM, TO):
@@ -114,8 +114,8 @@ def directions(direction: Direction | None) -> tuple[Direction, ...]:
 
 
 def check_filter(filter: str) -> None:
-    """Raises ValueError: this is not a topic filter."""
+    """Raises ValueError if this is not a topic filter."""
     try:
         validate_filter(filter)
     except ProtocolError as error:
-        raise ValueError(f"{filter!r} is no topic filter: {error}") from None
+        raise ValueError(f"{filter!r} is not a topic filter: {error}") from None

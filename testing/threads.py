@@ -37,19 +37,19 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-#: Seconds for which the end of a broker is waited for. A plugin may take fifteen.
+#: Seconds to wait for the end of a broker. A plugin may take fifteen.
 MAX_END: Final = 30.0
 #: Frames that are shown of one that does not end.
 _MAX_FRAMES: Final = 8
 
 
 class BrokerThread:
-    """The thread, from its start to its end. What it offers may be used from any other thread, and by several."""
+    """The thread, from its start to its end. Its methods may be used from any other thread, and from several."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._thread = threading.Thread(target=self._live, name="trunkline broker", daemon=True)
-        #: What callers wait for.
+        #: Futures that callers wait for.
         self._waiting: set[Future[Any]] = set()
         self._entered = threading.Event()
         self._token: trio.lowlevel.TrioToken
@@ -65,7 +65,7 @@ class BrokerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have the broker say goodbye and end. `outcome` waits for that."""
+        """Let the broker disconnect its clients and end. `outcome` waits for that."""
         self._entered.wait()
         self._cancel(self._scope)
 
@@ -80,7 +80,7 @@ class BrokerThread:
         return error
 
     def _at_work(self) -> Iterator[str]:
-        """What it does, as lines, from another thread."""
+        """The current work of the thread, as lines; called from another thread."""
         if self.started.done():
             for name, tasks in self.running.node.plugins.at_work():
                 yield f"the plugin {name} still runs: {', '.join(tasks) or 'it has no tasks'}"
@@ -120,7 +120,7 @@ class BrokerThread:
     # From outside
 
     def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Have a plain function called in the broker's thread, and wait for what it returns or raises.
+        """Call a plain function in the broker's thread, and wait for its result.
 
         Raises:
             RuntimeError: the broker has been stopped.
@@ -139,13 +139,13 @@ class BrokerThread:
         return future.result()
 
     def submit(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> Future[T]:
-        """Have an async function run in the broker's trio run. Cancelling the future cancels it.
+        """Run an async function in the broker's trio run. Cancelling the future cancels it.
 
         Raises:
             RuntimeError: the broker has been stopped, or this is the broker's own thread.
         """
         if threading.current_thread() is self._thread:
-            raise RuntimeError("what runs in the broker's thread, such as a hook, cannot wait for the broker")
+            raise RuntimeError("code in the broker's thread, such as a hook, cannot wait for the broker")
         future = Future[T]()
 
         async def run() -> None:

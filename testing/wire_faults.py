@@ -1,4 +1,4 @@
-"""Faults of the wire: what they do to packets, to bytes and to connections."""
+"""Wire faults: their effects on packets, bytes and connections."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class PacketFault(WireFault[P]):
 
 
 class Reorder(PacketFault[P]):
-    """Holds one packet back, of each connection and direction, until so many others of the kind have passed."""
+    """Holds one packet back, for each connection and direction, until `behind` others of the kind have passed."""
 
     def __init__(self, owner: Owner[P], selection: Selection, behind: int) -> None:
         super().__init__(owner, "reorder", selection, self._hold)
         self._behind = behind
-        #: What is held, and how many are still to pass before it.
+        #: The held packets, and how many others must pass before each.
         self._held: dict[PacketQueue, tuple[bytes, int]] = {}
 
     def concerns(self, layer: FaultLayer) -> bool:
@@ -121,7 +121,7 @@ def invert_a_byte(data: bytes) -> bytes:
 
 
 class Instant(WireFault[P]):
-    """Happens at once, to the connections that there are."""
+    """Happens at once, to the existing connections."""
 
     def __init__(self, owner: Owner[P], text: str, client: str | None, act: Callable[[FaultLayer], object]) -> None:
         """`act` returns False when it does nothing."""
@@ -135,7 +135,7 @@ class Instant(WireFault[P]):
 
 
 class CutAfterBytes(WireFault[P]):
-    """Resets a connection when so many more bytes have passed."""
+    """Resets a connection when `size` more bytes have passed."""
 
     def __init__(
         self, owner: Owner[P], text: str, client: str | None, directions: Sequence[Direction], size: int, times: int

@@ -204,7 +204,7 @@ def test_importing_the_testing_module_brings_nothing_heavy() -> None:
 #: Names that several classes have: what a hook of either layer, a plugin's settings or a job of Spark calls so in its
 #: own world. The list shrinks.
 SHARED_NAMES = """
-Answer Budget Column Connection ConnectionEvent Due Ending Entry Faults Figures Finding Header Hold Kind Life Lives
+Answer Budget Column Connection ConnectionEvent Due Ending Entry Faults Figures Finding Header Hold Kind Lives
 OptionError Options Piece Plugins Problem Processor Progress Published Reader Received Recorder Rule Run Running
 Section Seen Selection Settings Span State Stop Target Window
 """

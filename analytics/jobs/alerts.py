@@ -175,9 +175,9 @@ class Baseline:
     learning: float
     #: An alert ends when no window has been above its threshold for so long.
     calm: int
-    #: What was usual is forgotten when nothing happened for so long.
+    #: The usual rate is forgotten when nothing happens for this long.
     forget: int
-    #: What a subject did in its first window is taken for usual, whatever it is; otherwise nothing is usual at first.
+    #: The first window of a subject counts as usual; otherwise the usual rate starts at zero.
     trusting: bool = False
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the connections to a node."""
+"""Tracks the connections to a node."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -67,7 +67,8 @@ class Connections(Machine[ConnectionEvent]):
         self._timeout = timeout
         self._tells_open = tells_open
         self._incarnation = -1
-        #: The latest event of the node itself. Its clients are no sign of life: a machine sees only some of them.
+        #: The latest event of the node itself. Its clients do not count as a sign of life: a machine sees only some of
+        #: them.
         self._alive = 0
         #: Whether it has heartbeats, and whether its exporter stopped in order.
         self._ticks = self._stopped = False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-#: What a machine emits: a row of the job's result, with times as microseconds since the epoch.
+#: An output of a machine: a row of the job's result, with times as microseconds since the epoch.
 Result: TypeAlias = dict[str, Any]
 _NEVER: Final = 2**63 - 1
 _json: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -21,7 +21,7 @@ _order: Final = itemgetter(0, 1, 2, 3)
 
 
 class Subject(NamedTuple):
-    """What a machine is about: `client`, `node` …, and which."""
+    """The subject of a machine: `client`, `node` …, and its name."""
 
     scope: str
     name: str
@@ -107,7 +107,7 @@ def play(machine: Machine[Any], events: Iterable[MachineEvent], until: int) -> I
 
 
 class _Kept:
-    """What is kept of a subject between batches."""
+    """The state of a subject between batches."""
 
     __slots__ = ("due", "pending", "state")
 

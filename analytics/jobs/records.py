@@ -277,7 +277,7 @@ class Auditor:
         del self._over[:-MAX_ENDED]
 
     def end(self) -> Iterator[AuditFinding]:
-        """There is no more to come."""
+        """No more rows will come."""
         latest = self._latest()
         for key, one in list(self._known.items()):
             reason = "silent" if one.is_silent else "running"

@@ -12,7 +12,7 @@ from trunkline.analytics.jobs.job import Options
 from trunkline.analytics.options import DAY, Positive
 from trunkline.events.columns import columns
 
-#: Of each result of a window.
+#: Columns of each result of a window.
 BOUNDS: Final = columns(
     """
     window_start timestamp Begin of the window.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """What happened in a window; bytes are those of payloads."""
+    """The traffic of a window; bytes are those of payloads."""
 
     time: datetime
     published: int = 0
@@ -64,7 +64,7 @@ class Silence(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What the exporter of one incarnation of a node delivered."""
+    """The rows that the exporter of one incarnation of a node delivered."""
 
     node: str
     begin: datetime

@@ -66,7 +66,7 @@ LEVEL: Final = Form(wording.short, number=True)
 class Section:
     id: str
     title: str
-    #: What it is about.
+    #: Its subject.
     words: str
     parts: Sequence[Plot | Table]
     #: Shown where there are no parts.

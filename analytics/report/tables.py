@@ -50,7 +50,7 @@ class Table:
     headings: Sequence[str]
     numeric: Sequence[bool]
     rows: Sequence[Sequence[Cell]]
-    #: Of how many these rows are the first.
+    #: The total number of rows, of which these are the first.
     total: int
     note: str
 

@@ -34,7 +34,7 @@ _IN_TOPICS: Final = _TEXTS | {
     "timestamp",
     "timestamp_ntz",
 }
-#: What is written %XX in topics when it is asked for: wildcards, controls, and the sign itself.
+#: Characters that are %-encoded in topics on request: wildcards, control characters, and the percent sign.
 _ESCAPED: Final = re.compile("[+#%\0-\x1f\x7f-\x9f]")
 
 
@@ -130,7 +130,7 @@ def json_payloads(batch: "pa.RecordBatch", columns: Sequence[str]) -> Iterator[b
 
 @lru_cache(maxsize=4096)
 def judge(topic: str) -> str | None:
-    """What is wrong with a topic to be published to, if anything."""
+    """The error in a topic to publish to; empty if it is valid."""
     raw = topic.encode()
     if len(raw) > MAX_STRING:
         return f"the topic has {len(raw)} bytes; MQTT allows {MAX_STRING}"

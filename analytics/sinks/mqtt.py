@@ -25,7 +25,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class TaskResult(WriterCommitMessage):
-    """What a task has done."""
+    """The result of a task."""
 
     partition: int
     messages: int

@@ -34,7 +34,7 @@ MAX_PACKET_ID: Final = 65_535
 #: Nothing is subscribed to, so the broker has little to say.
 _MAX_ANSWER: Final = 65_536
 
-#: Reasons that may pass in a moment. After any other refusal there is no use in trying again.
+#: Reasons that may pass in a moment. After any other refusal another attempt is useless.
 _PASSING: Final = frozenset(
     (
         Reason.SERVER_UNAVAILABLE,
@@ -75,7 +75,7 @@ class Publisher:
         self._sleep = sleep
         self._socket: socket | None = None
         self._decoder: Decoder
-        #: What the broker said when it accepted the connection; None before.
+        #: The broker's CONNACK; None before it.
         self._accepted: Properties | None = None
         self._window = 0
         self._waiting: deque[Outgoing] = deque()
@@ -177,7 +177,7 @@ class Publisher:
         return ConnectionLost(text) if reason in _PASSING else PublishError(f"{self._settings.host}: {text}")
 
     def _leave(self) -> None:
-        """Say goodbye, so that the broker does not take the connection for lost."""
+        """Disconnect in order, so that the broker does not treat the connection as lost."""
         with suppress(ConnectionLost, OSError):  # all has arrived
             self._send(encode(Disconnect(), Version.V5))
             if self._socket is not None:

@@ -44,7 +44,7 @@ class SinkSettings(OptionModel):
     id: Word = ""
     #: Whether what a topic must not hold is written %2B instead.
     escape: bool = False
-    #: What becomes of a row that cannot be a message.
+    #: How a row that cannot become a message is handled.
     invalid: Annotated[Literal["fail", "skip"], BeforeValidator(str.lower)] = "fail"
     max_inflight: Annotated[int, Field(ge=1, le=65_535)] = 256
     #: Seconds.
@@ -62,7 +62,7 @@ class SinkSettings(OptionModel):
         connects.
 
         Raises:
-            SinkError: there is no such file or variable.
+            SinkError: the file or variable does not exist.
         """
         if self.password_file:
             try:

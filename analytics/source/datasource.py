@@ -1,4 +1,4 @@
-"""What Spark knows as the format `trunkline`: events are read, and messages are written."""
+"""Spark's format `trunkline`: it reads events and writes messages."""
 
 from typing import TYPE_CHECKING
 

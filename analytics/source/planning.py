@@ -1,4 +1,4 @@
-"""What to read next, and in which pieces. Pure: it sees spans and numbers, and no file, clock or Spark.
+"""Plans the next rows to read, and their partitions. Pure: it sees spans and numbers, and no file, clock or Spark.
 
 A span is a run of rows of one node that were written together, with the times of its first and last event. Offsets may
 cut a span anywhere; its times then stand for both halves.

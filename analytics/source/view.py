@@ -25,7 +25,8 @@ class View:
         self.window = Window(settings.since, settings.until)
 
     def refresh(self) -> None:
-        """Raises: OptionError, if the log's directory is gone: that is no log from which everything was deleted."""
+        """Raises: OptionError, if the log's directory is gone: it differs from a log from which everything was
+        deleted."""
         check_place(self._settings)
         self.log.refresh()
 

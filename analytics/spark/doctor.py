@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trunkline.analytics.spark.gateway import GatewayError, spark_package
-from trunkline.analytics.spark.java import JAVA_VARIABLE, JavaError, find
+from trunkline.analytics.spark.java import JAVA_VARIABLE, JavaError, SparkError, find
 from trunkline.analytics.spark.local import PYTHON_VARIABLE, under_way
-from trunkline.analytics.spark.sessions import SparkError, session
+from trunkline.analytics.spark.sessions import session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,7 @@ class Finding:
     topic: str
     state: State
     found: str
-    #: What to do about it.
+    #: The remedy.
     mend: str | None = None
 
 
@@ -85,7 +85,7 @@ def attempt(java: str | None = None) -> Finding:
         finally:
             if not others:
                 spark.stop()
-    except (SparkError, JavaError, PySparkException, Py4JError) as error:
+    except (SparkError, PySparkException, Py4JError) as error:
         return Finding("Trial", State.WRONG, _shortened(str(error)))
     total = sum(row["id"] for row in rows)
     if total != 6:

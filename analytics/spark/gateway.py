@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from trunkline.analytics.spark.java import VECTOR_MODULE, Java
+from trunkline.analytics.spark.java import VECTOR_MODULE, Java, SparkError
 
 #: Lines of the Java process's output that are kept, to be shown when it does not start.
 MAX_LINES: Final = 200
@@ -69,7 +69,7 @@ FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 NO_HOME: Final = Path(__file__).parent / "no-spark-home"
 
 
-class GatewayError(RuntimeError):
+class GatewayError(SparkError):
     """The Java process did not start; the text ends with its last output."""
 
 

@@ -25,7 +25,11 @@ _ABSENT: Final = {
 _EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
 
 
-class JavaError(RuntimeError):
+class SparkError(RuntimeError):
+    """There is no Spark, or no session of it; the text says why."""
+
+
+class JavaError(SparkError):
     """There is no Java that Spark could use; the text says where it was looked for."""
 
 

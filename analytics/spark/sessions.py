@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from trunkline.analytics.spark.gateway import GatewayError
-from trunkline.analytics.spark.java import find
+from trunkline.analytics.spark.java import SparkError, find
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,10 +38,6 @@ CONNECT_PORT: Final = 15002
 #: Modules of which PySpark needs all.
 CONNECT_NEEDS: Final = ("grpc", "grpc_status", "zstandard")
 _MASTER_PORT: Final = 7077
-
-
-class SparkError(RuntimeError):
-    """There is no session; the text says why."""
 
 
 def session(

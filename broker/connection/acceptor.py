@@ -1,5 +1,4 @@
-"""From an accepted socket or stream to a connection: a transport, layers on top of it, and a protocol that is spoken
-there."""
+"""Turns an accepted socket or stream into a connection: a transport, layers on top of it, and a protocol."""
 
 from __future__ import annotations
 
@@ -24,24 +23,24 @@ M = TypeVar("M")
 
 
 class ProtocolActor(Actor[M]):
-    """Speaks a protocol with the other side of a transport."""
+    """Handles a protocol on a transport."""
 
     __slots__ = ()
 
     @property
     def in_handshake(self) -> bool:
-        """The client is yet to be accepted."""
+        """Whether the client has not been accepted yet."""
         raise NotImplementedError
 
     @property
     def pending(self) -> int:
-        """Bytes that the client does not take yet."""
+        """Bytes that wait because the client does not read them yet."""
         raise NotImplementedError
 
 
 #: Puts a layer on top of a transport, or nothing.
 LayerFactory: TypeAlias = "Callable[[Transport], Transport]"
-#: Makes what speaks the protocol on a transport. It calls back when it is gone.
+#: Makes the protocol handler of a transport. It calls back when it ends.
 ProtocolFactory: TypeAlias = "Callable[[Transport, Callable[[ProtocolActor[Any]], None]], ProtocolActor[Any]]"
 
 
@@ -71,23 +70,23 @@ class Acceptor:
     def accept_socket(self, sock: socket, peer: tuple[str, int] | None) -> None:
         """
         Raises:
-            Exception: it cannot be served. The socket stays the caller's.
+            Exception: it cannot be served. The caller keeps the socket.
         """
         assert self._poller is not None
         self.accept(SocketTransport(sock, peer, self._poller))
 
     def accept_stream(self, stream: trio.abc.Stream, peer: tuple[str, int] | None = None) -> None:
-        """Take a trio stream, from wherever it comes.
+        """Serve any trio stream.
 
         Raises:
-            Exception: it cannot be served. The stream stays the caller's.
+            Exception: it cannot be served. The caller keeps the stream.
         """
         self.accept(StreamTransport(stream, peer, self._scheduler, self._metrics))
 
     def accept(self, transport: Transport) -> None:
         """
         Raises:
-            Exception: it cannot be served, and nothing is left of it but what the transport wraps.
+            Exception: it cannot be served; everything but the wrapped socket or stream is cleaned up.
         """
         for layer in self._layers:
             transport = layer(transport)
@@ -102,7 +101,7 @@ class Acceptor:
             raise
 
     def close_handshakes(self) -> None:
-        """Close the connections whose client was not accepted yet."""
+        """Close the connections whose client has not been accepted yet."""
         for connection in list(self.connections):
             if connection.in_handshake:
                 connection.ref.stop()

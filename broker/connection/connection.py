@@ -17,7 +17,7 @@ from trunkline.broker.connection.acceptor import ProtocolActor
 from trunkline.broker.connection.handshake import Handshake, MqttListener
 from trunkline.broker.connection.lifecycle import HANDSHAKE, TRANSITIONS, ConnectionEvent, ConnectionState
 from trunkline.broker.connection.packet_log import LoggedDecoder, PacketLog, SentLog, logs_all
-from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained
+from trunkline.broker.connection.transport import Ended, OutputBlocked, OutputDrained, discard
 from trunkline.broker.session import mail
 from trunkline.broker.transitions import follow
 from trunkline.hooks.client import ClientInfo
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.publication import Decoded
 
-#: Bytes of the largest CONNECT, whose sender is not known yet. There is room for a will with properties.
+#: Maximum bytes of a CONNECT, whose sender is not known yet: enough for a will with properties.
 MAX_CONNECT_SIZE: Final = 1_048_576
 #: Bytes of answers that may wait for a client before nothing more is read from it.
 OUTPUT_LIMIT: Final = 1_048_576
@@ -86,9 +86,9 @@ class Connection(ProtocolActor["Mail"]):
         #: None when it is over.
         self._handshake: Handshake | None = Handshake(self, listener)
         self._channel: Channel | None = None
-        #: On whose behalf nothing is read; None while reading.
+        #: The holders of a pause; None while reading.
         self._holders: set[object] | None = None
-        #: When the last bytes came, and how long there may be none, in node time.
+        #: When the last bytes came, in node time, and the longest silence allowed.
         self._last_read = 0.0
         self._max_silence = mqtt.connect_timeout
         if logs_all():
@@ -118,7 +118,7 @@ class Connection(ProtocolActor["Mail"]):
             if self._channel is not None:
                 self._channel.session(mail.Congested(self._channel))
             if self._transport.pending > OUTPUT_LIMIT:
-                self.pause(self)  # it sends what must be answered and does not read the answers
+                self.pause(self)  # it sends requests and does not read the answers
         elif isinstance(message, OutputDrained):
             self.resume(self)
             if self._channel is not None:
@@ -147,24 +147,15 @@ class Connection(ProtocolActor["Mail"]):
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
                 hand = channel.hand  # as in the poller
-                hand(mail.Received(channel, packets, decoder.error))
+                if not hand((channel, packets, decoder.error)):
+                    channel.session(mail.Received(channel, packets, decoder.error))
         elif self._handshake is not None:
             packets = decoder.feed(data)
             if packets or decoder.error is not None:
                 self._handshake.received(packets, decoder.error, decoder.version, data)
 
-    def send(self, data: bytes) -> None:
-        """Send what the session has written. The session calls this at the end of its turn: a message to the connection
-        would only have the same done later. So an error must end the connection here, and not the session."""
-        if self._channel is None:
-            return
-        try:
-            self._transport.send(data)
-        except Exception as error:  # noqa: BLE001 - the connection's end is the handling
-            self.ref.crash(error)
-
     def write(self, data: bytes) -> None:
-        """Send what the connection itself has to say."""
+        """Send a packet of the connection itself."""
         self._transport.send(data)
 
     def pause(self, holder: object) -> None:
@@ -181,7 +172,7 @@ class Connection(ProtocolActor["Mail"]):
             self._holders.discard(holder)
             if not self._holders:
                 self._holders = None
-                # the client could not be heard. In a task the scheduler's time would be that of its last step
+                # the client could not be read from. In a task, the scheduler's time would be that of its last step
                 self._last_read = trio.current_time()
                 self._transport.resume()
 
@@ -195,6 +186,8 @@ class Connection(ProtocolActor["Mail"]):
             log = PacketLog(client, level)
             self._transport = SentLog(self._transport, self._decoder, log)
             self._decoder = LoggedDecoder(self._decoder, log)
+        if self._channel is not None:
+            self._channel.send = self._transport.send
 
     @property
     def pending(self) -> int:
@@ -207,10 +200,11 @@ class Connection(ProtocolActor["Mail"]):
         return self.state in HANDSHAKE
 
     def open(self, channel: Channel, keep_alive: int, early: list[Decoded], error: ProtocolError | None) -> None:
-        """The client is accepted. What it sent meanwhile is for its session."""
+        """The client is accepted. Packets that it sent meanwhile go to its session."""
         self.follow(ConnectionEvent.ACCEPT)
         self._handshake = None
         self._channel = channel
+        channel.send = self._transport.send
         if early or error is not None:
             channel.session(mail.Received(channel, early, error))
         if keep_alive:
@@ -227,7 +221,8 @@ class Connection(ProtocolActor["Mail"]):
         if farewell:
             self.write(farewell)
         self.follow(ConnectionEvent.CLOSE)
-        self._handshake = self._channel = None
+        self._handshake = None
+        self._leave_session()
         if self._holders is not None:
             self._holders = None
             self._transport.resume()
@@ -237,19 +232,19 @@ class Connection(ProtocolActor["Mail"]):
         self._timer.restart_at(self._last_read + self._max_silence)
 
     def _on_deadline(self) -> None:
-        """The timer fires: perhaps nothing has come for too long."""
+        """The timer fires: the client may have been silent for too long."""
         now = self.scheduler.now
         if self._holders is not None and self not in self._holders:
-            self._last_read = now  # the broker has it wait, unless it does not read its answers
+            self._last_read = now  # the broker keeps it waiting, unless it does not read its answers
         if self._channel is not None and now < self._last_read + self._max_silence:
             self._timer.restart_at(self._last_read + self._max_silence)
         else:
-            # After a pause of the process, what the client sent in time is still unread.
+            # After a pause of the process, packets that the client sent in time are still unread.
             self._transport.read_now()
             self.scheduler.later(self.ref, CHECK_KEEP_ALIVE)
 
     def _check_keep_alive(self) -> None:
-        """All that had come when the timer fired has been handled."""
+        """Everything that had come when the timer fired has been handled."""
         if self._timer.armed or self._max_silence == inf:
             return  # the CONNECT came, or the end
         if self._handshake is not None and self.state is ConnectionState.AUTHENTICATING:
@@ -261,10 +256,16 @@ class Connection(ProtocolActor["Mail"]):
         else:  # [MQTT-3.1.2-22]
             self._channel.session(mail.Kick(Reason.KEEP_ALIVE_TIMEOUT, "the client was silent", self._channel))
 
-    def _ended(self, error: str) -> None:
-        channel = self._channel
+    def _leave_session(self) -> Channel | None:
+        """Pass on nothing more, in either direction. Returns the channel, if there was one."""
+        channel, self._channel = self._channel, None
         if channel is not None:
-            self._channel = None
+            channel.send = discard
+        return channel
+
+    def _ended(self, error: str) -> None:
+        channel = self._leave_session()
+        if channel is not None:
             lost = f"the connection was lost: {error}"
             text = lost if error else "the client closed the connection without a DISCONNECT"
             channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
@@ -272,13 +273,15 @@ class Connection(ProtocolActor["Mail"]):
 
     def terminate(self, reason: BaseException | None) -> None:
         self.follow(ConnectionEvent.END)
-        self._timer.discard()  # it holds the connection, and the connection it
+        self._timer.discard()  # they refer to each other
         self._handshake = None
-        if self._channel is not None:
+        channel = self._leave_session()
+        if channel is not None:
             text = "internal error" if reason is not None else "closed"
-            self._channel.session(mail.Lost(self._channel, Reason.UNSPECIFIED_ERROR, text))
-            self._channel = None
+            channel.session(mail.Lost(channel, Reason.UNSPECIFIED_ERROR, text))
         self._on_closed(self)
         self._transport.close()
         self._holders = None
-        del self._transport  # which holds a method of this connection: the collector need not come for them
+        del (
+            self._transport
+        )  # which refers to a method of this connection: otherwise only the garbage collector could free them

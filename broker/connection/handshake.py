@@ -9,8 +9,6 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-import trio
-
 from trunkline.broker.connection.lifecycle import ConnectionEvent, ConnectionState
 from trunkline.broker.connection.negotiation import ABSENT_RECEIVE_MAXIMUM, Rejected, negotiate
 from trunkline.broker.connection.other_protocols import guess
@@ -51,7 +49,7 @@ _logger = logging.getLogger("trunkline.connection")
 
 @dataclass(slots=True, eq=False)
 class MqttListener:
-    """What all connections of one listener share."""
+    """The shared state of a listener's connections."""
 
     name: str
     allow_anonymous: bool
@@ -79,14 +77,14 @@ class Handshake:
         self._client = ClientInfo("", listener=listener.name)
         self._connect: Connect
         self._exchange: Exchange | None = None
-        #: What came behind the CONNECT.
+        #: The packets after the CONNECT.
         self._early: list[Decoded] = []
         self._error: ProtocolError | None = None
 
     def received(
         self, packets: list[Decoded], error: ProtocolError | None, version: Version | None, data: bytes
     ) -> None:
-        """What was decoded of a read, and the read itself."""
+        """The packets decoded from a read, and the read itself."""
         self._error = error
         state = self._connection.state
         if state is not ConnectionState.AWAITING_CONNECT:
@@ -102,7 +100,7 @@ class Handshake:
             self._reject_bytes(error, version, data)
 
     def _reject_bytes(self, error: ProtocolError, version: Version | None, data: bytes) -> None:
-        """No CONNECT could be read. A CONNACK answers it if it was one at all."""
+        """No valid CONNECT could be read. It is answered with a CONNACK if it was a CONNECT at all."""
         self._listener.services.metrics.packets_malformed += 1
         farewell = b""
         if version == Version.V5 or (version is not None and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION):
@@ -119,7 +117,7 @@ class Handshake:
         services.metrics.received[PacketType.CONNECT] += 1
         self._client = client = ClientInfo(
             connect.client_id,
-            connect.username or None,  # an empty one names no user
+            connect.username or None,  # an empty user name means none
             self._connection.peer,
             listener.name,
             connect.version,
@@ -134,7 +132,7 @@ class Handshake:
             if connect.version not in listener.versions:  # [MQTT-3.1.2-2] [MQTT3-3.1.2-2]
                 raise Rejected(
                     Reason.UNSUPPORTED_PROTOCOL_VERSION,
-                    f"MQTT {connect.version} is not taken at {quoted(listener.name)}",
+                    f"MQTT {connect.version} is not accepted at {quoted(listener.name)}",
                 )
             self._terms = terms = negotiate(connect, services.config)
             client.client_id, client.keep_alive = terms.client_id, terms.keep_alive
@@ -157,13 +155,13 @@ class Handshake:
             self._open_session()
         elif self._listener.allow_anonymous:
             metrics.authentication_success_anonymous += 1
-            self._client.username = None  # it was not proved, and access rules go by it
+            self._client.username = None  # it was not verified, and access rules depend on it
             self._open_session()
         else:
-            self._deny(Deny(text="this listener takes no clients without credentials"))
+            self._deny(Deny(text="this listener does not accept clients without credentials"))
 
     def give_up(self) -> None:
-        """The answer takes too long. Its task ends with the connection."""
+        """The decision takes too long. Its task ends with the connection."""
         self._deny(Deny(Reason.SERVER_UNAVAILABLE, "authentication was not decided in time"))
 
     def _deny(self, decision: Deny) -> None:
@@ -217,7 +215,7 @@ class Handshake:
             if isinstance(packet, Disconnect):
                 self._close(b"", "the client gave up", packet.reason)
                 return
-            self._reject(Reason.PROTOCOL_ERROR, "an AUTH was due")  # [MQTT-3.1.2-30]
+            self._reject(Reason.PROTOCOL_ERROR, "an AUTH was expected")  # [MQTT-3.1.2-30]
             return
         if packet.properties.get("authentication_method") != exchange.method:
             self._reject(Reason.PROTOCOL_ERROR, "the authentication method has changed")  # [MQTT-4.12.0-5]
@@ -271,9 +269,9 @@ class Handshake:
     def _open_session(self) -> None:
         connect, services, directory = self._connect, self._listener.services, self._listener.directory
         services.hooks.notify(CLIENT_AUTHENTICATED, self._client, Reason.SUCCESS, "")
-        # only after the login: nobody else can have the client id refused, and many clients log in at a time
-        if directory.flaps(self._client.client_id, trio.current_time()):
-            self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id changes hands too often")
+        # only after the login: other clients must not be able to block a client id, and many clients log in at a time
+        if directory.flaps(self._client.client_id):
+            self._reject(Reason.CONNECTION_RATE_EXCEEDED, "this client id is taken over too often")
             return
         if not directory.has_room(self._client.client_id):
             self._reject(Reason.QUOTA_EXCEEDED, "the server has reached its limit of sessions")
@@ -286,12 +284,12 @@ class Handshake:
         aliases = min(asked.get("topic_alias_maximum", 0), services.config.mqtt.max_topic_alias_out)
         largest = asked.get("maximum_packet_size", 0)
         if 0 < largest < len(encode(Connack(True, Reason.SUCCESS, self._terms.connack), connect.version)):
-            self._reject(Reason.PACKET_TOO_LARGE, "the client accepts no packet as large as the CONNACK")
+            self._reject(Reason.PACKET_TOO_LARGE, "the CONNACK is larger than the client accepts")
             return
         channel = Channel(
             self._client,
             self._connection.ref.cast,
-            self._connection.send,
+            self._connection.ref.crash,
             connect.version,
             connect.clean_start,
             expiry,

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 class ConnectionState(StrEnum):
     AWAITING_CONNECT = "awaiting connect"
-    #: The broker, or a service that it asks, decides whether the client may connect. What comes in waits.
+    #: The broker, or a service, decides whether the client may connect. Received packets wait.
     AUTHENTICATING = "authenticating"
-    #: The client was sent an AUTH, and its answer is due.
+    #: The client was sent an AUTH, and its answer is expected.
     AWAITING_AUTH = "awaiting auth"
     #: The connection has its session.
     OPEN = "open"
-    #: The last packet was sent. What still comes in is thrown away until the client closes.
+    #: The last packet was sent. Further received bytes are discarded until the client closes.
     CLOSING = "closing"
     CLOSED = "closed"
 
@@ -30,7 +30,7 @@ class ConnectionEvent(StrEnum):
     #: An AUTH comes from the client.
     AUTH = "auth"
     ACCEPT = "accept"
-    #: A CONNACK or DISCONNECT, or nothing, is the last that the client is sent.
+    #: The client is sent its last packet, a CONNACK or DISCONNECT, or none.
     CLOSE = "close"
     #: The network connection is over, or the client does not close in time.
     END = "end"
@@ -46,5 +46,5 @@ TRANSITIONS: Final[Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionSt
     **{(state, _E.CLOSE): _S.CLOSING for state in (_S.AWAITING_CONNECT, _S.AUTHENTICATING, _S.AWAITING_AUTH, _S.OPEN)},
     **{(state, _E.END): _S.CLOSED for state in _S if state is not _S.CLOSED},
 }
-#: A client is yet to be accepted.
+#: States in which the client has not been accepted yet.
 HANDSHAKE: Final = {_S.AWAITING_CONNECT, _S.AUTHENTICATING, _S.AWAITING_AUTH}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Connect
     from trunkline.mqtt.properties import Properties
 
-#: What the protocol means where a property is absent.
+#: The protocol's defaults for absent properties.
 ABSENT_RECEIVE_MAXIMUM: Final = 65_535
 
 
@@ -28,10 +28,10 @@ class Rejected(Exception):
 
 @dataclass(slots=True)
 class Terms:
-    """What both sides agree on."""
+    """The terms of a connection."""
 
     client_id: str
-    #: Seconds; 0 is no keep-alive.
+    #: Seconds; 0 means no keep-alive.
     keep_alive: int
     #: The properties of a 5.0 client's CONNACK.
     connack: Properties
@@ -48,7 +48,7 @@ def negotiate(connect: Connect, config: Config) -> Terms:
         if will.qos > mqtt.max_qos:  # [MQTT-3.2.2-12]
             raise Rejected(Reason.QOS_NOT_SUPPORTED, f"the will asks for QoS {will.qos}")
         if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
-            raise Rejected(Reason.RETAIN_NOT_SUPPORTED, "the will is to be retained")
+            raise Rejected(Reason.RETAIN_NOT_SUPPORTED, "the will asks for RETAIN")
     client_id = connect.client_id or _assigned(connect, config)
     if len(connect.client_id.encode()) > mqtt.max_client_id_length:  # [MQTT-3.1.3-8]
         raise Rejected(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"longer than {mqtt.max_client_id_length} bytes")
@@ -71,7 +71,7 @@ def _assigned(connect: Connect, config: Config) -> str:
 
 
 def _connack_properties(connect: Connect, config: Config, client_id: str, keep_alive: int) -> Properties:
-    """The properties of CONNACK (section 3.2.2.3): what differs from what their absence would mean."""
+    """The properties of CONNACK (section 3.2.2.3) that differ from the defaults for absent ones."""
     mqtt, asked = config.mqtt, connect.properties
     properties: Properties = {}
     expiry, longest = asked.get("session_expiry_interval", 0), config.session.max_expiry_interval

@@ -1,4 +1,4 @@
-"""Other protocols that come to a listener for MQTT. The log names them, because what their bytes mean as MQTT helps no
+"""Recognises other protocols on an MQTT listener. The log names them, because an MQTT error about their bytes helps no
 one."""
 
 import re

@@ -1,7 +1,6 @@
-"""The packets of a connection in the log, both ways: what they are, for whom and how large, never what they carry.
-
-A connection whose packets are logged has another decoder, and one more layer on its transport. So a connection whose
-packets are not logged, as nearly all, has nothing to ask on a message's way.
+"""Logs the packets of a connection in both directions: type, client and size, never payloads. A connection whose
+packets are logged has another decoder, and one more layer on its transport. So other connections, nearly all, need no
+check on a message's way.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _logger = logging.getLogger("trunkline.packets")
 
 
 def logs_all() -> bool:
-    """Are the packets of each new connection to be logged?"""
+    """Whether the packets of new connections are logged."""
     return _logger.isEnabledFor(logging.DEBUG)
 
 
@@ -65,8 +64,8 @@ class LoggedDecoder:
 
 
 class SentLog(Layer):
-    """Logs what is sent: whole packets, of the version that the client speaks. It may come on top of a transport that
-    has started, because it lets what is received go by."""
+    """Logs sent packets, decoded with the client's version. It may be put on top of a started transport, because
+    received bytes bypass it."""
 
     __slots__ = ("_client", "_log")
 

@@ -31,7 +31,7 @@ else:
     WRITE: Final = selectors.EVENT_WRITE
 
     class Epoll(selectors.DefaultSelector):
-        """What Linux has, on top of what other systems have."""
+        """Only on Linux, in addition to the others."""
 
         def poll(self, timeout: float) -> list[tuple[int, int]]:
             return [(key.fd, mask) for key, mask in self.select(timeout)]
@@ -41,24 +41,24 @@ else:
 MAX_TURN: Final = 0.005
 
 #: Seconds of busy polling in a process that is the broker's own and has a second processor for its clients. A client
-#: that answers at once answers within that: a lone round trip then takes two thirds of the time.
+#: that answers at once answers within this time: a single round trip then takes two thirds of the time.
 BUSY_POLL: Final = 0.000_05
 
-#: Bytes that are read before what they bring is dealt with, at most and at least. More make larger bursts, but keep
-#: other connections waiting for longer.
+#: Maximum and minimum of bytes that are read before their packets are handled. More make larger bursts, but keep other
+#: connections waiting for longer.
 MAX_READ: Final = 262_144
 MIN_READ: Final = 2_048
-#: Processor seconds in which that should be dealt with: when it takes more, less is read at a time.
+#: Target processor seconds for handling them: if it takes longer, less is read at a time.
 READ_TIME: Final = 0.005
 
 
 def available() -> bool:
-    """Can the selector itself be waited for? On Windows it cannot, and each connection is fed by a task."""
+    """Whether the selector itself can be waited for. On Windows it cannot, and each connection is fed by a task."""
     return hasattr(Epoll, "fileno")
 
 
 class Polled(Protocol):
-    """What has a socket. An error in what it does crashes its owner: it belongs to one, the poller to all."""
+    """An owner of a socket. An error in its methods crashes its owning actor, not the poller, which all share."""
 
     @property
     def owner(self) -> Ref[Any] | None: ...
@@ -71,7 +71,7 @@ class Polled(Protocol):
 class Reader(Polled, Protocol):
     @property
     def receiver(self) -> Callable[[bytes], None]:
-        """Takes what was read, when all sockets of the turn have been."""
+        """Handles the read bytes, after all sockets of the turn have been read."""
         ...
 
 
@@ -84,7 +84,7 @@ class Poller:
         self.scheduler = scheduler
         self.metrics = metrics
         self._busy_poll = busy_poll
-        #: Bytes that may be read in a turn, and of one socket at a time.
+        #: Bytes that may be read in a turn, and from one socket at a time.
         self.read_size = MIN_READ
         self._epoll = Epoll()
         #: By descriptor.
@@ -125,8 +125,9 @@ class Poller:
             began = thread_time()
             while perf_counter() < turn_ends and (events := self._poll()):
                 while events:
-                    # All is read before any of it is looked at, and all is written at the end of the turn: the kernel
-                    # and the interpreter are faster when they don't alternate, by a quarter with one packet a read.
+                    # Everything is read before any of it is handled, and all is written at the end of the turn: the
+                    # kernel and the interpreter are faster when they don't alternate, by a quarter with one packet a
+                    # read.
                     with self.scheduler.turn:
                         size = self._read(events)
                     # A read may hold hundreds of messages, each of them for thousands of subscribers. Reading on while
@@ -148,8 +149,7 @@ class Poller:
         return events
 
     def _read(self, events: list[tuple[int, int]]) -> int:
-        """Read from sockets that are ready, and take them out of `events`, until it is enough. Returns how many bytes
-        that were."""
+        """Read from ready sockets, and remove them from `events`, up to the limit. Returns the number of bytes."""
         find, blame = self._polled.get, self.scheduler.blame
         size, limit = 0, self.read_size
         read: list[tuple[Reader, bytes]] = []

@@ -1,4 +1,4 @@
-"""The bytes of a connection that has no socket of its own in the poller: any trio stream.
+"""A transport without a socket in the poller: any trio stream.
 
 In-process connections, and sockets where the platform has no selector that can be waited for.
 """
@@ -22,7 +22,7 @@ STREAM_BUFFER: Final = 65_536
 
 
 class StreamTransport:
-    """Feeds a connection from any trio stream, by a task that reads and one that writes."""
+    """Connects a trio stream to a connection, by a task that reads and one that writes."""
 
     __slots__ = (
         "_blocked",

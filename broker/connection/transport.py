@@ -1,7 +1,7 @@
-"""The bytes of a connection: a socket with its output buffer, and the layers on top of it.
+"""Transports of a connection's bytes: a socket with its output buffer, and the layers on top of it.
 
-`SocketTransport` is driven by the node's poller; `StreamTransport`, in a module of its own, by tasks. A `Layer` stands
-between one of them, or another layer, and the connection, which sees the top of that stack alone.
+`SocketTransport` is driven by the node's poller; `StreamTransport`, in a module of its own, by tasks. A `Layer` is
+between one of them, or another layer, and the connection, which uses only the top of the stack.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ READ_SIZE: Final = 65_536
 #: Bytes to ask a socket for whose last read brought fewer. Asking for more costs the memory for it: five times the read
 #: itself.
 SMALL_READ: Final = 16_384
-#: From so many bytes on, a socket is written to at once: as much for each of many subscribers would not stay in the
-#: processor's cache until the end of the turn, when the rest is written.
+#: From this many bytes on, a socket is written to at once: so much data for many subscribers would not stay in the
+#: processor's cache until the end of the turn, when smaller output is written.
 WRITTEN_AT_ONCE: Final = 4_096
 #: Linger for no time: closing resets the connection.
 NO_LINGER: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
@@ -42,13 +42,13 @@ class Ended:
 
 
 class OutputBlocked:
-    """Some of what was sent waits, and `OutputDrained` will come."""
+    """Some of the output waits; `OutputDrained` will follow."""
 
     __slots__ = ()
 
 
 class OutputDrained:
-    """All that was sent has left."""
+    """All output has been written."""
 
     __slots__ = ()
 
@@ -57,18 +57,18 @@ BLOCKED: Final = OutputBlocked()
 DRAINED: Final = OutputDrained()
 
 Event: TypeAlias = "bytes | Ended | OutputBlocked | OutputDrained"
-#: Takes what comes in: the mailbox of a connection, or the layer above.
+#: Receives events: the mailbox of a connection, or the layer above.
 Receiver: TypeAlias = "Callable[[Event], None]"
 
 
 def discard(_event: Event) -> None:
-    """Receives what still comes for a connection that is closed, and is no reference to it."""
+    """Discards further events of a closed connection, without keeping a reference to it."""
 
 
 class Transport(Protocol):
     @property
     def peer(self) -> tuple[str, int] | None:
-        """Address and port of the other side; None when it has none."""
+        """Address and port of the other side; None if it has none."""
         ...
 
     def start(self, receiver: Receiver, owner: Actor[Any]) -> None:
@@ -80,7 +80,7 @@ class Transport(Protocol):
         ...
 
     def send(self, data: bytes) -> None:
-        """All of it will be sent, by the end of this turn or, after `OutputBlocked`, when the other side takes more."""
+        """All of it will be sent, by the end of this turn or, after `OutputBlocked`, when the other side reads more."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class Transport(Protocol):
 
     def resume(self) -> None: ...
     def read_now(self) -> None:
-        """Read what has come and was not read yet, by the end of the next turn."""
+        """Read all bytes that have already arrived, by the end of the next turn."""
         ...
 
     def finish(self) -> None:
@@ -102,8 +102,8 @@ class Transport(Protocol):
         ...
 
     def reset(self) -> None:
-        """End the connection abruptly. What was sent before leaves if the other side takes it, nothing after it; then
-        `Ended` comes, and closing is a reset."""
+        """End the connection abruptly. Earlier output is still sent if the other side reads it, later output is not;
+        then `Ended` comes, and closing is a reset."""
         ...
 
     def close(self) -> None: ...
@@ -112,8 +112,8 @@ class Transport(Protocol):
 class Layer:
     """One step on the way of a connection's bytes: a PROXY header, TLS, WebSocket frames, faults.
 
-    `receive` takes what comes from below, `send` what is sent from above, and each passes on what the layer makes of
-    it. To what is above it, a layer is the transport. As it stands, it passes on everything as it is.
+    `receive` takes events from below, `send` bytes from above, and each passes its result on. For the layer above, this
+    one is the transport. This class passes everything on unchanged.
     """
 
     __slots__ = ("above", "below")
@@ -180,7 +180,7 @@ class SocketTransport:
     def __init__(self, sock: socket, peer: tuple[str, int] | None, poller: Poller) -> None:
         """
         Raises:
-            OSError: the connection is lost already. The socket stays the caller's.
+            OSError: the connection is lost already. The caller keeps the socket.
         """
         sock.setblocking(False)
         if peer is not None:
@@ -195,7 +195,7 @@ class SocketTransport:
         self._scheduler = poller.scheduler
         self._metrics = poller.metrics
         self._usual_size = SMALL_READ
-        #: What leaves at the end of this turn, and what the socket did not take of earlier turns.
+        #: The output of this turn, and output of earlier turns that the socket has not accepted yet.
         self._outgoing = b""
         self._pending = bytearray()
         self._reading = True
@@ -207,10 +207,11 @@ class SocketTransport:
         self._poller.register(self._sock, READ, self)
 
     def ready(self, events: int, limit: int) -> bytes | None:
-        if events != READ and self._pending:
-            self._flush()
-        if not self._reading or events == WRITE:
-            return None
+        if events != READ or not self._reading:
+            if self._pending:
+                self._flush()
+            if not self._reading or events == WRITE:
+                return None
         size = self._usual_size
         size = min(size, limit)
         try:
@@ -244,7 +245,7 @@ class SocketTransport:
             self.end_turn()
 
     def end_turn(self) -> None:
-        """Write what was sent in this turn."""
+        """Write the output of this turn."""
         data, self._outgoing = self._outgoing, b""
         if not data:
             return  # the end of the connection could not wait for the end of the turn
@@ -288,7 +289,7 @@ class SocketTransport:
             return  # closed already
         try:
             self._poller.modify(self._sock, READ * self._reading | WRITE * bool(self._pending), self)
-        except OSError as error:  # nothing would be heard of this socket any more
+        except OSError as error:  # this socket would not be watched any more
             self.receiver(Ended(error.strerror or str(error)))
 
     @property

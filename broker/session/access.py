@@ -1,9 +1,9 @@
-"""Who may publish and read what: the access rules' answers, remembered for each connection."""
+"""Access decisions, cached for each connection."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -31,22 +31,32 @@ _logger = logging.getLogger("trunkline.access")
 #: connection.
 MAX_REMEMBERED: Final = 256
 
-#: Denials for these reasons say nothing about the right: it could not be decided.
+#: Denials for these reasons mean that no decision could be made.
 _CANNOT_SAY: Final = frozenset({Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY})
 
 
+class Question(NamedTuple):
+    """May this client do that?"""
+
+    client: ClientInfo
+    action: Action
+    #: Or the filter, for `subscribe`.
+    topic: str
+    qos: int = 0
+    retain: bool = False
+
+
 class Undecided(Exception):
-    """A service has to answer before this may be published."""
+    """An access service has to decide before this may be published."""
 
     def __init__(self, publication: ReceivedPublication) -> None:
         self.publication = publication
-        #: What is left of what came together.
+        #: The rest of the messages that came together.
         self.messages = publication.messages
 
 
 class Access:
-    """Asks the hook chain, and remembers what it said on the `Channel`, so that the hot path is one look into a
-    dict."""
+    """Asks the hook chain, and caches its decisions on the `Channel`, so that the hot path is one dict lookup."""
 
     __slots__ = ("_cache_size", "_default", "_hooks", "_metrics", "_read_as_subscribe", "_timeout", "few")
 
@@ -56,132 +66,111 @@ class Access:
         self._default = config.acl.no_match == "allow"
         self._cache_size = config.acl.cache_size
         self._timeout = config.acl.timeout
-        #: For questions about what was allowed before: they leave room for new ones.
+        #: For checking earlier decisions again: this leaves room for new questions.
         self.few = trio.CapacityLimiter(config.acl.asked_again)
         # a subscription that should have been refused was granted, so each message is checked instead
         self._read_as_subscribe = config.mqtt.subscribe_denied == "grant"
 
-    def decide(self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False) -> bool | None:
-        """Decide at once: what only a service could decide is denied. None is a denial, too: nobody could decide, and
+    def decide(self, question: Question) -> bool | None:
+        """Decide at once: a decision that needs a service is a denial. None is a denial, too: nobody could decide, and
         the next answer may be another one."""
-        if client.superuser:
+        if question.client.superuser:
             return True
-        decision = self._hooks.decide(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
-        return self._conclude(decision, self._default, client, action, topic, qos, retain)
+        return self._conclude(question, self._hooks.decide(CLIENT_CHECK_ACL, *question), self._default)
 
-    async def ask(
-        self, client: ClientInfo, action: Action, topic: str, qos: int = 0, retain: bool = False
-    ) -> bool | None:
+    async def ask(self, question: Question) -> bool | None:
         """As `decide`, but wait for services, with a timeout."""
+        client, action, topic, *_ = question
         if client.superuser:
             return True
         decision: Allow | Deny | None = CRASHED
         with trio.move_on_after(self._timeout) as limit:
-            decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
+            decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, *question)
         if limit.cancelled_caught:
-            _logger.error(
-                "nobody decided within %g s about %s to %s",
-                self._timeout,
-                action,
-                quoted(topic),
-                extra=client.log_fields,
-            )
-        return self._conclude(decision, self._default, client, action, topic, qos, retain)
+            text = "no decision within %g s about %s to %s"
+            _logger.error(text, self._timeout, action, quoted(topic), extra=client.log_fields)
+        return self._conclude(question, decision, self._default)
 
-    def still(self, client: ClientInfo, filter: str, qos: int) -> bool | None:
-        """May the client keep this subscription? None if that cannot be decided now."""
-        if client.superuser:
+    def still(self, question: Question) -> bool | None:
+        """May the client keep a subscription? None if that cannot be decided now."""
+        if question.client.superuser:
             return True
-        decision = self._hooks.decide(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
-        return self._conclude_again(decision, client, filter, qos)
+        return self._conclude_again(question, self._hooks.decide(CLIENT_CHECK_ACL, *question))
 
-    async def ask_still(self, client: ClientInfo, filter: str, qos: int, *, patient: bool) -> bool | None:
+    async def ask_still(self, question: Question, *, patient: bool) -> bool | None:
         """As `still`, but wait for services if `patient`."""
-        if client.superuser:
+        if question.client.superuser:
             return True
         with trio.move_on_after(self._timeout if patient else 0):
-            decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, client, "subscribe", filter, qos, False)
-            return self._conclude_again(decision, client, filter, qos)
+            decision = await self._hooks.decide_async(CLIENT_CHECK_ACL, *question)
+            return self._conclude_again(question, decision)
         return None
 
-    def _conclude_again(self, decision: Allow | Deny | None, client: ClientInfo, filter: str, qos: int) -> bool | None:
+    def _conclude_again(self, question: Question, decision: Allow | Deny | None) -> bool | None:
         if isinstance(decision, Deny) and decision.reason in _CANNOT_SAY:
             return None
-        return bool(self._conclude(decision, self._default, client, "subscribe", filter, qos, False))
+        return bool(self._conclude(question, decision, self._default))
 
     @property
     def waits(self) -> bool:
         """A service takes part in decisions: use `ask` where a client can wait."""
         return self._hooks.is_async(CLIENT_CHECK_ACL)
 
-    def _decide_delivery(
-        self, client: ClientInfo, action: Action, topic: str, default: bool, qos: int = 0, retain: bool = False
-    ) -> bool | None:
+    def _decide_delivery(self, question: Question, default: bool) -> bool | None:
         """A delivery does not wait: services have decided about the subscription."""
-        if client.superuser:
+        if question.client.superuser:
             return True
-        decision = self._hooks.decide_without_async(CLIENT_CHECK_ACL, client, action, topic, qos, retain)
-        return self._conclude(decision, default, client, action, topic, qos, retain)
+        return self._conclude(question, self._hooks.decide_without_async(CLIENT_CHECK_ACL, *question), default)
 
-    def _conclude(
-        self,
-        decision: Allow | Deny | None,
-        default: bool,
-        client: ClientInfo,
-        action: Action,
-        topic: str,
-        qos: int,
-        retain: bool,
-    ) -> bool | None:
+    def _conclude(self, question: Question, decision: Allow | Deny | None, default: bool) -> bool | None:
         allowed = decision is ALLOW if decision is not None else default
         if allowed:
             self._metrics.authorization_allow += 1
         else:
             self._metrics.authorization_deny += 1
         if self._hooks.client_acl_decided:
-            self._hooks.notify(CLIENT_ACL_DECIDED, client, action, topic, qos, retain, allowed)
+            self._hooks.notify(CLIENT_ACL_DECIDED, *question, allowed)
         if isinstance(decision, Deny) and (decision is CRASHED or decision.reason in _CANNOT_SAY):
             return None
         return allowed
 
     def may_publish(self, channel: Channel, topic: str, qos: int, retain: bool) -> bool:
         """A rule may depend on QoS and retain, so each combination is remembered apart. `$SYS` is the broker's own."""
-        allowed = topic[:5] != "$SYS/" and self.decide(channel.client, "publish", topic, qos, retain)
+        allowed = topic[:5] != "$SYS/" and self.decide(Question(channel.client, "publish", topic, qos, retain))
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         return bool(allowed)
 
     async def ask_publish(self, channel: Channel, packet: Publish) -> None:
         """As `may_publish`, but wait for services. The answer is for this packet, and is remembered for others."""
         topic, qos, retain = packet.topic, packet.qos, packet.retain
+        question = Question(channel.client, "publish", topic, qos, retain)
         rules = -1
         allowed: bool | None = False
-        while rules != channel.rules:  # the answer is of other rules: ask again
+        while rules != channel.rules:  # the decision is based on old rules: ask again
             rules = channel.rules
-            allowed = topic[:5] != "$SYS/" and await self.ask(channel.client, "publish", topic, qos, retain)
+            allowed = topic[:5] != "$SYS/" and await self.ask(question)
         self._remember(channel.may_publish[qos << 1 | retain], topic, allowed)
         channel.answer = packet, bool(allowed)
 
     def may_read(self, channel: Channel, topic: str) -> bool:
-        """May messages of this topic be given to the client, whatever filter it subscribed with?"""
+        """Whether the client may receive messages of this topic, by any subscription."""
         revoked = channel.revoked
         allowed = (revoked is None or not revoked.concerns(topic)) and self._decide_delivery(
-            channel.client, "receive", topic, True
+            Question(channel.client, "receive", topic), True
         )
         if allowed and self._read_as_subscribe:
-            allowed = self._decide_delivery(channel.client, "subscribe", topic, self._default or self.waits)
+            allowed = self._decide_delivery(Question(channel.client, "subscribe", topic), self._default or self.waits)
         self._remember(channel.may_read, topic, allowed)
         return bool(allowed)
 
     def may_read_retained(self, client: ClientInfo, topic: str) -> bool:
-        """A client gets a retained message only if it might subscribe to this very topic."""
-        return bool(self._decide_delivery(client, "subscribe", topic, self._default or self.waits))
+        """A client gets a retained message only if it may subscribe to exactly this topic."""
+        return bool(self._decide_delivery(Question(client, "subscribe", topic), self._default or self.waits))
 
     def may_still_publish(self, client: ClientInfo, message: Message) -> bool:
-        """May the publisher of a retained message still publish it? The broker may always publish its own."""
-        default = self._default or self.waits
-        return not message.publisher or bool(
-            self._decide_delivery(client, "publish", message.topic, default, message.qos, message.retain)
-        )
+        """Whether the publisher of a retained message may still publish it. The broker may always publish its own."""
+        question = Question(client, "publish", message.topic, message.qos, message.retain)
+        return not message.publisher or bool(self._decide_delivery(question, self._default or self.waits))
 
     def _remember(self, decisions: dict[str, bool], topic: str, allowed: bool | None) -> None:
         if allowed is None or len(topic) > MAX_REMEMBERED:

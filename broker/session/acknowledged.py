@@ -1,4 +1,4 @@
-"""The client's acknowledgements of what it was sent, one or many in a row."""
+"""Handles the client's acknowledgements, one or many in a row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Acknowledgement
 
 _WAIT_PUBACK: Final = State.WAIT_PUBACK
-#: From here on a reason code is a no.
+#: Reason codes from here on are failures.
 FAILURE: Final = 0x80
 
 
 class Acknowledged:
-    """Of one session."""
+    """The acknowledgements of one session."""
 
     __slots__ = ("_hooks", "_metrics", "_outbound", "_session", "_window")
 
@@ -35,7 +35,7 @@ class Acknowledged:
         self._outbound = outbound
 
     def puback(self, packet: Acknowledgement | Acknowledgements) -> None:
-        """End QoS 1 exchanges, whatever the reason code says."""
+        """End QoS 1 exchanges, for any reason code."""
         packet_ids, hooks, window = packet.packet_ids, self._hooks, self._window
         if not window.expects(packet_ids, _WAIT_PUBACK):
             self._one_by_one(packet, _WAIT_PUBACK, self.puback)
@@ -88,7 +88,7 @@ class Acknowledged:
     def _one_by_one(
         self, packet: Acknowledgement | Acknowledgements, state: State, handle: Callable[[Acknowledgement], None]
     ) -> None:
-        """Not all in a row are expected: one may be late, or of the wrong kind, and those before it count."""
+        """Not all packets in a row may be expected: one may be late, or of the wrong kind; those before it count."""
         if isinstance(packet, Acknowledgements):
             packet_ids = packet.packet_ids
             if state is not State.WAIT_PUBREC:  # which alone is answered although its message is not here
@@ -99,7 +99,7 @@ class Acknowledged:
             self._window.check(packet.packet_id, state)
 
     def _pubrec_again(self, packet_id: int) -> bool:
-        """Of a message that is not here any more, or was released before."""
+        """For a message that is not in the window any more, or was released before."""
         found = self._window.state(packet_id)
         if found is None:
             self._outbound.write(Pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))

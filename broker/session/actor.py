@@ -1,12 +1,13 @@
 """A session as an actor: the owner of one client id, from its first CONNECT to the end of its session.
 
-Mail of the client's connection, deliveries of publishers, answers of the route writer and timers all come through one
-mailbox, so nothing here needs a lock. What goes out is collected during a turn and leaves in one piece at its end.
+Messages of the client's connection, deliveries of publishers, answers of the route writer and timers all come through
+one mailbox, so nothing here needs a lock. Output is collected during a turn and sent in one piece at its end.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from trunkline.actors import Actor, Due, Shutdown
@@ -15,7 +16,7 @@ from trunkline.broker.session.access import Undecided
 from trunkline.broker.session.acknowledged import Acknowledged
 from trunkline.broker.session.context import SessionContext
 from trunkline.broker.session.inbound import Inbound
-from trunkline.broker.session.life import Life
+from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.pressure import Budget
 from trunkline.broker.session.subscribing import Subscribing
@@ -48,10 +49,11 @@ if TYPE_CHECKING:
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.publication import Decoded
 
 _logger = logging.getLogger("trunkline.session")
 
-#: What a delivery is to the mailbox: a publication and its target.
+#: A delivery in the mailbox: a publication and its target.
 DELIVERIES: Final = frozenset({tuple})
 
 
@@ -79,7 +81,7 @@ class SessionActor(Actor["mail.ToSession"]):
         #: Counts packets by type.
         self._received = services.metrics.received
         self._on_end = on_end
-        #: How long subscribers may have this client wait in vain.
+        #: The budget of seconds that subscribers may keep this client waiting in vain.
         self.waiting_budget = Budget(services.config.session.backpressure_budget)
 
     def init(self) -> None:
@@ -90,7 +92,7 @@ class SessionActor(Actor["mail.ToSession"]):
         self._inbound = inbound = Inbound(context, outbound)
         self._subscribing = subscribing = Subscribing(context, outbound, waiting)
         self._subscription_check = check = SubscriptionCheck(context, outbound, subscribing)
-        self._life = Life(context, waiting, inbound, outbound, check, self._on_end)
+        self._life = SessionLife(context, waiting, inbound, outbound, check, self._on_end)
 
     @property
     def subscriber(self) -> Subscriber:
@@ -99,7 +101,7 @@ class SessionActor(Actor["mail.ToSession"]):
 
     @property
     def client(self) -> ClientInfo:
-        """The client; while none is connected, the last one."""
+        """The client; while it is not connected, as of its last connection."""
         return self.session.client
 
     @property
@@ -132,22 +134,27 @@ class SessionActor(Actor["mail.ToSession"]):
         self._life.undelivered += [message for message in messages if type(message) is tuple]
 
     def yields(self, messages: list[mail.ToSession]) -> bool:
-        """What the client sends comes before deliveries: its acknowledgements make room for them."""
+        """The client's packets come before deliveries: its acknowledgements make room for them."""
         return DELIVERIES.issuperset(map(type, messages))
 
-    # What the client sends
+    # Packets of the client
 
-    def handle_handed(self, message: mail.Received) -> None:  # type: ignore[override]  # nothing else is handed to it
-        """What the connection has read."""
-        channel, context, outbound, inbound = message.channel, self._context, self._outbound, self._inbound
+    def handle_handed(self, message: tuple[Channel, list[Decoded], ProtocolError | None]) -> None:
+        """Handle the packets of a read in order, and the error that ended them."""
+        channel, received, error = message
+        context, outbound, inbound = self._context, self._outbound, self._inbound
         outbound.now = self.scheduler.now
         if self.session.durable is not None:
             self.session.durable.changed()
         if channel is not context.reading:
-            self._set_aside(message)
+            late = mail.Received(channel, received, error)
+            if channel is outbound.channel:
+                self._hold(late)
+            else:
+                self._forward(late)
             return
         acknowledged = False
-        packets = iter(message.packets)
+        packets = iter(received)
         try:
             for packet in packets:
                 if type(packet) is Publish:
@@ -170,43 +177,30 @@ class SessionActor(Actor["mail.ToSession"]):
                         if outbound.channel is not channel:
                             return
                         rest = list(packets)
-                        if rest or message.error is not None:
-                            self._hold_rest(mail.Received(channel, rest, message.error))
+                        if rest or error is not None:
+                            self._hold(mail.Received(channel, rest, error), first=True)
                         break
-        except ProtocolError as error:
-            self._life.disconnect(error.reason, str(error))
+        except ProtocolError as violation:
+            self._life.disconnect(violation.reason, str(violation))
             return
         except Undecided as undecided:
             rest = [*undecided.messages, *packets]
-            self._ask_access(undecided.messages[0], channel)
-            self._hold_rest(mail.Received(channel, rest, message.error))
-        if message.error is not None and context.reading is channel:
+            ask = partial(self._services.access.ask_publish, channel, undecided.messages[0])
+            self._waiting.ask(channel, ask, lambda _: None)
+            self._hold(mail.Received(channel, rest, error), first=True)
+        if error is not None and context.reading is channel:
             self._services.metrics.packets_malformed += 1
-            self._life.disconnect(message.error.reason, str(message.error))
+            self._life.disconnect(error.reason, str(error))
         elif acknowledged:
             outbound.fill()
         if outbound.pieces:
             outbound.flush()
 
-    def _set_aside(self, message: mail.Received) -> None:
-        """It comes from a connection that lost this session, or from a client that has to wait."""
-        if message.channel is not self._outbound.channel:
-            self._forward(message)
-        elif self._waiting.hold(message):
-            self._check_owed(message.channel)
-
-    def _hold_rest(self, message: mail.Received) -> None:
-        if self._waiting.hold(message, first=True):
-            self._check_owed(message.channel)
-
-    def _check_owed(self, channel: Channel) -> None:
-        if self._waiting.asks and channel.receive_maximum_in:
+    def _hold(self, message: mail.Received, *, first: bool = False) -> None:
+        """The client has to wait before this is handled."""
+        channel = message.channel
+        if self._waiting.hold(message, first=first) and self._waiting.asks and channel.receive_maximum_in:
             self._proceed(lambda: self._inbound.check_receive_maximum(self._waiting.packet_ids, channel))
-
-    def _ask_access(self, message: Publish, channel: Channel) -> None:
-        """The client waits until it is decided whether this message may be published."""
-        access = self._services.access
-        self._waiting.ask(channel, lambda: access.ask_publish(channel, message), lambda _: None)
 
     def _on_answered(self, message: mail.Answered) -> None:
         if message.channel is not self._outbound.channel:
@@ -216,7 +210,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._go_on(message.channel)
 
     def _proceed(self, action: Callable[[], None]) -> bool:
-        """False if that ended the connection."""
+        """Returns False if that ended the connection."""
         try:
             action()
         except ProtocolError as error:
@@ -225,13 +219,13 @@ class SessionActor(Actor["mail.ToSession"]):
         return True
 
     def _go_on(self, channel: Channel) -> None:
-        """Handle what the client sent while it had to wait, until it has to wait again."""
+        """Handle the packets that the client sent while it had to wait, until it has to wait again."""
         self._waiting.go_on(channel, lambda message: self._mail[type(message)](self, message))
 
     def _on_routed(self, message: mail.Routed) -> None:
         """If this connection asked, its client need not wait any more."""
         answer, channel = message.answer, message.answer.channel
-        if self._proceed(lambda: message.proceed(answer)) and channel is not None and channel is self._outbound.channel:
+        if self._proceed(message.proceed) and channel is not None and channel is self._outbound.channel:
             self._outbound.fill()
             if answer.packet_id:
                 self._waiting.answered(channel)
@@ -260,19 +254,19 @@ class SessionActor(Actor["mail.ToSession"]):
             session.expiry_interval = self._services.bounded_expiry(expiry)
         if packet.reason == Reason.SUCCESS:
             session.will = None  # [MQTT-3.14.4-3]
-        self._outbound.flush()  # what the client was to get before
+        self._outbound.flush()  # output that the client was to get before
         channel.cast(mail.Close(b""))
         self._life.lost(Reason(packet.reason), "the client sent DISCONNECT")
 
-    # Its connection and its end
+    # Connection and end
 
     def attach(self, channel: Channel, present: bool) -> None:
-        """Have this connection. `present` says whether the session was there before."""
+        """Attach this connection. `present` says whether the session existed before."""
         channel.hand = self.ref.hand
         self._life.request(channel, present)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
-        """It comes from a connection that lost this session, or that wanted it when it had just ended."""
+        """It comes from a connection that lost this session, or that requested it when it had just ended."""
         if self._context.ended and message.channel.session is not self.subscriber.cast:
             message.channel.session(message)
 
@@ -281,7 +275,7 @@ class SessionActor(Actor["mail.ToSession"]):
         if channel is self._context.reading:
             self._life.lost(message.reason, message.text)
         elif channel is self._outbound.channel:
-            self._waiting.hold(message)  # what came before it is handled first
+            self._waiting.hold(message)  # earlier messages are handled first
         else:
             self._forward(message)
 
@@ -304,11 +298,11 @@ class SessionActor(Actor["mail.ToSession"]):
         self._context.soon(self._life.restore)
 
     def forget_connection(self) -> None:
-        """Send the client nothing more, and take nothing more from it: the node dies without a DISCONNECT."""
+        """Stop sending to and receiving from the client: the node ends like a killed process, without a DISCONNECT."""
         self._outbound.channel = self._context.reading = None
 
     def terminate(self, reason: BaseException | None) -> None:
-        """A crash ends the client's connection as any other that is lost, and the session with it."""
+        """A crash ends the client's connection like a lost one, and the session with it."""
         self._life.close_all()
         if reason is not None and not isinstance(reason, Shutdown):
             self._services.metrics.session_crashed += 1
@@ -319,12 +313,11 @@ class SessionActor(Actor["mail.ToSession"]):
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
         mail.Attach: lambda self, message: self._life.attach(message.channel, message.present),
-        mail.Received: handle_handed,
+        mail.Received: lambda self, message: self.handle_handed((message.channel, message.packets, message.error)),
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,
         mail.Writable: _on_writable,
         mail.Routed: _on_routed,
-        mail.Unreachable: lambda self, _: self._life.unreachable(),
         mail.Answered: _on_answered,
         Due: lambda _, message: message.action(),
         mail.Kick: _on_kick,
@@ -335,7 +328,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
     }
 
-    #: Without PUBLISH, which needs no look-up.
+    #: Without PUBLISH, which needs no lookup.
     _packets: ClassVar[dict[type, Callable[[SessionActor, Any, Channel], None]]] = {
         Puback: lambda self, packet, _: self._acknowledged.puback(packet),
         Pubrec: lambda self, packet, _: self._acknowledged.pubrec(packet),

@@ -1,4 +1,4 @@
-"""One network connection as its session sees it: what the CONNECT agreed on, and what ends with the connection."""
+"""One network connection from its session's side: the terms of the CONNECT, and state that ends with the connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from trunkline.broker.session.revoked import Revoked
     from trunkline.hooks.client import ClientInfo
     from trunkline.hooks.exchange import Exchange
+    from trunkline.mqtt.errors import ProtocolError
     from trunkline.mqtt.packets import Publish, Will
+    from trunkline.mqtt.publication import Decoded
     from trunkline.mqtt.versions import Version
 
 
@@ -27,47 +29,50 @@ class Channel:
     client: ClientInfo
     #: Requests to the connection.
     cast: Callable[[ToConnection], None]
-    #: Wire bytes for the client, in order.
-    send: Callable[[bytes], None]
+    #: Ends the connection with an error that it is to blame for.
+    crash: Callable[[Exception], None]
     version: Version
     clean_start: bool = True
     #: Seconds that the session outlives the connection; may change at DISCONNECT. inf: for ever.
     expiry_interval: float = 0.0
     will: Will | None = None
-    #: QoS 1 and 2 messages that the client takes unacknowledged.
+    #: QoS 1 and 2 messages that the client accepts unacknowledged.
     receive_maximum: int = 65_535
-    #: The same in the other direction, for a 5.0 client. 0: no bound, for CONNACK named none below the number of packet
-    #: ids, or the client is of 3.x.
+    #: The same in the other direction, for a 5.0 client. 0 means no limit: CONNACK named none below the number of
+    #: packet ids, or the client uses 3.x.
     receive_maximum_in: int = 0
-    #: Bytes of the largest packet that the client takes; 0: no limit.
+    #: Bytes of the largest packet that the client accepts; 0 means no limit.
     max_packet_size: int = 0
-    #: Does the client want reason strings and user properties on packets other than PUBLISH, CONNACK and DISCONNECT?
+    #: Whether the client accepts reason strings and user properties on packets other than PUBLISH, CONNACK and
+    #: DISCONNECT.
     problem_information: bool = True
     #: The properties of a 5.0 client's CONNACK.
     connack: Properties = field(default=NO_PROPERTIES)
     authentication_method: str | None = None
     #: A re-authentication under way.
     exchange: Exchange | None = None
-    #: Topic aliases that the client has set, and those that we have.
+    #: Topic aliases that the client has set, and those that the broker has set.
     aliases_in: ReceivedAliases = field(default_factory=ReceivedAliases)
     aliases_out: SentAliases = field(default_factory=SentAliases)
     #: Decisions of the access rules, dropped when the rules change. Publishing: by `qos << 1 | retain`, then by
     #: topic.
     may_publish: defaultdict[int, dict[str, bool]] = field(default_factory=lambda: defaultdict(dict))
     may_read: dict[str, bool] = field(default_factory=lambda: {})
-    #: What the client may no longer read, of what is on its way to it.
+    #: Messages on their way that the client may no longer receive.
     revoked: Revoked | None = None
-    #: What was asked about this very packet, which waited for it.
+    #: The decision about exactly this packet, which waited for it.
     answer: tuple[Publish, bool] | None = None
-    #: How often decisions were dropped: one that was asked for before holds no longer when it comes.
+    #: How often decisions were dropped: a decision requested before that is no longer valid when it arrives.
     rules: int = 0
-    #: Mail for the session that this connection has. Set when it gets one.
+    #: Sends messages to the session of this connection. Set when it gets one.
     session: Callable[[ToSession], None] = field(init=False)
-    #: The same from a poller's turn: what was read is handled at once where nothing waits before it.
-    hand: Callable[[ToSession], None] = field(init=False)
-    #: Did the session exist before? Known when the channel is attached to it.
+    #: From a poller's turn: has the session handle at once what was read; False if something waits before it.
+    hand: Callable[[tuple[Channel, list[Decoded], ProtocolError | None]], bool] = field(init=False)
+    #: Wire bytes for the client, in order. Set by the connection, whose transport they go to.
+    send: Callable[[bytes], None] = field(init=False)
+    #: Whether the session existed before. Known when the channel is attached to it.
     resumed: bool = False
-    #: True when each PUBLISH to this client may be the shared encoding as it is.
+    #: True if every PUBLISH to this client may be the shared encoding.
     plain: bool = True
 
     def forget_decisions(self) -> None:

@@ -1,4 +1,4 @@
-"""What all parts of one session share: the session as a value, its node, its state, and what it does later."""
+"""Shared by all parts of one session: the session as a value, its node, its state, and its later work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of each client id. There is one at most, at any moment: a client id is taken in one step here."""
+"""The session of each client id. There is at most one at any moment: a client id is claimed here in one step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+import trio
 from sortedcontainers import SortedList
 
 from trunkline.broker.alarms import SESSIONS_FULL
@@ -40,7 +41,7 @@ class Directory:
         self._sessions: dict[str, SessionActor] = {}
         #: The client ids in order, for pages.
         self._ids: SortedList[str] = SortedList()
-        #: When each client id was taken over lately; for one in jail, the last entry is when that ends.
+        #: Recent takeovers of each client id; for a blocked one, the last entry is the time when that ends.
         self._flapping: dict[str, deque[float]] = {}
         self._sweep_at = MIN_SWEPT
         #: The number of the last session that is stored.
@@ -70,18 +71,18 @@ class Directory:
         return [self._sessions[client_id] for client_id in islice(following, limit)]
 
     def has_room(self, client_id: str) -> bool:
-        """May this client id have a session? Ask before each `open`."""
+        """Check that this client id may have a session. Call this before each `open`."""
         limit: int = self._services.config.limits.max_sessions
         if not 0 < limit <= len(self._sessions) or client_id in self._sessions:
             return True
-        self._services.alarms.activate(SESSIONS_FULL, f"{limit} sessions: no further clients are taken")
+        self._services.alarms.activate(SESSIONS_FULL, f"{limit} sessions: no further clients are accepted")
         return False
 
     def open(self, channel: Channel) -> None:
-        """Give a connection the session of its client id: the one that is there, or a new one."""
+        """Give a connection the session of its client id: the existing one, or a new one."""
         client = channel.client
         known = self._sessions.get(client.client_id)
-        # a session with an expiry of 0 ends with its connection: there is nothing to resume
+        # a session with an expiry of 0 ends with its connection, so it cannot be resumed
         if known is not None and not channel.clean_start and known.session.expiry_interval > 0:
             known.attach(channel, True)  # [MQTT-3.1.2-5]
             return
@@ -121,14 +122,18 @@ class Directory:
 
     # Two clients that share a client id would disconnect each other for ever
 
-    def flaps(self, client_id: str, now: float) -> bool:
-        """Has this client id been taken over too often lately? Ask before each `open`."""
+    def flaps(self, client_id: str) -> bool:
+        """Whether this client id has been taken over too often recently. Call this before each `open`."""
         settings = self._services.config.flapping
         takeovers = self._flapping.get(client_id)
         known = self._sessions.get(client_id)
-        if takeovers is not None and takeovers and takeovers[-1] > now:
-            return True  # in jail until then
-        if not settings.max_takeovers or known is None or known.channel is None:
+        is_takeover = settings.max_takeovers and known is not None and known.channel is not None
+        if takeovers is None and not is_takeover:
+            return False
+        now = trio.current_time()
+        if takeovers and takeovers[-1] > now:
+            return True  # blocked until then
+        if not is_takeover:
             return False
         if takeovers is None:
             if len(self._flapping) >= self._sweep_at:
@@ -143,7 +148,7 @@ class Directory:
         return True
 
     def _sweep_flapping(self, now: float) -> None:
-        """Forget takeovers that are too long ago to count."""
+        """Forget takeovers that are too old to count."""
         window = self._services.config.flapping.window
         self._flapping = {
             client_id: takeovers for client_id, takeovers in self._flapping.items() if takeovers[-1] > now - window

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.state import Session
 
-#: Of what is exported. A later one will know how to read this.
+#: The version of the exported format. Later versions can read it.
 FORMAT: Final = 1
 
 
@@ -65,7 +65,7 @@ def export_session(session: Session, now: float, wall: float) -> dict[str, Any]:
 
 
 def head_to_plain(session: Session, now: float) -> dict[str, Any]:
-    """All but subscriptions and messages."""
+    """Everything but subscriptions and messages."""
     return {
         "client": client_to_plain(session.client),
         "will": None if session.will is None else _will_to_plain(session.will),
@@ -85,16 +85,14 @@ def restore_session(
     now: float,
     wall: float,
 ) -> None:
-    """Fill an empty session with what `export_session` gave.
-
-    Its subscriptions are to be routed before that: `member` gives the subscriber's target in the group of a shared
-    filter, or None if there is no such group any more.
+    """Fill an empty session with the result of `export_session`. Its subscriptions must be routed before: `member`
+    returns the subscriber's target in the group of a shared filter, or None if the group no longer exists.
 
     Raises:
         UnknownFormat: it was exported by a newer version.
     """
     if plain["format"] != FORMAT:
-        raise UnknownFormat(f"session {session.client_id!r} has format {plain['format']}, known is {FORMAT}")
+        raise UnknownFormat(f"session {session.client_id!r} has format {plain['format']}; only {FORMAT} is supported")
     then = now - max(0.0, wall - plain["exported_at"])  # the moment of the export in this node's time
 
     def target(value: Mapping[str, Any]) -> Target[Subscriber]:

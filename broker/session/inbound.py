@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PUBACK: Final = PacketType.PUBACK
 PUBREC: Final = PacketType.PUBREC
 PUBCOMP: Final = PacketType.PUBCOMP
-#: What answers a PUBLISH, by its QoS.
+#: The type of the answer to a PUBLISH, by its QoS.
 _ANSWERED_BY: Final = {1: PUBACK, 2: PUBREC}
 
 
@@ -76,8 +76,8 @@ class Inbound:
     ) -> None:
         """
         Raises:
-            ProtocolError: the client must go.
-            Undecided: of some of its messages nothing has happened yet.
+            ProtocolError: the client must be disconnected.
+            Undecided: some of its messages have not been handled yet.
         """
         services, outbound = self._services, self._outbound
         qos, count = publication.qos, publication.count
@@ -97,7 +97,7 @@ class Inbound:
             if channel.answer is not None and channel.answer[0] is publication:
                 allowed = channel.answer[1]
             elif services.access.waits and not client.superuser:
-                self._received[qos] -= count  # it comes again
+                self._received[qos] -= count  # it is repeated
                 raise Undecided(publication)
             else:
                 allowed = services.access.may_publish(channel, publication.topic, qos, publication.retain)
@@ -154,7 +154,7 @@ class Inbound:
         return None if stored is None or qos == 2 else partial(committer.wait_for, stored)
 
     def publish_parts(self, publication: ReceivedPublication, channel: Channel) -> None:
-        """`publish` what came together."""
+        """`publish` for messages that came together."""
         done = 0
         for parts, route in self._parts(publication, channel):
             try:
@@ -168,8 +168,7 @@ class Inbound:
     def _parts(
         self, publication: ReceivedPublication, channel: Channel
     ) -> Iterator[tuple[Sequence[ReceivedPublication], Route[Subscriber] | None]]:
-        """Parts whose messages go one way together, with that way, and the single messages of what has to be looked at
-        one by one."""
+        """Parts with a common route, and that route; and single messages where each must be checked separately."""
         services, qos = self._services, publication.qos
         hooks, generation = services.hooks, services.hooks.generation
         if (
@@ -182,7 +181,7 @@ class Inbound:
             return
         for part, route in services.pubsub.routed(publication):
             if (
-                hooks.generation != generation  # a callback has let others in
+                hooks.generation != generation  # a callback has published other messages meanwhile
                 or (qos and channel.receive_maximum_in and self._is_crowded(part, channel))
                 or (qos == 2 and not self._may_await_rel(part))
             ):
@@ -191,9 +190,9 @@ class Inbound:
                 yield (part,), route
 
     def _is_crowded(self, publication: ReceivedPublication, channel: Channel) -> bool:
-        """Are they too many without acknowledgement?"""
+        """Whether there are too many without acknowledgement."""
         packet_ids, ledger = publication.packet_ids, self._outbound.ledger
-        if publication.qos == 1 and not ledger.entries:  # each is acknowledged before the next is looked at
+        if publication.qos == 1 and not ledger.entries:  # each is acknowledged before the next is handled
             packet_ids = packet_ids[:1]
         return ledger.exceeds(channel.receive_maximum_in, packet_ids)
 
@@ -215,7 +214,7 @@ class Inbound:
             )
 
     def pubrel(self, packet: Acknowledgement | Acknowledgements, channel: Channel) -> None:
-        """The messages that were taken over are routed now, once.  # [MQTT-4.3.3-12]"""
+        """The accepted messages are routed now, once.  # [MQTT-4.3.3-12]"""
         packet_ids = packet.packet_ids
         if self._awaiting_rel.are_open(packet_ids):
             pubsub, committer = self._services.pubsub, self._services.committer
@@ -232,12 +231,13 @@ class Inbound:
                 self.pubrel(Pubrel(packet_id), channel)
         else:
             # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
-            # before: there it is no error  [MQTT-4.3.3-11]
+            # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
             self._outbound.write(Pubcomp(packet_ids[0], reason))
 
     def _read_properties(self, packet: ReceivedPublication, channel: Channel) -> None:
-        """Topic alias and expiry; what is left is for the subscribers.  # [MQTT-3.3.2-4] [MQTT-3.3.2-20]"""
+        """Handle topic alias and expiry; the other properties are for the subscribers.  # [MQTT-3.3.2-4]
+        [MQTT-3.3.2-20]"""
         properties = packet.properties
         alias = properties.get("topic_alias")
         if alias is not None:
@@ -275,7 +275,7 @@ class Inbound:
     def _refuse(
         self, packet: ReceivedPublication, channel: Channel, drop: DropReason, reason: Reason, text: str = ""
     ) -> None:
-        """3.x has no way to say no but to close: there the message is acknowledged and goes nowhere."""
+        """3.x can refuse only by closing the connection: there the message is acknowledged and dropped."""
         self._services.dropped(channel.client, packet, drop)
         if drop is DropReason.NOT_AUTHORIZED and self._services.config.acl.deny_action == "disconnect":
             raise ProtocolError(f"not allowed to publish to {quoted(packet.topic)}", Reason.NOT_AUTHORIZED)
@@ -301,14 +301,14 @@ class Inbound:
         self._acknowledge(channel, packet, Reason.QUOTA_EXCEEDED)
 
     def expect_pubrel(self) -> None:
-        """Forget what has waited too long for its PUBREL, if there is such a time."""
+        """Drop messages that have waited too long for their PUBREL, if there is a limit."""
         if self._await_rel_timeout and self._stop_waiting is None and len(self._awaiting_rel):
             oldest = self._awaiting_rel.oldest
             delay = max(0.0, oldest + self._await_rel_timeout - self._outbound.now)
             self._stop_waiting = self._context.after(delay, partial(self._expire, oldest))
 
     def _expire(self, due: float) -> None:
-        """What came until `due` has waited long enough, whatever the time since then is rounded to."""
+        """Messages that came until `due` have waited long enough; comparing with `due` avoids rounding."""
         self._stop_waiting = None
         for message in self._awaiting_rel.expire(
             max(due, self._outbound.now - self._await_rel_timeout), MESSAGES_AT_ONCE
@@ -317,7 +317,7 @@ class Inbound:
         self.expect_pubrel()
 
     def forget_unreleased(self, limit: int) -> bool:
-        """The session is over: no PUBREL will come any more. True when that was not all."""
+        """The session has ended: no PUBREL will come any more. Returns True if some are left."""
         if self._stop_waiting is not None:
             self._stop_waiting()
             self._stop_waiting = None

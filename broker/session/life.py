@@ -56,7 +56,7 @@ _logger = logging.getLogger("trunkline.session")
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class SessionLife:
     context: SessionContext
     waiting: Waiting
     inbound: Inbound
@@ -70,7 +70,7 @@ class Life:
     _requested: list[Channel] = field(default_factory=lambda: [], init=False)
     #: These stop the timers that run until the client goes or, while it is away, until it is back.
     _timers: list[Callable[[], None]] = field(default_factory=lambda: [], init=False)
-    #: What an end has to do yet, whatever crashes on the way.
+    #: The remaining steps of an end, which are taken even if one crashes.
     _steps: list[Callable[[], object]] = field(default_factory=lambda: [], init=False)
 
     # A connection comes
@@ -223,7 +223,7 @@ class Life:
         self._timers.append(self.context.after(delay, partial(self._unless_back, left_at, action)))
 
     def _unless_back(self, left_at: float, action: Callable[[], None]) -> None:
-        """What a timer has put into the mailbox cannot be stopped any more."""
+        """A timer's message that is in the mailbox already cannot be stopped any more."""
         if self.context.session.left_at == left_at:
             action()
 
@@ -279,15 +279,14 @@ class Life:
             services.hooks.notify(SESSION_TERMINATED, client, cause)
 
     def _remove_routes(self) -> None:
-        context, cast = self.context, self.context.subscriber.cast
+        context = self.context
         filters = list(context.session.subscriptions)
-        context.services.pubsub.remove_subscriber(context.subscriber, filters, lambda: cast(mail.Unreachable()))
-
-    def unreachable(self) -> None:
-        """No route leads here, so nothing more comes. Give up some of what is left in each turn, then end the actor."""
-        self.context.in_slices(self._give_up())
+        context.services.pubsub.remove_subscriber(
+            context.subscriber, filters, partial(context.soon, partial(context.in_slices, self._give_up()))
+        )
 
     def _give_up(self) -> Iterator[None]:
+        """No route leads here, so nothing more comes: end the actor when all that is left of the session is gone."""
         for give_up in self._parts():
             while give_up(MESSAGES_AT_ONCE):
                 yield
@@ -300,7 +299,7 @@ class Life:
 
     def _parts(self) -> tuple[Callable[[int], bool], ...]:
         """Each hands so many messages to others or drops them, and returns whether some are left."""
-        return (self.inbound.forget_unreleased, self.outbound.hand_over, self._lose_undelivered)
+        return (self.inbound.forget_unreleased, self.outbound.hand_over)
 
     def _lose_undelivered(self, limit: int) -> bool:
         some, self.undelivered = self.undelivered[:limit], self.undelivered[limit:]
@@ -339,7 +338,7 @@ class Life:
         self._salvage(partial(self.context.services.start_task, self._give_up_in_task))
 
     async def _give_up_in_task(self) -> None:
-        for give_up in self._parts():
+        for give_up in (*self._parts(), self._lose_undelivered):
             try:
                 while give_up(MESSAGES_AT_ONCE):
                     await trio.lowlevel.checkpoint()
@@ -349,9 +348,10 @@ class Life:
 
     def _take(self, *steps: Callable[[], object]) -> None:
         """Make these calls, one after the other. If one crashes, `_salvage` makes the others."""
-        self._steps += steps
-        while self._steps:
-            self._steps.pop(0)()
+        left = self._steps
+        left += steps
+        while left:
+            left.pop(0)()
 
     def _salvage(self, step: Callable[[], object]) -> None:
         """After a crash: do what is left, then this. An error in one step does not keep the others from being done."""

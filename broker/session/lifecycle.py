@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 
 class SessionState(StrEnum):
-    #: Made for a connection whose request is in the mailbox, or to be filled with what was stored.
+    #: Made for a connection whose request is in the mailbox, or to be restored from a store.
     NEW = "new"
-    #: Its client is connected, and what the client sends is handled at once.
+    #: Its client is connected, and the client's packets are handled at once.
     CONNECTED = "connected"
-    #: Its client is connected, and an answer is due before the client's next packet is handled.
+    #: Its client is connected, and an answer is awaited before the client's next packet is handled.
     WAITING = "waiting"
     #: No client is connected. The will waits for its delay, the session for its expiry.
     AWAY = "away"
-    #: Its client id is free. What is left of it goes to others or is dropped.
+    #: Its client id is free. Its remaining messages go to other members of shared groups or are dropped.
     ENDED = "ended"
 
 
 class SessionEvent(StrEnum):
     #: A connection gets the session.
     ATTACH = "attach"
-    #: The connection is over: closed by either side, lost, or replaced by another.
+    #: The connection has ended: closed by either side, lost, or replaced by another.
     DETACH = "detach"
     #: The routes, a hook or an access service are asked.
     ASK = "ask"
     ANSWER = "answer"
-    #: The session was stored by a node that is gone.
+    #: The session was stored by a node that has ended.
     RESTORE = "restore"
     #: It expired, was discarded or was ended by the broker.
     END = "end"

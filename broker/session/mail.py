@@ -1,7 +1,7 @@
-"""What goes through the mailboxes of sessions and connections.
+"""The messages in the mailboxes of sessions and connections.
 
 A session's mailbox takes `(publication, target)` for each delivery, a bare tuple because it is the hot path, and the
-types below. Nothing that was sent is changed afterwards.
+types below. A message is not changed after it was sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Attach:
     """A connection gets this session: a new one, one whose client was away, or one that it takes over."""
 
     channel: Channel
-    #: Was the session there before?
+    #: Whether the session existed before.
     present: bool
 
 
@@ -53,14 +53,14 @@ class Lost:
 
 @dataclass(slots=True, eq=False)
 class Congested:
-    """The socket takes no more: nothing goes out until `Writable`."""
+    """The socket is full: nothing is sent until `Writable`."""
 
     channel: Channel
 
 
 @dataclass(slots=True, eq=False)
 class Writable:
-    """All that was sent has left."""
+    """All output has been written."""
 
     channel: Channel
 
@@ -70,17 +70,12 @@ class Routed:
     """The routes were made or removed, but for those that were refused. `proceed` goes on with the answer."""
 
     answer: Answer
-    proceed: Callable[[Answer], None]
-
-
-@dataclass(slots=True, eq=False)
-class Unreachable:
-    """No route leads to this session any more, which is over."""
+    proceed: Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
 class Answered:
-    """What this client had to wait for is there. `proceed` goes on with it: it carries code, and comes from the
+    """The answer that this client had to wait for. `proceed` continues with it: it carries code, and comes from the
     session's own task."""
 
     channel: Channel
@@ -89,12 +84,12 @@ class Answered:
 
 @dataclass(slots=True, eq=False)
 class End:
-    """The session is over."""
+    """End the session."""
 
     reason: Reason
     #: For hooks and logs: `discarded` by a clean start, `kicked` by an operator, `shutdown` of the node.
     cause: str
-    #: For the log: the client that wants the client id.
+    #: For the log: the client that takes over the client id.
     successor: ClientInfo | None = None
 
 
@@ -104,7 +99,7 @@ class Kick:
 
     reason: Reason
     text: str
-    #: Only this connection; None is whichever there is.
+    #: Only this connection; None for any.
     channel: Channel | None = None
 
 
@@ -130,9 +125,9 @@ class PublishWill:
 
 @dataclass(slots=True, eq=False)
 class RulesChanged:
-    """Access is decided otherwise than before, so decisions that were remembered no longer hold."""
+    """Access decisions may have changed, so cached ones are no longer valid."""
 
-    #: Is what the client has subscribed to asked about again?
+    #: Whether the client's subscriptions are checked again.
     subscriptions: bool = True
 
 
@@ -169,7 +164,6 @@ if TYPE_CHECKING:
     ToSession: TypeAlias = (
         tuple[Publication, Target[Subscriber]]
         | Routed
-        | Unreachable
         | Attach
         | Received
         | Lost

@@ -1,9 +1,9 @@
 """Messages that wait for room in the window, or for the client to come back.
 
-A queue holds one class of messages for each priority that is in use; without priorities it is one class.
-A class with a higher priority is emptied before a lower one gets its turn, and inside a class the order is that of
-arrival. Turns shared out by weight, as some brokers have them, were left out: a queue is bounded for each class, so
-a low class that waits costs no more than it would anyway, and "first" stays a word that a user can rely on.
+A queue holds one class of messages for each priority that is in use; without priorities it is one class. A class with a
+higher priority is emptied before a lower one gets its turn, and inside a class the order is that of arrival. Turns
+shared out by weight, as some brokers have them, were left out: a queue is bounded for each class, so a low class that
+waits costs no more than it would anyway, and users can rely on the strict order.
 
 A class is two lanes, QoS 0 and the rest, joined again by a running number when messages leave. So the oldest QoS 0
 message, the first to go when a class is too long, is found without a search.
@@ -28,12 +28,12 @@ from trunkline.mqtt.message import Message
 
 T = TypeVar("T")
 
-#: Below and above the priorities 1 to 255 that a user gives.
+#: Below and above the configurable priorities 1 to 255.
 LOWEST: Final = 0
 HIGHEST: Final = 256
 
-#: What waits: message, target, the QoS it will be sent with, and its number in the order of arrival.
-#: A plain tuple, because one is made for every message that is queued.
+#: An entry: message, target, the QoS it will be sent with, and its number in the order of arrival. A plain tuple,
+#: because one is made for every queued message.
 Queued: TypeAlias = tuple[Message, T, int, int]
 
 #: Where a page of a listing ended: priority and number of its last message.
@@ -46,7 +46,7 @@ _NO_LANE: Final[deque[Any]] = deque(maxlen=0)
 
 
 class Overflow(Enum):
-    """Which message a full queue loses."""
+    """The message that a full queue drops."""
 
     DROP_OLDEST = "drop_oldest"
     DROP_NEW = "drop_new"
@@ -111,7 +111,7 @@ class MessageQueue(Generic[T]):
         priority: Callable[[str], int | None] | None = None,
         default_priority: int = LOWEST,
     ) -> None:
-        """`max_length` bounds each class, `max_bytes` the whole queue; 0 is no bound. `priority` gives the priority
+        """`max_length` bounds each class, `max_bytes` the whole queue; 0 means no limit. `priority` gives the priority
         of a topic, or None for the default; without it there is one class."""
         self._max_length = max_length or maxsize
         self._max_bytes = max_bytes or maxsize
@@ -136,7 +136,7 @@ class MessageQueue(Generic[T]):
         return self.length
 
     def push(self, message: Message, target: T, qos: int) -> tuple[Dropped[T], ...]:
-        """Queue a message to be sent with `qos`. Returns what had to go for it, perhaps the message itself."""
+        """Queue a message to be sent with `qos`. Returns the messages dropped for it, perhaps including itself."""
         if qos == 0 and not self._store_qos0:
             return (Dropped(message, target, qos, DropReason.QOS0_NOT_STORED),)
         into = self._top if self._classes is None else self._class_of(message.topic)
@@ -154,7 +154,7 @@ class MessageQueue(Generic[T]):
         return ()
 
     def pop(self, now: float, expired: list[Queued[T]], max_qos: int = 2) -> Queued[T] | None:
-        """Take out the next message. Those that expired before it are taken out as well and put into `expired`, up to
+        """Remove the next message. Expired ones before it are removed as well and put into `expired`, up to
         `MESSAGES_AT_ONCE`: then None, although something waits.
 
         `max_qos=0`, for a window without room, leaves a QoS 1 or 2 message where it is: None, since nothing may
@@ -181,7 +181,7 @@ class MessageQueue(Generic[T]):
         return None
 
     def expire(self, now: float, limit: int) -> list[Queued[T]]:
-        """Take out expired messages, looking at no more than `limit`. The next call goes on where this one stopped."""
+        """Remove expired messages, examining no more than `limit`. The next call continues where this one stopped."""
         expired: list[Queued[T]] = []
         if self._cursor is None:
             if now < self._earliest:
@@ -236,7 +236,8 @@ class MessageQueue(Generic[T]):
         return [(message, to, qos, (at.priority, n)) for at in self._each_class() for message, to, qos, n in at]
 
     def restore(self, entries: Iterable[tuple[Message, T, int]]) -> list[Dropped[T]]:
-        """Queue what `export` gave, without the positions. Where this queue is smaller, the overflow policy decides."""
+        """Queue the result of `export`, without the positions. If this queue is smaller, the overflow policy
+        applies."""
         dropped: list[Dropped[T]] = []
         for message, target, qos in entries:
             dropped.extend(self.push(message, target, qos))
@@ -281,13 +282,13 @@ class MessageQueue(Generic[T]):
             self._top = self._classes.peekitem(0)[1]
 
     def _shorten(self, into: _Class[T], qos: int) -> tuple[Dropped[T], ...]:
-        """Bring the queue back below its bounds after a message with `qos` went into the class `into`."""
+        """Bring the queue back within its limits after a message with `qos` was added to the class `into`."""
         too_long = len(into.qos0) + len(into.rest) > self._max_length
         if not too_long and self.byte_size <= self._max_bytes:
-            return ()  # long as a whole, but only classes are bounded
+            return ()  # long as a whole, but only classes are limited
         lane = into.rest if qos else into.qos0
         size = lane[-1][0].weight
-        # what would not even fit alone must not push everything else out
+        # a message that would not fit even alone must not push everything else out
         if self._drop_new or size > self._max_bytes:
             return (self._drop(into, lane.pop()),)
         dropped: list[Dropped[T]] = []
@@ -311,9 +312,9 @@ class MessageQueue(Generic[T]):
         self.byte_size -= entry[0].weight
 
     def _expire_lane(self, lane: deque[Queued[T]], start: int, look: int, now: float, expired: list[Queued[T]]) -> int:
-        """Look at `look` entries from `start` on. Returns the number of the last."""
+        """Examine `look` entries from `start` on. Returns the number of the last."""
         last = kept = 0
-        # turned round so that the entries looked at come to the left end; those kept rejoin at the right, in order
+        # rotated so that the examined entries are at the left end; those kept are appended at the right, in order
         lane.rotate(-start)
         for _ in range(look):
             entry = lane.popleft()

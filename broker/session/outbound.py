@@ -1,8 +1,8 @@
 """From the broker to one client: the window, the queue behind it, redelivery, and retained messages.
 
-A message goes straight to the wire while nothing is ahead of it: the client is there, its socket takes more, the queue
-is empty and the window has room. Otherwise it waits in the queue, so that order is kept. What is to be sent is
-collected in `pieces` and leaves in one go at the end of the session's turn.
+A message goes straight to the wire while nothing is ahead of it: the client is connected, its socket accepts more, the
+queue is empty and the window has room. Otherwise it waits in the queue, so that order is kept. Output is collected in
+`pieces` and sent at once at the end of the session's turn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: Calls back, in any turn, when something may leave that is to be stored before.
 Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
 
-#: Bytes that leave the queue in one turn. More would only wait in front of the socket.
+#: Bytes that leave the queue in one turn. More would only wait for the socket.
 MAX_SLICE: Final = 262_144
 
 NO_IDS: Final = range(0)
@@ -96,13 +96,13 @@ class Outbound:
         self._upgrade_qos = services.config.session.upgrade_qos
         self._writable = False
         self.channel: Channel | None = None
-        #: The answers that the client is owed.
+        #: The answers owed to the client.
         self.ledger = Ledger(session.awaiting_rel)
-        #: Is nothing ahead of the next message?
+        #: Whether nothing is ahead of the next message.
         self.direct = False
-        #: Is the next slice of what waits to be sent in a later turn?
+        #: Whether the next slice of the waiting messages is scheduled for a later turn.
         self._filling = False
-        #: Does everything wait, because it is asked whether the client may have it?
+        #: Whether everything waits for access decisions.
         self.held = False
         #: The node's time in this turn.
         self.now = 0.0
@@ -112,10 +112,10 @@ class Outbound:
         #: Wire bytes that leave when a commit is done, by its number.
         self._uncommitted: dict[int, list[bytes]] = {}
 
-    # A message comes
+    # Messages
 
     def deliver(self, publication: Publication, target: Target[Subscriber], in_turn: bool = False) -> None:
-        """Send it, or have it wait while something is ahead of it; `in_turn` says that nothing is."""
+        """Send it, or queue it while something is ahead of it; `in_turn` says that nothing is."""
         if not self.direct and not in_turn:
             self._wait(publication, target)
             return
@@ -203,7 +203,7 @@ class Outbound:
             self.deliver(message, target)
 
     def _are_sent_alike(self, publication: Publication, target: Target[Subscriber], channel: Channel) -> bool:
-        """May the messages of a publication be written in one piece?"""
+        """Whether the messages of a publication may be written in one piece."""
         return (
             channel.plain
             and not target.identifiers
@@ -215,7 +215,7 @@ class Outbound:
     def _wait(self, publication: Publication, target: Target[Subscriber]) -> None:
         for message in publication.messages:
             if self._replays is not None:
-                # what was retained before this message must not come after it
+                # messages retained before this one must not come after it
                 for earlier, replayed in self._replays.overtaken_by(message, self.now):
                     self._enqueue(earlier, replayed, self._qos(earlier, replayed))
             self._enqueue(message, target, self._qos(message, target))
@@ -257,7 +257,7 @@ class Outbound:
         """The uncommon ways to write a PUBLISH: for this client alone.
 
         Raises:
-            TooLong: the client takes none so large.
+            TooLong: it is larger than the client accepts.
             One of `UNWRITABLE`: the message cannot be written at all.
         """
         is_late = dup or (qos == 2 and self._durable is not None)  # it may leave behind what was written after it
@@ -276,7 +276,7 @@ class Outbound:
             expiry_interval=None if message.expires_at == inf else max(0, ceil(message.expires_at - self.now)),
         )
         if 0 < channel.max_packet_size < len(wire):
-            raise TooLong(f"{len(wire)} bytes, {channel.max_packet_size} are taken")  # [MQTT-3.1.2-24]
+            raise TooLong(f"{len(wire)} bytes; the client accepts {channel.max_packet_size}")  # [MQTT-3.1.2-24]
         if alias and not omit_topic:
             channel.aliases_out.set(message.topic, alias)
         return wire
@@ -297,8 +297,7 @@ class Outbound:
         self.pieces += self._uncommitted.pop(number)
 
     def _unwritable(self, publication: Publication, packet_ids: range, error: Exception) -> None:
-        """It costs this publication and no more. It counts as if it had been sent and acknowledged.  #
-        [MQTT-3.1.2-25]"""
+        """Only this publication is lost. It counts as if it had been sent and acknowledged.  # [MQTT-3.1.2-25]"""
         self._window.end(packet_ids)
         reason = DropReason.TOO_LARGE if isinstance(error, TooLong) else DropReason.UNWRITABLE
         self._services.dropped(self._session.client, publication, reason, str(error))
@@ -306,8 +305,8 @@ class Outbound:
     # Other packets
 
     def write(self, packet: Packet, owed: Owed | None = None, wait: Wait | None = None) -> bool:
-        """Put a packet behind what goes out in this turn, and behind all that the client is owed before. `owed` is its
-        place, if it had to wait, and `wait` calls back when it may leave. False if the client takes none as large."""
+        """Send a packet after the output of this turn, and after all answers owed before it. `owed` is its place, if it
+        had to wait; `wait` calls back when it may leave. Returns False if the client accepts no packet so large."""
         channel = self.channel
         if channel is None:
             return True
@@ -340,22 +339,25 @@ class Outbound:
             wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None)))
 
     def _repeat_pubrel(self, packet_id: int) -> None:
-        """It answers nothing that the client has just sent, so it waits for no answer."""
+        """It is not an answer, so it does not wait for other answers."""
         self.pieces.append(_HEADS[PacketType.PUBREL] + PACKET_ID[packet_id])
         self._packets_sent[PacketType.PUBREL] += 1
 
     def flush(self) -> None:
-        """Hand what was written to the connection."""
+        """Hand what was written to the connection's transport, which sends it at the end of the turn."""
         channel, pieces = self.channel, self.pieces
         if channel is not None and pieces:
             self.pieces = []
             send = channel.send
-            send(b"".join(pieces))
+            try:
+                send(b"".join(pieces))
+            except Exception as error:  # noqa: BLE001 - an error there ends the connection, and not the session
+                channel.crash(error)
 
-    # The connection comes and goes
+    # Attaching and detaching
 
     def attach(self, channel: Channel) -> None:
-        """A client is there. What it had not acknowledged is sent again, before anything else.  # [MQTT-4.4.0-1]"""
+        """A client is connected. Unacknowledged messages are sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
         durable = self._durable
         self._writable = durable is None or not len(self._window)
@@ -394,7 +396,7 @@ class Outbound:
         self.direct = False
 
     def end_replays(self, filters: Iterable[str]) -> None:
-        """Of these subscriptions, which are no more."""
+        """Stop sending retained messages for these ended subscriptions."""
         if self._replays is not None:
             self._replays.end(filters)
             self._replays = self._replays or None
@@ -417,7 +419,7 @@ class Outbound:
         return True
 
     def fill(self) -> None:
-        """Send what waits, as far as window and socket take it, one slice of it in a turn."""
+        """Send waiting messages, as far as window and socket allow, one slice per turn."""
         channel, window, queue = self.channel, self._window, self._queue
         if self.direct and not window.unsent:
             return
@@ -451,8 +453,8 @@ class Outbound:
         self.fill()
 
     def _send_retained(self, room: int) -> int:
-        """One batch of retained messages, or of steps towards them, no more than `room` bytes; what is left of
-        these."""
+        """One batch of retained messages, or of steps towards them, of at most `room` bytes. Returns the bytes that are
+        left."""
         for _ in range(self._services.config.retained.replay_batch):
             if self._replays is None or self._queue.length or room <= 0:
                 return room
@@ -466,7 +468,7 @@ class Outbound:
         return 0
 
     def _resend(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> int:
-        """Returns what it weighs."""
+        """Returns its weight."""
         message = entry.message(packet_id)
         if entry.state is State.WAIT_PUBCOMP:
             self._repeat_pubrel(packet_id)
@@ -489,23 +491,23 @@ class Outbound:
         return self._services.access.may_read(channel, topic) if allowed is None else allowed
 
     def _withdraw(self, channel: Channel, packet_id: int, entry: Entry[Target[Subscriber]]) -> None:
-        """It was sent while the client might have it. Now the exchange ends without it."""
+        """It was sent while the client was allowed to receive it. Now the exchange ends without it."""
         self._keep_back(channel, entry.message(packet_id), entry.target, sent=entry.qos == 2)
         if entry.qos == 1:
             self._window.end((packet_id,))
-        else:  # the client may have it, and would take a later message with this id for the same
+        else:  # the client may have received it, and would mistake a later message with this id for it
             self._window.release((packet_id,), self.now)
             self._repeat_pubrel(packet_id)
 
     def retry(self, interval: float) -> None:
-        """Have `fill` send again what a 3.x client has not acknowledged for that long."""
+        """Let `fill` send messages again that a 3.x client has not acknowledged for that long."""
         self._window.repeat(self.now, interval)
 
     def hand_over(self, limit: int) -> bool:
-        """The session is over: what a shared group gave it and it did not finish goes to other members, but for QoS 2
-        that was sent.  # [MQTT-4.8.2-5]
+        """The session has ended: unfinished messages of shared groups go to other members, except for QoS 2 messages
+        that were sent.  # [MQTT-4.8.2-5]
 
-        The rest of what it had not finished is lost. True when so many were not all.
+        Other unfinished messages are dropped. Returns True if some are left.
         """
         for _ in range(limit):
             taken = self._window.take()
@@ -530,7 +532,7 @@ class Outbound:
     def _orphaned(
         self, message: Message, target: Target[Subscriber], reason: DropReason, *, movable: bool = True
     ) -> None:
-        """It goes to another member of the shared group that it came by, or is dropped for this reason."""
+        """Hand it to another member of its shared group, or drop it for this reason."""
         group = target.group if movable and message.expires_at > self.now else None
         member = None if group is None else group.pick(message.publisher, message.topic, (target.subscriber,))
         if message.expires_at <= self.now:
@@ -544,8 +546,8 @@ class Outbound:
     def _keep_back(
         self, channel: Channel, publication: Publication, target: Target[Subscriber], *, sent: bool = False
     ) -> None:
-        """The client may not have it. What a shared group gave it while it might is for another member; not what it may
-        have at QoS 2."""
+        """The client may not receive it. A message of a shared group goes to another member, except for QoS 2 messages
+        that the client may have received."""
         for message in publication.messages:
             lost = channel.revoked is not None and channel.revoked.concerns(message.topic)
             self._orphaned(message, target, DropReason.READ_NOT_AUTHORIZED, movable=lost and not sent)

@@ -1,13 +1,13 @@
 """Slowing publishers down before anything is dropped.
 
 When the queue of a connected subscriber grows past a mark, the connections of its publishers are not read until the
-queue is short again. A subscriber that does not get there in time is a slow consumer: its publishers go on, and the
-drop policy of its queue decides what it loses. It cannot hold a publisher again before its queue was short once.
-Connecting again gives it no more time.
+queue is short again. A subscriber that does not catch up in time is a slow consumer: its publishers go on, and the drop
+policy of its queue decides which messages it loses. It cannot hold a publisher again before its queue was short once.
+Reconnecting gives it no more time.
 
 Each publisher has a budget for waiting in vain: for subscribers that did not catch up or left. So neither many
-subscribers nor one with ever new client ids can stop it. When the budget is used up, only subscribers that caught up
-the last time may hold the publisher.
+subscribers nor one with ever new client ids can stop a publisher. When the budget is used up, only subscribers that
+caught up the last time may hold it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.context import SessionContext
     from trunkline.broker.session.mqueue import MessageQueue
 
-#: Seconds in which a used budget is full again.
+#: Seconds after which a used budget is full again.
 REFILL: Final = 60.0
 
 
@@ -31,19 +31,19 @@ class Budget:
     __slots__ = ("_at", "_left", "_most")
 
     def __init__(self, most: float) -> None:
-        """0 is no bound."""
+        """0 means no limit."""
         self._most = most
         self._left = most
         self._at = 0.0
 
     def allows(self, now: float, *, trusted: bool) -> bool:
-        """A subscriber whose queue was short the last time may use as much again."""
+        """A subscriber that caught up the last time may use the same amount again."""
         return not self._most or self._refilled(now) > (-self._most if trusted else 0)
 
     def charge(self, seconds: float, now: float) -> None:
-        """Subscribers that held it at the same time are each charged with the same seconds. So the debt is bounded by
-        what comes back within two minutes: otherwise no subscriber could hold the publisher for hours, and all would
-        lose messages."""
+        """Subscribers that held it at the same time are each charged with the same seconds. So the debt is limited to
+        the amount that is restored within two minutes: otherwise no subscriber could hold the publisher for hours, and
+        all would lose messages."""
         self._left = max(-2 * self._most, self._refilled(now) - seconds)
 
     def _refilled(self, now: float) -> float:
@@ -53,7 +53,7 @@ class Budget:
 
 
 class Pressure:
-    """Of one subscriber's session."""
+    """The pressure of one subscriber's session."""
 
     __slots__ = (
         "_began",
@@ -72,15 +72,15 @@ class Pressure:
         settings = context.services.config.session
         self._context = context
         self._patience = settings.backpressure
-        #: Seconds that it may hold publishers until its queue is short once, and since when it does.
+        #: Seconds that it may hold publishers until its queue is short once, and the time since when it does.
         self._left = self._patience
         self._began = 0.0
         self._cancel: Callable[[], None] | None = None
         #: Publishers that wait for this session, and since when.
         self._held: dict[str, float] = {}
-        #: Did it catch up the last time that it held a publisher?
+        #: Whether it caught up the last time that it held a publisher.
         self._trusted = False
-        #: Is anything to be undone when the queue is short again?
+        #: Whether anything has to be undone when the queue is short again.
         self.on = False
         self.high = settings.max_queue_length // 4 or 2_500
         self.high_bytes = context.services.config.queue_bytes // 4 or 4_194_304
@@ -99,7 +99,7 @@ class Pressure:
             self._cancel = self._context.after(self._left, partial(self._give_up, now))
 
     def eased(self, queue: MessageQueue[Any]) -> bool:
-        """Is the queue short?"""
+        """Whether the queue is short."""
         return queue.length <= self.high // 4 and queue.byte_size <= self.high_bytes // 4
 
     def release(self) -> None:
@@ -111,7 +111,7 @@ class Pressure:
         self.on = False
 
     def leave(self, now: float) -> None:
-        """The client has left, or is out of time."""
+        """The client has disconnected, or its time is used up."""
         if self._cancel is not None:
             self._trusted = False
             self._left -= now - self._began
@@ -120,7 +120,7 @@ class Pressure:
 
     def _give_up(self, began: float) -> None:
         if self._cancel is None or began != self._began:
-            return  # the queue became short while this lay in the mailbox
+            return  # the queue became short while this was in the mailbox
         self.leave(began + self._left)
         self._left = 0.0
 

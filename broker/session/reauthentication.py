@@ -1,4 +1,4 @@
-"""A connected client proves itself again (MQTT 5.0, section 4.12.1)."""
+"""Re-authentication of a connected client (MQTT 5.0, section 4.12.1)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def step(
     """Answer one AUTH packet.
 
     Raises:
-        ProtocolError: the client broke the protocol, or failed to prove its identity.
+        ProtocolError: the client broke the protocol, or failed to authenticate.
     """
     method = packet.properties.get("authentication_method")
     if method is None or method != channel.authentication_method:  # [MQTT-4.12.1-1]
-        raise ProtocolError("AUTH with another method than the CONNECT's")
+        raise ProtocolError("AUTH with another method than that of the CONNECT")
     data = packet.properties.get("authentication_data", b"")
     if packet.reason == Reason.REAUTHENTICATE:
         exchange = channel.exchange = Exchange(method, data, again=True)
@@ -42,7 +42,7 @@ def step(
         exchange.data = data
         exchange.first = False
     else:
-        raise ProtocolError("AUTH without a re-authentication that it belongs to")
+        raise ProtocolError("AUTH without a running re-authentication")
 
     def decided(decision: Continue | Success | Deny | None) -> None:
         if isinstance(decision, Continue):
@@ -51,7 +51,7 @@ def step(
         channel.exchange = None
         if not isinstance(decision, Success):  # [MQTT-4.12.1-2]
             denial = decision if isinstance(decision, Deny) else Deny()
-            known = denial.reason in REASONS[PacketType.DISCONNECT, False]  # many are for CONNACK alone
+            known = denial.reason in REASONS[PacketType.DISCONNECT, False]  # many are only valid in CONNACK
             reason = denial.reason if known else Reason.NOT_AUTHORIZED
             raise ProtocolError(denial.text or "re-authentication failed", reason)
         client = channel.client

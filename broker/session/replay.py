@@ -1,4 +1,4 @@
-"""Retained messages on their way to new subscriptions, taken from the store as fast as the client takes them."""
+"""Retained messages on their way to new subscriptions, read from the store as fast as the client accepts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SMALL: Final = OVERHEAD + 1024
 
 
 class Replay:
-    """Never sends what was stored after the subscription was made: that comes live. So nothing comes twice."""
+    """Messages stored after the subscription was made are never sent, because they are delivered live. So no message
+    comes twice."""
 
     __slots__ = ("_allowed", "_matches", "_sent", "_since", "filter", "over", "target")
 
@@ -33,9 +34,9 @@ class Replay:
         allowed: Callable[[Message], bool],
         now: float,
     ) -> None:
-        """`allowed` says whether the client may have a retained message."""
+        """`allowed` says whether the client may receive a retained message."""
         self.target = target
-        #: Was the last message found?
+        #: Whether the last message has been found.
         self.over = False
         self._allowed = allowed
         self.filter = grant.filter
@@ -45,7 +46,7 @@ class Replay:
         self._sent: set[str] = set()
 
     def next(self) -> Message | None:
-        """Go a bounded step on: the message that it led to, if any."""
+        """Take a bounded step. Returns the message that was found, if any."""
         for kept in self._matches:
             if kept is None or kept.sequence > self._since or kept.message.topic in self._sent:
                 return None
@@ -68,21 +69,21 @@ def _to_send(kept: Retained) -> Message:
 
 
 class Replays:
-    """Those of one session, which come one after the other."""
+    """The replays of one session, one after the other."""
 
     __slots__ = ("_by_filter", "_in_order", "_store")
 
     def __init__(self, store: RetainedStore) -> None:
         self._store = store
         self._in_order: OrderedDict[str, Replay] = OrderedDict()
-        #: To find those that a live message concerns, however many there are.
+        #: Finds the replays that a live message concerns, however many there are.
         self._by_filter: FilterTable[Replay] = FilterTable()
 
     def __len__(self) -> int:
         return len(self._in_order)
 
     def add(self, replay: Replay) -> None:
-        """In place of one for the same filter, which was subscribed before: all begins anew."""
+        """Replaces one for the same filter, which was subscribed before: it starts anew."""
         self._in_order[replay.filter] = replay
         self._by_filter.set(replay.filter, replay)
 

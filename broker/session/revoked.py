@@ -1,7 +1,6 @@
-"""Subscriptions that a client lost because it may no longer read there.
-
-Messages that came by them wait in the queue, in the window or in the mailbox, and are not for the client any more,
-unless a subscription that it still has matches their topic as well.
+"""Subscriptions that a client lost because it may no longer receive their messages. Messages that came by them may wait
+in the queue, in the window or in the mailbox. They are not delivered any more, unless another subscription of the
+client matches their topic as well.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Revoked:
         self._denied: FilterTable[bool] = FilterTable()
         #: One filter may be subscribed to plainly and in any number of groups.
         self._kept: FilterTable[set[str]] = FilterTable()
-        #: What was taken away.
+        #: The revoked subscriptions.
         self.filters: set[str] = set()
 
     def deny(self, filter: str) -> None:
@@ -33,7 +32,7 @@ class Revoked:
         self._kept.setdefault(plain_filter(filter), set()).add(filter)
 
     def forget(self, filter: str) -> None:
-        """It was kept until now."""
+        """Revoke a subscription that the client has had until now."""
         plain = plain_filter(filter)
         kept = self._kept.get(plain)
         if kept is not None:
@@ -45,5 +44,5 @@ class Revoked:
         return iter(self.filters)
 
     def concerns(self, topic: str) -> bool:
-        """Was it only by lost subscriptions that a message of this topic came?"""
+        """Whether a message of this topic came only by revoked subscriptions."""
         return bool(self._denied.match(topic)) and not self._kept.match(topic)

@@ -1,4 +1,4 @@
-"""What a session may ask of its node. Handed in, so that a session can be tested with nothing else around it."""
+"""The services of a node for its sessions. They are passed in, so that a session can be tested on its own."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Services:
     release_publisher: Callable[[str, object, float], None]
     #: Runs a task that outlives the session that starts it.
     start_task: Callable[..., None]
-    #: The client of a session; while none is connected, the last one.
+    #: The client of a session; while it is not connected, as of its last connection.
     client_of: Callable[[str], ClientInfo | None]
-    #: Client ids whose packets are to be in the log.
+    #: Client ids whose packets are logged.
     logged_clients: set[str] = field(default_factory=set[str])
 
     @property
@@ -64,7 +64,7 @@ class Services:
         return self.pubsub.committer
 
     def publisher_of(self, message: Message) -> ClientInfo:
-        """The publisher of a message that was kept, as far as it is still known."""
+        """The publisher of a stored message, as far as it is still known."""
         client = self.client_of(message.publisher)
         if client is not None and client.username == message.username:
             return client
@@ -79,7 +79,7 @@ class Services:
         return message
 
     def publishing(self, client: ClientInfo, message: Publication, now: float) -> Publication | Deny | Withhold:
-        """The publication as the hooks at `message.publish` leave it."""
+        """The publication after the hooks at `message.publish`."""
         changed = self.hooks.transform(MESSAGE_PUBLISH, client, message)
         if changed is not message and isinstance(changed, Message):
             interval = changed.properties.get("message_expiry_interval")
@@ -87,7 +87,7 @@ class Services:
         return changed
 
     def dropped(self, client: ClientInfo, publication: Publication, reason: DropReason, why: str = "") -> None:
-        """Count a publication that went nowhere, or not to this subscriber; log it and run the hooks. `why` is for
+        """Count a dropped publication, or a dropped delivery to this subscriber; log it and run the hooks. `why` is for
         the log."""
         topic, count = publication.topic, publication.count
         self.metrics.dropped[reason] += count
@@ -96,6 +96,6 @@ class Services:
             self.hooks.notify(MESSAGE_DROPPED, client, publication, reason.word)
 
     def bounded_expiry(self, asked: int) -> float:
-        """The session expiry that a client gets, in seconds: what it asks for, up to the configured maximum."""
+        """The session expiry that a client gets, in seconds: the requested one, up to the configured maximum."""
         expiry = inf if asked == FOR_EVER else float(asked)
         return min(expiry, self.config.session.max_expiry_interval or inf)

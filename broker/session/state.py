@@ -1,6 +1,5 @@
-"""What outlives the connection: the state of a session (MQTT 5.0, section 4.1), as a value.
-
-It can be exported, stored, moved to another place and restored there.
+"""The state of a session (MQTT 5.0, section 4.1), which outlives the connection, as a value. It can be exported,
+stored, moved to another node and restored there.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from trunkline.mqtt.packets import Will
     from trunkline.router import Options, Target
 
-#: Messages that are thrown away or handed over in one turn: others get theirs before the next.
+#: Messages that are dropped or handed over in one turn, before other actors get theirs.
 MESSAGES_AT_ONCE: Final = 500
 
 
@@ -73,20 +72,20 @@ class Session:
         awaiting_rel: AwaitingRel,
     ) -> None:
         self.client_id = client.client_id
-        #: The client; while none is connected, the last one.
+        #: The client; while it is not connected, as of its last connection.
         self.client = client
         #: When the client left, in node time; inf while it is connected.
         self.left_at = inf
-        #: Published if the client goes without a DISCONNECT of reason 0, after its delay.
+        #: Published after its delay if the client disconnects without a DISCONNECT of reason 0.
         self.will: Will | None = None
         #: Seconds since the epoch.
         self.created_at = client.connected_at
-        #: Seconds that it is kept without a connection; inf is for ever.
+        #: Seconds that it is kept without a connection; inf means for ever.
         self.expiry_interval = 0.0
         self.subscriptions: dict[str, Options] = {}
-        #: Those of them that a plugin or an operator made on the client's behalf: access rules do not apply to them.
+        #: Subscriptions that a plugin or an operator made on the client's behalf: access rules do not apply to them.
         self.unasked: set[str] = set()
-        #: Subscriptions that were taken away, as long as messages that came by them may be here.
+        #: Revoked subscriptions, while messages that came by them may be here.
         self.revoked: Revoked | None = None
         #: Keeps what is stored up with it; None where it ends with the process.
         self.durable: Storage | None = None

@@ -1,7 +1,7 @@
-"""SUBSCRIBE and UNSUBSCRIBE: what is granted, what the routes are asked for, and the answer.
+"""SUBSCRIBE and UNSUBSCRIBE: the decision, the request to the route writer, and the answer.
 
-The routes have one writer, and the session handles its client's next packet after the writer's reply. Where a hook is
-async, or the filters are many, a task decides, and the client waits for that, too. No other client waits.
+The routes have one writer, and the session handles its client's next packet after the writer's reply. If a hook is
+async, or there are many filters, a task decides, and the client waits for that, too. No other client waits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from trio.lowlevel import checkpoint
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
+from trunkline.broker.session.access import Question
 from trunkline.broker.session.lifecycle import SessionEvent
 from trunkline.hooks.decisions import Deny, Withhold
 from trunkline.hooks.points import (
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.ledger import Owed
 
-#: Of an entry of a SUBSCRIBE: what is to be subscribed to, or what refuses it.
+#: The decision about an entry of a SUBSCRIBE: the request to subscribe, or the refusal.
 Outcome: TypeAlias = SubscriptionRequest | Deny | Withhold
-#: The same of an UNSUBSCRIBE.
+#: The same for an UNSUBSCRIBE.
 FilterOutcome: TypeAlias = str | Deny | Withhold
 
 _DENIED: Final = Deny(Reason.NOT_AUTHORIZED)
@@ -58,18 +59,18 @@ class Answer:
     """The SUBACK or UNSUBACK that is being made: a reason for each filter, and the filters to act on."""
 
     client: ClientInfo
-    #: The connection that asked; None while no client is connected.
+    #: The requesting connection; None if no client is connected.
     channel: Channel | None
     #: 0 when a plugin or an operator asked on the client's behalf: then no packet answers.
     packet_id: int
     reasons: list[int]
-    #: The filters that were accepted, and where each stands in the answer.
+    #: The accepted filters, and the position of each in the answer.
     filters: list[str] = field(default_factory=lambda: [])
     places: list[int] = field(default_factory=lambda: [])
-    #: What is to be removed, as it was when that was asked for.
+    #: The subscriptions to remove, as they were at the time of the request.
     before: list[Options | None] = field(default_factory=lambda: [])
     text: str = ""
-    #: Its place among all that the client is owed.
+    #: Its place among the answers owed to the client.
     owed: Owed | None = None
 
     def accept(self, place: int, filter: str) -> None:
@@ -92,7 +93,7 @@ class Subscribing:
     outbound: Outbound
     waiting: Waiting
 
-    # What is asked for, and what hooks and access rules say to it
+    # Requests, and the decisions of hooks and access rules
 
     def subscribe(self, packet: Subscribe, channel: Channel) -> None:
         """
@@ -125,8 +126,8 @@ class Subscribing:
     def _check_filters(self, filters: Iterable[str], channel: Channel) -> None:
         """
         Raises:
-            ProtocolError: one of them is no topic filter, and no plugin knows its form.  # [MQTT-4.7.0-1]
-                # [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+            ProtocolError: one of them is not a topic filter, and no plugin supports its form.  # [MQTT-4.7.0-1] #
+                [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2]
         """
         max_levels = self.context.services.config.mqtt.max_topic_levels
         for filter in filters:
@@ -161,7 +162,7 @@ class Subscribing:
         return outcomes
 
     def _unfit(self, request: SubscriptionRequest) -> Deny | None:
-        """What refuses it for every client."""
+        """The reason that refuses it for every client, if any."""
         mqtt = self.context.services.config.mqtt
         try:
             validate_filter(request.filter, mqtt.max_topic_levels)  # a hook may have replaced what the decoder saw
@@ -179,18 +180,14 @@ class Subscribing:
         access, mqtt = self.context.services.access, self.context.services.config.mqtt
         looks_granted = mqtt.subscribe_denied == "grant"
         if looks_granted and not access.waits:
-            return None  # each delivery is asked about instead
-        filter, qos = plain_filter(request.filter), request.qos
-        if access.waits:
-            allowed = await access.ask(client, "subscribe", filter, qos)
-        else:
-            allowed = access.decide(client, "subscribe", filter, qos)
-        if allowed:
+            return None  # each delivery is checked instead
+        question = Question(client, "subscribe", plain_filter(request.filter), request.qos)
+        if await access.ask(question) if access.waits else access.decide(question):
             return None
         # deliveries cannot wait for an answer, so what has to look granted is not subscribed at all
         return Withhold(Reason(min(request.qos, mqtt.max_qos))) if looks_granted else _DENIED
 
-    # What is asked of the routes
+    # Requests to the route writer
 
     def _subscribe(self, packet: Subscribe, outcomes: Sequence[Outcome], channel: Channel) -> None:
         answer = self._answer(packet, outcomes, channel, PacketType.SUBACK)
@@ -203,7 +200,7 @@ class Subscribing:
         self._make_routes(answer, outcomes, identifiers[0] if identifiers else None, limit - known)
 
     def subscribe_for(self, requests: Sequence[SubscriptionRequest], channel: Channel) -> None:
-        """On behalf of the client: neither hooks nor access rules are asked."""
+        """Subscribe on behalf of the client, without hooks and access rules."""
         self._make_routes(Answer(channel.client, channel, 0, [Reason.SUCCESS] * len(requests)), requests)
 
     def _answer(
@@ -212,7 +209,7 @@ class Subscribing:
         """The client waits for the routes.
 
         Raises:
-            ProtocolError: a hook wants the connection to end.
+            ProtocolError: a hook requested the end of the connection.
         """
         for outcome in outcomes:
             if type(outcome) is Deny and outcome.disconnect:
@@ -238,16 +235,18 @@ class Subscribing:
                 room -= 1
             qos = min(request.qos, services.config.mqtt.max_qos)  # [MQTT-3.8.4-7]
             no_local, as_published = request.no_local, request.retain_as_published
-            if answer.client.bridge:  # it needs both, and 3.x has no way to ask for them
+            if answer.client.bridge:  # it needs both, and 3.x cannot request them
                 no_local, as_published = parse_shared(filter) is None, True
             answer.reasons[place] = qos
             answer.accept(place, filter)
             options = Options(qos, no_local, as_published, request.retain_handling, identifier)
             wanted.append((filter, options))
-            # known from now on: if the session ends before the routes are made, they must be removed all the same
+            # recorded now: if the session ends before the routes are made, they must still be removed
             session.subscribe(filter, options, by_client=answer.packet_id > 0)
         services.pubsub.make_routes(
-            subscriber, wanted, lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, grants)))
+            subscriber,
+            wanted,
+            lambda grants: subscriber.cast(mail.Routed(answer, partial(self._subscribed, answer, grants))),
         )
 
     def _refuse(self, answer: Answer, place: int, filter: str, reason: int, text: str = "") -> None:
@@ -265,7 +264,7 @@ class Subscribing:
         self._remove_routes(answer, outcomes)
 
     def unsubscribe_for(self, filters: Sequence[str], client: ClientInfo, channel: Channel | None) -> None:
-        """On behalf of the client, which may be away."""
+        """Unsubscribe on behalf of the client, which may be away."""
         self._remove_routes(Answer(client, channel, 0, [Reason.SUCCESS] * len(filters)), filters)
 
     def _remove_routes(self, answer: Answer, outcomes: Sequence[FilterOutcome]) -> None:
@@ -277,16 +276,16 @@ class Subscribing:
         self.context.services.pubsub.remove_routes(
             subscriber,
             answer.filters,
-            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, existed))),
+            lambda existed: subscriber.cast(mail.Routed(answer, partial(self._unsubscribed, answer, existed))),
         )
 
-    # What came of it
+    # Results
 
-    def _subscribed(self, grants: Sequence[Grant | Reason], answer: Answer) -> None:
-        """The routes are there: SUBACK first, then what was retained.
+    def _subscribed(self, answer: Answer, grants: Sequence[Grant | Reason]) -> None:
+        """The routes exist: send SUBACK first, then retained messages.
 
         Raises:
-            ProtocolError: the client takes no packet as large as the SUBACK.
+            ProtocolError: the SUBACK is larger than the client accepts.
         """
         services, revoked = self.context.services, self.context.session.revoked
         made: list[Grant] = []
@@ -300,7 +299,7 @@ class Subscribing:
                 revoked.keep(grant.filter)
         services.metrics.client_subscribe += len(made)
         if answer.channel is not self.outbound.channel:
-            return  # the connection that asked is over
+            return  # the requesting connection has ended
         if revoked is not None and answer.channel is not None:
             answer.channel.may_read.clear()
         try:
@@ -325,7 +324,7 @@ class Subscribing:
             self.outbound.replay(grant, self._as_retained(options))
 
     def _not_made(self, filter: str) -> None:
-        """What the session knows of a filter is what there is a route for."""
+        """Update the session's subscription to match the route."""
         before = self.context.services.pubsub.router.subscription(self.context.subscriber, filter)
         if before is None:
             self.context.session.unsubscribe(filter)
@@ -333,16 +332,16 @@ class Subscribing:
             self.context.session.subscribe(filter, before, by_client=filter not in self.context.session.unasked)
 
     def _as_retained(self, options: Options) -> Target[Subscriber]:
-        """What is sent because it was retained says so, whatever the subscription asks for.  # [MQTT-3.3.1-8]"""
+        """Retained messages are sent with RETAIN set, whatever the subscription's options.  # [MQTT-3.3.1-8]"""
         return Target(
             self.context.subscriber, Options(options.qos, retain_as_published=True, identifier=options.identifier)
         )
 
-    def _unsubscribed(self, existed: Sequence[bool | Reason], answer: Answer) -> None:
+    def _unsubscribed(self, answer: Answer, existed: Sequence[bool | Reason]) -> None:
         """The routes were removed.
 
         Raises:
-            ProtocolError: the client takes no packet as large as the UNSUBACK.
+            ProtocolError: the UNSUBACK is larger than the client accepts.
         """
         services, session = self.context.services, self.context.session
         self.outbound.end_replays(answer.filters)
@@ -350,7 +349,9 @@ class Subscribing:
             if isinstance(was_there, Reason):
                 answer.reasons[place] = was_there
                 continue
-            if session.subscriptions.get(filter) is before:  # it may be wanted anew, and that route is still to come
+            if (
+                session.subscriptions.get(filter) is before
+            ):  # it may have been requested again, and the new route is still to come
                 session.unsubscribe(filter)
                 if session.revoked is not None:
                     session.revoked.forget(filter)

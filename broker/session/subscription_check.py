@@ -1,8 +1,7 @@
-"""Checks the subscriptions of a session again: a right that was given may have been taken away.
-
-This happens when access may be decided differently (rules were read again, a plugin came or went), when a client has
-authenticated again, and when a client resumes the session, which may be another user by now. In that case no message
-leaves before the answers are there.
+"""Checks the subscriptions of a session again, because a right may have been revoked. This happens when access
+decisions may have changed (rules were read again, a plugin started or stopped), when a client has re-authenticated, and
+when a client resumes the session, which may be another user by now. In that last case no message is sent before the
+decisions are made.
 
 A subscription that is no longer allowed is removed, together with what waits because of it. If an access service cannot
 answer now, the user that subscribed keeps its subscriptions. Another user keeps none of them.
@@ -17,6 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from trunkline.broker.routes import FILTERS_AT_ONCE
+from trunkline.broker.session.access import Question
 from trunkline.broker.session.revoked import Revoked
 from trunkline.mqtt.topics import plain_filter
 
@@ -35,12 +35,12 @@ _logger = logging.getLogger("trunkline.session")
 
 @dataclass(slots=True, eq=False)
 class SubscriptionCheck:
-    """Of one session."""
+    """The check of one session."""
 
     context: SessionContext
     outbound: Outbound
     subscribing: Subscribing
-    #: Which check is the newest: an older one ends where it stands.
+    #: The number of the newest check: an older one stops.
     _round: int = 0
     #: The task that waits for access services.
     _asking: trio.CancelScope | None = None
@@ -51,7 +51,7 @@ class SubscriptionCheck:
         self._username = self.context.session.client.username
 
     def resume(self) -> None:
-        """A client took up the session."""
+        """A client has resumed the session."""
         channel = self.outbound.channel
         assert channel is not None
         if self.outbound.empty:
@@ -61,15 +61,15 @@ class SubscriptionCheck:
         self._check(background=False)
 
     def forget_decisions(self, subscriptions: bool = True) -> None:
-        """Access is decided otherwise than before."""
+        """Access decisions may have changed."""
         if self.outbound.channel is not None:
             self.outbound.channel.forget_decisions()
         if subscriptions and (self.outbound.channel is not None or not self.context.services.access.waits):
             self._check(background=True)
-        # otherwise the check comes with the next client
+        # otherwise the check happens when a client resumes the session
 
     def stop(self) -> None:
-        """End a check that is under way."""
+        """End a running check."""
         self._round += 1
         if self._asking is not None:
             self._asking.cancel()
@@ -87,7 +87,7 @@ class SubscriptionCheck:
             self.context.in_slices(self._slices(self._round, self._decide()))
 
     def _slices(self, round: int, steps: Iterator[None]) -> Iterator[None]:
-        """So many steps in each turn, until a newer check begins or the client goes."""
+        """A number of steps in each turn, until a newer check begins or the client disconnects."""
         for count, _ in enumerate(steps, 1):
             if count % FILTERS_AT_ONCE == 0:
                 yield
@@ -97,9 +97,7 @@ class SubscriptionCheck:
     def _decide(self) -> Iterator[None]:
         denied: dict[str, Options] = {}
         for filter, options in self._asked_about():
-            if self._lost(
-                self.context.services.access.still(self.context.session.client, plain_filter(filter), options.qos)
-            ):
+            if self._lost(self.context.services.access.still(self._question(filter, options))):
                 denied[filter] = options
             yield
         yield from self._take_away(denied)
@@ -112,9 +110,7 @@ class SubscriptionCheck:
         patient = True
         for filter, options in self._asked_about():
             async with access.few if background else nullcontext():
-                allowed = await access.ask_still(
-                    self.context.session.client, plain_filter(filter), options.qos, patient=patient
-                )
+                allowed = await access.ask_still(self._question(filter, options), patient=patient)
             # a service that gave no answer is not waited for again: a thousand subscriptions would wait a thousand
             # timeouts
             patient = patient and allowed is not None
@@ -130,12 +126,15 @@ class SubscriptionCheck:
         unasked = self.context.session.unasked
         return [item for item in self.context.session.subscriptions.items() if item[0] not in unasked]
 
+    def _question(self, filter: str, options: Options) -> Question:
+        return Question(self.context.session.client, "subscribe", plain_filter(filter), options.qos)
+
     def _lost(self, allowed: bool | None) -> bool:
         return self.context.session.client.username != self._username if allowed is None else not allowed
 
     def _take_away(self, denied: dict[str, Options]) -> Iterator[None]:
         session, known = self.context.session, self.context.session.subscriptions
-        # but for what the client has ended or subscribed to anew meanwhile
+        # except for subscriptions that the client has ended or renewed meanwhile
         gone = {filter for filter, options in denied.items() if known.get(filter) is options}
         if gone:
             count = len(known)
@@ -154,7 +153,7 @@ class SubscriptionCheck:
         self._finish()
 
     def _revoke(self, gone: set[str]) -> Iterator[None]:
-        """Deliver nothing any more that came by these subscriptions alone."""
+        """Drop messages that came only by these subscriptions."""
         session, revoked = self.context.session, Revoked()
         before = list(session.subscriptions)
         for filter in before:
@@ -168,7 +167,7 @@ class SubscriptionCheck:
             yield
         for filter in session.subscriptions.keys() - before:
             revoked.keep(filter)
-        for filter in before:  # the client may have ended some of them in a turn between
+        for filter in before:  # the client may have ended some of them in a turn in between
             if filter not in gone and filter not in session.subscriptions:
                 revoked.forget(filter)
         session.revoked = revoked

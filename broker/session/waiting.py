@@ -1,6 +1,5 @@
-"""A client that has to wait: for its routes, for a hook or for an access decision. Other clients do not wait.
-
-What it sends meanwhile is kept in order, and its connection reads no more.
+"""A client has to wait for its routes, for a hook or for an access decision. Other clients do not wait. Its packets are
+kept in order meanwhile, and its connection stops reading.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ T = TypeVar("T")
 @dataclass(slots=True, eq=False)
 class Waiting:
     context: SessionContext
-    #: What came meanwhile. The connection is paused as long as this is not None.
+    #: Packets that came meanwhile. The connection is paused while this is not None.
     _held: list[mail.Received | mail.Lost] | None = None
     _asking: trio.CancelScope | None = None
 
     def hold(self, message: mail.Received | mail.Lost, *, first: bool = False) -> bool:
-        """Returns False for what was held before and has to wait again."""
+        """Returns False for packets that were held before and have to wait again."""
         new = not first or self._held is None
         if self._held is None:
             self._held = []
@@ -45,7 +44,7 @@ class Waiting:
 
     @property
     def packet_ids(self) -> Sequence[int]:
-        """Of the PUBLISH packets that are held and are to be acknowledged."""
+        """The number of held PUBLISH packets that need an acknowledgement."""
         return [
             packet_id
             for message in self._held or ()
@@ -57,7 +56,7 @@ class Waiting:
 
     @property
     def asks(self) -> bool:
-        """A hook or an access service is asked, which may take long. The routes answer at once."""
+        """Whether it waits for a hook or an access service, which may take long. The routes answer at once."""
         return self._asking is not None
 
     def ask(
@@ -97,7 +96,8 @@ class Waiting:
         self._asking = None
 
     def go_on(self, channel: Channel, handle: Callable[[mail.Received | mail.Lost], None]) -> None:
-        """Handle what was held, until the client has to wait again. After all of it the connection reads on."""
+        """Handle the held packets, until the client has to wait again. After the last one the connection continues
+        reading."""
         held = self._held
         while held and self.context.reading is channel:
             handle(held.pop(0))
@@ -106,7 +106,7 @@ class Waiting:
             channel.cast(mail.Resume(self))
 
     def end(self) -> bool:
-        """The connection is over. True if a DISCONNECT that was held takes the will back."""
+        """The connection has ended. Returns True if a held DISCONNECT cancels the will."""
         held, self._held = self._held, None
         if self._asking is not None:
             self._asking.cancel()

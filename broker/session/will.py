@@ -1,4 +1,5 @@
-"""The will: what the broker publishes for a client that has left without a DISCONNECT (MQTT 5.0, section 3.1.2.5)."""
+"""The will, which the broker publishes for a client that has disconnected without a DISCONNECT (MQTT 5.0, section
+3.1.2.5)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session.access import Question
 from trunkline.hooks.decisions import TAKEN
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.properties import NO_PROPERTIES, Properties
@@ -23,20 +25,19 @@ def delay(will: Will) -> int:
 
 
 def publish(will: Will, client: ClientInfo, services: Services, now: float) -> None:
-    """Publish it as the client would have: the access rules are asked now, not when it connected."""
-    access = services.access
+    """Publish it as the client would: the access rules are checked now, not when it connected."""
+    question = Question(client, "publish", will.topic, will.qos, will.retain)
     if will.topic[:5] == "$SYS/":
         _route(will, client, services, now, allowed=False)
-    elif access.waits:
-        services.start_task(_ask_first, will, client, services)
+    elif services.access.waits:
+        services.start_task(_ask_first, question, will, services)
     else:
-        allowed = access.decide(client, "publish", will.topic, will.qos, will.retain)
-        _route(will, client, services, now, allowed=allowed)
+        _route(will, client, services, now, allowed=services.access.decide(question))
 
 
-async def _ask_first(will: Will, client: ClientInfo, services: Services) -> None:
-    allowed = await services.access.ask(client, "publish", will.topic, will.qos, will.retain)
-    _route(will, client, services, trio.current_time(), allowed=allowed)
+async def _ask_first(question: Question, will: Will, services: Services) -> None:
+    allowed = await services.access.ask(question)
+    _route(will, question.client, services, trio.current_time(), allowed=allowed)
 
 
 def _route(will: Will, client: ClientInfo, services: Services, now: float, *, allowed: bool | None) -> None:

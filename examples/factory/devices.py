@@ -95,7 +95,7 @@ def sensor(
 
 
 def dashboard(dice: Random, port: int, client_id: str, topic: str, *, qos: int = 1, takes: float = 0.0) -> Device:
-    """Subscribes and stays. One that takes its time for a message is a slow consumer, and gets one at a time."""
+    """Subscribes and stays. With a pause after each message it is a slow consumer, and gets one message at a time."""
     options = {"ReceiveMaximum": 1} if takes else {}
     mine = client(port, client_id, topic, qos=qos, take=lambda message: time.sleep(takes), **options)
     try:
@@ -140,7 +140,7 @@ def intruder(dice: Random, port: int, client_id: str, pause: float) -> Device:
 
 
 def trespasser(dice: Random, port: int, client_id: str, topic: str, interval: float) -> Device:
-    """Publishes where it may not."""
+    """Publishes to a forbidden topic."""
     mine = client(port, client_id)
     try:
         while True:

@@ -109,7 +109,7 @@ class Settings:
 
 
 def broker(settings: Settings) -> trunkline.testing.Opening:
-    """A broker that records the events of devices, and lets nobody but Spark publish results."""
+    """A broker that records the events of devices, and lets only Spark publish results."""
     password, users, rules = secrets.token_urlsafe(), settings.folder / "users", settings.folder / "acl.toml"
     settings.password_file.touch(mode=0o600)
     settings.password_file.write_text(password, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The results as they come by MQTT, and their comparison with what they should be."""
+"""The results that arrive by MQTT, and their comparison with the expected ones."""
 
 import json
 import time

@@ -110,7 +110,7 @@ def show_session(broker: Administered, client_id: ClientId) -> Client:
 async def kick(broker: Administered, client_id: ClientId) -> dict[str, object]:
     """End the connection of a client. Its session stays until it expires."""
     _connected(broker, client_id)
-    broker.host.kick(client_id, Reason.ADMINISTRATIVE_ACTION, "disconnected by an operator")
+    broker.host.kick(client_id)
     await settled(broker)
     return {"kicked": client_id, "session_kept": broker.sessions.get(client_id) is not None}
 

@@ -60,14 +60,15 @@ def list_messages(
 def show(broker: Administered, guid: Guid) -> dict[str, object]:
     """A traced message, and the outcome for the message as a whole."""
     with answering():
-        return {**asdict(broker.trace.message(guid)), "steps": list(broker.trace.steps(guid))}
+        traced = broker.trace.find(guid)
+    return {**asdict(traced.row()), "steps": list(traced.own_steps)}
 
 
 @operation("trace.outcomes", cursor=lambda row: row.client_id)
 def list_outcomes(broker: Administered, guid: Guid, after: After = "", limit: Limit = AT_ONCE) -> Page[Outcome]:
     """The outcome of a message for each of its subscribers, in order of client id."""
     with answering():
-        return Page(*broker.trace.outcomes(guid, after=after, limit=limit))
+        return Page(*broker.trace.find(guid).outcomes(after, limit))
 
 
 def _state(broker: Administered) -> dict[str, object]:

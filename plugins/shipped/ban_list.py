@@ -37,7 +37,7 @@ class Ban:
     #: A client id, a user name, a pattern, or a network; an address is a network of one.
     who: str
     reason: str = ""
-    #: Who banned: `config`, `command` or `flapping`.
+    #: Origin of the ban: `config`, `command` or `flapping`.
     by: str = ""
     #: Seconds since the epoch.
     at: float = 0.0

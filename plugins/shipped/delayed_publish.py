@@ -44,7 +44,7 @@ class DelayedSettings(Settings):
     max_messages: Whole = setting(100_000, "Messages that may wait. 0 means no limit.", "messages", ge=0)
     max_bytes: Size = setting(67_108_864, "Bytes that these may take. 0 means no limit.", "bytes", ge=0)
     check_access: Flag = setting(
-        True, "Whether access rules are asked about the topic behind the delay, and not about the whole name."
+        True, "Whether access rules are checked for the topic behind the delay, and not for the whole name."
     )
 
 

@@ -138,7 +138,7 @@ class Exclusive:
         for filter in list(self._owners):
             self._owner(filter)
 
-    # What operators see
+    # Commands
 
     def rows(self, after: str = "", limit: int = 100) -> list[dict[str, object]]:
         """The exclusive subscriptions and their clients, in order of filters."""

@@ -38,7 +38,7 @@ _FORBIDDEN: Final = Deny(text="the access service denies it")
 
 
 class Authenticate(RequestTemplate):
-    """Who may connect."""
+    """Authentication of clients."""
 
     body: Mapping[Text, Text] = setting(
         {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}, "The body's entries."
@@ -51,7 +51,7 @@ class Authenticate(RequestTemplate):
 
 
 class Authorize(RequestTemplate):
-    """Who may publish and subscribe."""
+    """Authorization to publish and subscribe."""
 
     body: Mapping[Text, Text] = setting(
         {
@@ -143,7 +143,7 @@ class HttpAuth:
         self._context.clear_alarm("service")
         await self._client.aclose()
 
-    # Who may connect
+    # Authentication
 
     async def authenticate(self, client: ClientInfo, password: bytes | None) -> Allow | Deny | None:
         values = client_values(client)
@@ -176,7 +176,7 @@ class HttpAuth:
             decided[2]()
             del self._decided[client.client_id]
 
-    # Who may publish and subscribe
+    # Authorization
 
     async def check_acl(
         self, client: ClientInfo, action: Action, topic: str, qos: int, retain: bool

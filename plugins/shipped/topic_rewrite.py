@@ -67,7 +67,7 @@ class RewriteSettings(Settings):
     """Rules that rewrite topics and filters."""
 
     rules: tuple[RewriteRule, ...] = setting((), "The rules. The last one whose source matches applies.")
-    check_access: Flag = setting(True, "Whether access rules are also asked about the new topic of a message.")
+    check_access: Flag = setting(True, "Whether access rules are also checked for the new topic of a message.")
     max_topic_length: Whole = setting(1024, "Longest topic that a rule accepts and makes.", "bytes", ge=1, le=65_535)
 
 

@@ -149,7 +149,7 @@ def _signals(time_to_end: float) -> Generator[trio.MemoryReceiveChannel[int]]:
 
 
 async def _at_stake(node: Node) -> str:
-    """What clients count on, and what ends with the process, if there is any of it."""
+    """The state that clients rely on and that ends with the process, if there is any."""
     if node.storing is not None:
         return ""
     figures = await node.figures()

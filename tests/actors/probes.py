@@ -26,6 +26,9 @@ class Probe(Actor[Any]):
             self.stop()
         self.got.append(message)
 
+    def handle_handed(self, message: Any) -> None:
+        self.handle(message)
+
     def handle_call(self, request: object) -> object:
         if isinstance(request, Exception):
             raise request

@@ -37,7 +37,7 @@ def test_times_and_durations_before_now() -> None:
 def test_what_is_no_time_is_told(wrong: str) -> None:
     result = CliRunner().invoke(command, ["--until", wrong])
     assert result.exit_code == 2
-    assert f"'{wrong}' is no time such as \"2026-03-01T12:00\", in UTC, and no duration" in result.output
+    assert f"'{wrong}' is neither a time such as \"2026-03-01T12:00\", in UTC, nor a duration" in result.output
 
 
 def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

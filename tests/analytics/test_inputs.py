@@ -51,7 +51,10 @@ def test_copies_are_known_by_their_files(tmp_path: Path) -> None:
         ({"options": {"onCorupt": "skip"}}, r"onCorupt"),
         ({"options": {"fs.region": "x"}}, r"option fs\.region: it is for object stores"),
         ({"since": at(5), "until": at(5)}, r"--since must be before --until"),
-        ({"place": "{tmp}/delta", "options": {"onCorrupt": "skip"}}, r"delta: is no event log, and takes no option"),
+        (
+            {"place": "{tmp}/delta", "options": {"onCorrupt": "skip"}},
+            r"delta: is not an event log, so it does not take the option",
+        ),
         ({"place": "zz://nowhere/log"}, r"zz://nowhere/log: "),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_checkpoint_of_another_kind_is_refused(log: Path, tmp_path: Path) -> N
         "other": "other: belongs to the job silent",
         "changed": "changed: was made with k=5, window=60.0; go on with that, or take another one",
         "broken": "trunkline-job.json in it cannot be read",
-        "file": "file: is no folder",
+        "file": "file: is not a folder",
         "strange": "strange: the folder holds something else",
     }
     for name, problem in problems.items():

@@ -62,7 +62,10 @@ async def test_what_a_broker_drops_is_in_its_log(autojump_clock: MockClock, capl
             await publisher.publish("t", b"x" * (1000 if number == 0 else 1), qos=1, packet_id=1)
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     too_large, full, more = said
-    assert too_large == "1 message dropped for 1 client: too large (client small, topic t: 1009 bytes, 100 are taken)"
+    assert (
+        too_large
+        == "1 message dropped for 1 client: too large (client small, topic t: 1009 bytes; the client accepts 100)"
+    )
     assert full == "1 message dropped for 1 client: queue full (client away, topic t)"
     assert more.startswith("49 more messages dropped in the last minute for 1 client: queue full")
 

@@ -41,7 +41,7 @@ def message(here: Room, number: int = 0) -> MessageRow:
 
 def life(here: Room, client_id: str, number: int = 0) -> str:
     """What became of a message for one client."""
-    return str(here.node.trace.outcome(message(here, number).guid, client_id))
+    return str(here.node.trace.find(message(here, number).guid).outcome(client_id))
 
 
 async def settle() -> None:
@@ -74,7 +74,7 @@ async def test_steps_have_their_times(autojump_clock: MockClock) -> None:
         await trio.sleep(3600)
         a = await here.stay("a", expiry=10_000)
         await a.expect_publish("t", b"x", qos=1)
-        outcome = here.node.trace.outcome(message(here).guid, "a")
+        outcome = here.node.trace.find(message(here).guid).outcome("a")
         published = message(here).published_at
         assert [(step.word, round(step.at - published)) for step in outcome.steps] == [
             ("routed", 0),
@@ -94,7 +94,7 @@ async def test_nobody_wants_it() -> None:
         await p.ping()
         rows = here.node.trace.messages()[0]
         assert [(row.state, row.reason, row.receivers) for row in rows] == [("dropped", "no_subscribers", 0)] * 4
-        assert len(here.node.trace.steps(rows[1].guid)) == 1
+        assert len(here.node.trace.find(rows[1].guid).own_steps) == 1
 
 
 async def test_it_may_not_be_published() -> None:
@@ -465,7 +465,7 @@ async def test_a_takeover_sends_it_again() -> None:
         await again.acknowledge(packet)
         await again.ping()
         assert life(here, "a") == "routed, delivered, delivered, acked, completed"
-        assert here.node.trace.outcome(message(here).guid, "a").deliveries == 2
+        assert here.node.trace.find(message(here).guid).outcome("a").deliveries == 2
 
 
 async def test_it_has_become_too_large_for_the_next_connection() -> None:
@@ -507,7 +507,7 @@ async def test_messages_that_come_together(qos: int) -> None:
             await a.ping()
         rows = here.node.trace.messages()[0]
         assert len(rows) == 40
-        assert {str(here.node.trace.outcome(row.guid, "a")) for row in rows} == {
+        assert {str(here.node.trace.find(row.guid).outcome("a")) for row in rows} == {
             "routed, delivered, completed" if not qos else "routed, delivered, acked, completed"
         }
 
@@ -532,7 +532,7 @@ async def test_only_what_is_asked_for() -> None:
         await settle()
         rows = here.node.trace.messages()[0]
         assert sorted(row.topic for row in rows) == ["alarms/2", "of/c"]
-        assert [outcome.client_id for outcome in here.node.trace.outcomes(rows[0].guid)[0]] == ["a", "b"]
+        assert [outcome.client_id for outcome in here.node.trace.find(rows[0].guid).outcomes("", 100)[0]] == ["a", "b"]
 
 
 async def test_of_a_traced_subscriber_only_its_own_outcomes_are_kept() -> None:
@@ -613,10 +613,10 @@ def test_the_oldest_messages_are_forgotten() -> None:
     messages = [route(hooks, number, "a") for number in range(5)]
     assert [row.guid for row in found.messages()[0]] == [to_text(messages[n].guid) for n in (4, 3, 2)]
     with pytest.raises(LookupError, match="message 0+"):
-        found.message(to_text(messages[0].guid))
+        found.find(to_text(messages[0].guid))
     # one that was forgotten, and of which something is heard again, is not taken for a new one
     told(hooks, "message.dropped", messages[0], "p", "hook")
-    row = found.message(to_text(messages[0].guid))
+    row = found.find(to_text(messages[0].guid)).row()
     assert (row.state, row.dropped) == ("", 1)
 
 
@@ -625,8 +625,8 @@ def test_steps_of_one_message_are_bounded() -> None:
     message = route(hooks, 1, "a")
     for _ in range(5):
         told(hooks, "message.delivered", message, "a")
-    row = found.message(to_text(message.guid))
-    assert (row.left_out, found.outcome(row.guid, "a").deliveries) == (3, 2)
+    row = found.find(to_text(message.guid)).row()
+    assert (row.left_out, found.find(row.guid).outcome("a").deliveries) == (3, 2)
 
 
 def test_bytes_are_bounded() -> None:
@@ -683,9 +683,9 @@ def test_pages_of_subscribers() -> None:
     found, hooks = filled()
     message = route(hooks, 1, *"edcba")
     guid = to_text(message.guid)
-    page, after = found.outcomes(guid, limit=2)
+    page, after = found.find(guid).outcomes("", 2)
     assert ([outcome.client_id for outcome in page], after) == (["a", "b"], "b")
-    page, after = found.outcomes(guid, after="b", limit=3)
+    page, after = found.find(guid).outcomes("b", 3)
     assert ([outcome.client_id for outcome in page], after) == (["c", "d", "e"], None)
 
 
@@ -694,7 +694,7 @@ def test_pages_of_subscribers() -> None:
     [
         (lambda found: found.messages(topic="a/#/b"), "'#' is not alone"),
         (lambda found: found.messages(before="nonsense"), "not a message id: 'nonsense'"),
-        (lambda found: found.message("1"), "not a message id: '1'"),
+        (lambda found: found.find("1"), "not a message id: '1'"),
         (lambda found: found.start(topics=["+x"]), r"'\+' is not alone"),
     ],
 )

@@ -62,10 +62,10 @@ async def test_the_node_publishes_and_kicks() -> None:
         assert here.node.publish("t", b"x", qos=1) == 1
         await client.take_publish("t", b"x", qos=1)
         assert here.node.publish("nobody", b"x") == 0
-        assert here.node.kick("a")
+        assert here.node.host.kick("a")
         await client.expect_disconnect(0x98)
-        assert not here.node.kick("a")
-        assert not here.node.kick("unknown")
+        assert not here.node.host.kick("a")
+        assert not here.node.host.kick("unknown")
 
 
 def said_of(caplog: pytest.LogCaptureFixture, client_id: str) -> list[str]:

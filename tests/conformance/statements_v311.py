@@ -81,7 +81,7 @@ V311: tuple[Statement, ...] = (
     _("3.2.2-3", SERVER, "clean session 0 without a stored session: session present 0"),
     _("3.2.2-4", SERVER, "session present is 0 in a refusal"),
     _("3.2.2-5", SERVER, "a return code other than 0 is followed by the close"),
-    _("3.2.2-6", SERVER, "a refusal for which there is no return code closes without CONNACK"),
+    _("3.2.2-6", SERVER, "a refusal without a return code closes the connection without CONNACK"),
     # 3.3 PUBLISH
     _("3.3.1-1", BOTH, "DUP is 1 when a PUBLISH is sent again"),
     _("3.3.1-2", BOTH, "DUP is 0 at QoS 0"),

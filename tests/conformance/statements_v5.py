@@ -219,7 +219,7 @@ V5: tuple[Statement, ...] = (
     _("3.14.2-3", BOTH, "a reason string that would make DISCONNECT too large is left out"),
     _("3.14.2-4", BOTH, "user properties that would make DISCONNECT too large are left out"),
     _("3.14.4-1", BOTH, "nothing is sent after DISCONNECT"),
-    _("3.14.4-2", BOTH, "who sends DISCONNECT closes the connection"),
+    _("3.14.4-2", BOTH, "the sender of a DISCONNECT closes the connection"),
     _("3.14.4-3", SERVER, "DISCONNECT 0x00 throws the will away"),
     # 3.15 AUTH
     _("3.15.1-1", BOTH, "the flags of AUTH are 0000"),

@@ -134,4 +134,4 @@ def test_a_record_that_lies_about_its_rows(tmp_path: Path) -> None:
     assert record is not None
     index.write_bytes(index.read_bytes()[:RECORD_SIZE] + record._replace(rows=11).pack())
     [piece] = segment(tmp_path).read(KEY, 0, 11, ALL, verify=True)
-    assert piece == Damage(0, 11, "it has 10 rows, and not 11", time(0))
+    assert piece == Damage(0, 11, "it has 10 rows instead of 11", time(0))

@@ -127,7 +127,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     writer.append(rows, time(0), time(0))
     [one] = checked(tmp_path)
     assert [(finding.problem, finding.text[:26]) for finding in one.findings] == [
-        (LogProblem.CORRUPT, "its contents are no rows: ")
+        (LogProblem.CORRUPT, "its contents are not rows:")
     ]
 
 

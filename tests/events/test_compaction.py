@@ -379,7 +379,7 @@ def test_files_are_put_into_an_object_store(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match="no event log is in"):
+    with pytest.raises(LogError, match="does not contain an event log"):
         compact(tmp_path / "lgo")
     assert list(tmp_path.iterdir()) == []
 

@@ -131,7 +131,7 @@ def test_records_that_go_back_are_wrong() -> None:
 
 
 def test_a_later_version_is_refused() -> None:
-    with pytest.raises(LogError, match="version 2: this Trunkline reads up to 1"):
+    with pytest.raises(LogError, match="version 2; versions up to 1 are supported"):
         fed(HEADER._replace(version=2).pack())
 
 

@@ -77,14 +77,14 @@ def test_it_numbers_its_rows_by_its_name(tmp_path: Path) -> None:
     other = path.rename(path.with_name("00000000000000000500-00000000000000000800.parquet"))
     one = segment(other, 500, 800)
     assert rows(one, 500, 800, Projection(["seq"])) == expected(500, 800, columns=["seq"])
-    assert one.wrong_numbers() == "its column seq does not count on from 500"
+    assert one.wrong_numbers() == "its column seq does not continue from 500"
     rewrite(other, lambda rows: rows.drop_columns(["seq"]))
     assert segment(other, 500, 800).wrong_numbers() is None
 
 
 def test_another_number_of_rows_than_its_name_says(tmp_path: Path) -> None:
     one = segment(write_parquet(tmp_path, 0, 250))
-    damage = Damage(100, 300, "it has 250 rows, and its name says 300", None)
+    damage = Damage(100, 300, "it has 250 rows, but its name says 300", None)
     assert list(one.read(KEY, 100, 300, ALL, verify=True)) == [damage]
     [part] = one.parts(0, 300)
     assert part[:4] == (0, 300, None, None)

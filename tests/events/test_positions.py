@@ -40,13 +40,13 @@ def test_consumers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "x" * 101, "ü", "a\n", "-option"])
 def test_names_that_cannot_be(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LogError, match="cannot name a consumer"):
+    with pytest.raises(LogError, match="is not a valid name of a consumer"):
         Positions(tmp_path, name)
 
 
 @pytest.mark.parametrize(
     ("positions", "match"),
-    [({"n1": 5}, "'n1' is no node"), ({"n1@5": -1}, "n1@5: expected the number of a row")],
+    [({"n1": 5}, "'n1' is not a node"), ({"n1@5": -1}, "n1@5: expected the number of a row")],
 )
 def test_what_is_no_position_is_not_noted(tmp_path: Path, positions: dict[str, int], match: str) -> None:
     Positions(tmp_path, "c").write({"n1@5": 7})

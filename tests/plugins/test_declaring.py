@@ -110,7 +110,7 @@ def test_what_is_imported_for_type_checkers_only_need_not_be_there() -> None:
 
 def test_marked_methods_come_in_the_order_of_the_class() -> None:
     plugin = Plugin(None)  # type: ignore[arg-type]
-    found = [(method.__name__, mark.point, mark.priority) for method, mark in hooked_methods(plugin)]
+    found = [(method.__name__, mark.point, mark.options.get("priority", 0)) for method, mark in hooked_methods(plugin)]
     assert found == [
         ("first", "client.connected", 5),
         ("second", "client.connect", 0),

@@ -89,7 +89,7 @@ async def test_what_the_broker_did_not_take_says_why() -> None:
         assert str(failure.value).splitlines() == [
             "no message on 'secret' was published",
             "what was published instead:",
-            "  secret b'x' QoS 1 from 'p': the broker did not take it (not_authorized)",
+            "  secret b'x' QoS 1 from 'p': the broker refused it (not_authorized)",
             "  t b'y' QoS 2 from 'p': another topic; not published yet: a hook keeps it, or its PUBREL has not come",
         ]
 
@@ -442,7 +442,7 @@ async def test_what_a_fault_loses_is_known(autojump_clock: MockClock) -> None:
             assert answer is not None
             assert answer.reason == 0x97
         assert here.broker.messages[-1].refused == "fault"
-        with pytest.raises(AssertionError, match=r"the broker did not take it \(fault\)"):
+        with pytest.raises(AssertionError, match=r"the broker refused it \(fault\)"):
             here.broker.assert_published("t", payload="refused")
         with here.broker.faults.cut(before="PUBLISH", client="a", direction="to"):
             here.broker.publish("t", "cut", qos=1)

@@ -304,7 +304,7 @@ async def test_passwords_are_handed_in(tmp_path: Path) -> None:
         await here.client("a", username="ann", password="secret")
     assert not (await replay(tmp_path / "j", **secured, patience=0.05)).same
     for password in ("secret", b"secret"):
-        (await replay(tmp_path / "j", passwords={"ann": password}, **secured)).check()
+        (await replay(tmp_path / "j", passwords={"ann": password}, **secured, patience=120)).check()
     (await replay(tmp_path / "j")).check()  # a broker that takes anybody
 
 

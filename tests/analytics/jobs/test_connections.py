@@ -1,4 +1,4 @@
-"""What becomes of the connections to a node."""
+"""Tracks the connections to a node."""
 
 from pathlib import Path
 from typing import Any

@@ -21,7 +21,7 @@ def test_it_says_what_it_needs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--since", "yesterday"), "'yesterday' is no time such as \"2026-03-01T12:00\""),
+        (("--since", "yesterday"), "'yesterday' is neither a time such as \"2026-03-01T12:00\""),
         (("--since", "2025-06-01T13:00", "--until", "2025-06-01T12:00"), "--since must be before --until"),
     ],
 )

@@ -69,7 +69,7 @@ def test_names_are_taken_in_any_case_and_storage_is_apart() -> None:
         ({"kinds": ","}, "option kinds=',': expected a list of 1 or more entries"),
         ({"nodes": ","}, "option nodes=',': expected a list of 1 or more entries"),
         ({"startingOffsets": "now"}, "option startingOffsets='now': not JSON"),
-        ({"startingOffsets": '{"n1": 5}'}, "'n1' is no node of an event log"),
+        ({"startingOffsets": '{"n1": 5}'}, "'n1' is not a node of an event log"),
         ({"consumer": "../evil"}, "option consumer='../evil': expected 1 to 100 letters"),
         ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
     ],

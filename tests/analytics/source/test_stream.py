@@ -245,7 +245,7 @@ def test_progress_shows_how_far_the_log_is(tmp_path: Path) -> None:
 
 
 def test_an_offset_of_another_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'partition-0' is no node of an event log"):
+    with pytest.raises(ValueError, match="'partition-0' is not a node of an event log"):
         reader_of(tmp_path).latestOffset({"partition-0": 5}, ReadAllAvailable())
 
 

@@ -23,7 +23,7 @@ class Echo(ProtocolActor[Event]):
         self._transport, self._on_closed = transport, on_closed
 
     def init(self) -> None:
-        self._transport.start(self.ref.hand, self)
+        self._transport.start(self.ref.cast, self)
 
     def handle(self, message: Event) -> None:
         if isinstance(message, bytes):

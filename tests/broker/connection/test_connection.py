@@ -17,9 +17,9 @@ from tests.conformance import raw
 from tests.conformance.raw import Will
 from tests.wire import Wire
 from trunkline import testing
+from trunkline.broker.connection.stream_transport import StreamTransport
 from trunkline.broker.session import mail
 from trunkline.mqtt.decoder import Decoder
-from trunkline.mqtt.publication import Decoded
 
 
 async def test_reading_stops_until_everyone_who_asked_for_it_has_resumed() -> None:
@@ -67,21 +67,22 @@ async def test_after_the_last_packet_the_broker_waits_for_the_client_to_close(au
         assert not connections
 
 
+@pytest.mark.parametrize(("kind", "method"), [(Decoder, "feed"), (StreamTransport, "send")], ids=["read", "write"])
 async def test_a_connection_that_crashes_is_lost_to_its_session_alone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: type, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    original, crashes = getattr(kind, method), [RuntimeError("on purpose")]
+
+    def crash(self: object, data: bytes) -> Any:
+        if data in (raw.PINGREQ, raw.PINGRESP) and crashes:
+            raise crashes.pop()
+        return original(self, data)
+
+    monkeypatch.setattr(kind, method, crash)
     async with room() as here:
         watcher = await here.client("w")
         await watcher.subscribe(("will", 0))
         await here.stay("a", will=Will("will", b"gone"))
-        feed, crashes = Decoder.feed, [RuntimeError("on purpose")]
-
-        def crash(decoder: Decoder, data: bytes) -> list[Decoded]:
-            if data == raw.PINGREQ and crashes:
-                raise crashes.pop()
-            return feed(decoder, data)
-
-        monkeypatch.setattr(Decoder, "feed", crash)
         doomed = here._wires[-1]  # pyright: ignore[reportPrivateUsage]
         await doomed.send(raw.PINGREQ)
         await watcher.expect_publish("will", b"gone")

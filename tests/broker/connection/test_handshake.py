@@ -108,7 +108,7 @@ async def test_the_log_names_a_version_that_is_not_taken(caplog: pytest.LogCaptu
         await wire.send(raw.connect("old", version=3))
         await wire.expect("20 02 00 01")
         await wire.abort()
-    assert "MQTT 3.1 is not taken at 'tcp://127.0.0.1:0' (unsupported_protocol_version)" in caplog.text
+    assert "MQTT 3.1 is not accepted at 'tcp://127.0.0.1:0' (unsupported_protocol_version)" in caplog.text
 
 
 async def test_names_of_any_length_are_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from trunkline.broker.metrics import Metrics
-from trunkline.broker.session.access import Access
+from trunkline.broker.session.access import Access, Question
 from trunkline.broker.session.channel import Channel
 from trunkline.config.reader import from_mapping
 from trunkline.hooks import ALLOW, Allow, ClientInfo, Deny, Hooks
@@ -80,8 +80,8 @@ def test_decisions_about_long_topics_are_not_remembered() -> None:
 @pytest.mark.parametrize("default", ["allow", "deny"])
 def test_where_no_rule_matches_the_default_counts_and_receiving_is_allowed(default: str) -> None:
     rules = Rules(acl={"no_match": default})
-    assert rules.access.decide(rules.channel.client, "publish", "other") is (default == "allow")
-    assert rules.access.decide(rules.channel.client, "subscribe", "other") is (default == "allow")
+    assert rules.access.decide(Question(rules.channel.client, "publish", "other")) is (default == "allow")
+    assert rules.access.decide(Question(rules.channel.client, "subscribe", "other")) is (default == "allow")
     assert rules.access.may_read(rules.channel, "other")
 
 
@@ -111,7 +111,7 @@ def test_who_looks_is_told_each_decision_once() -> None:
     told: list[tuple[object, ...]] = []
     rules.hooks.add("client.acl_decided", lambda client, *rest: told.append(rest))
     rules.access.may_publish(rules.channel, "ok/1", 1, True)
-    rules.access.decide(rules.channel.client, "subscribe", "no/#", 2)
+    rules.access.decide(Question(rules.channel.client, "subscribe", "no/#", 2))
     rules.access.may_read(rules.channel, "ok/1")
     assert told == [
         ("publish", "ok/1", 1, True, True),

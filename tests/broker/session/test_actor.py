@@ -17,7 +17,7 @@ from trunkline.broker.metrics import DropReason
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.inbound import Inbound
-from trunkline.broker.session.life import Life
+from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.outbound import Outbound
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.subscription_check import SubscriptionCheck
@@ -75,7 +75,7 @@ class Broken(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "Life.start_timers", "Outbound.hand_over"]
+    "also", ["nothing", "Outbound.detach", "SubscriptionCheck.stop", "SessionLife.start_timers", "Outbound.hand_over"]
 )
 @pytest.mark.parametrize("away", [False, True], ids=["connected", "away"])
 async def test_a_session_that_crashes_ends_as_any_other(
@@ -106,12 +106,12 @@ async def test_a_session_that_crashes_ends_as_any_other(
             await trio.sleep(1)
         if also != "nothing":
             kind, name = also.split(".")
-            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "Life": Life}[kind]
+            owner = {"Outbound": Outbound, "SubscriptionCheck": SubscriptionCheck, "SessionLife": SessionLife}[kind]
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, crash)
         session = here.session("doomed")
         session.ref.cast(Due(crash))
-        if also == "Life.start_timers" and not away:
+        if also == "SessionLife.start_timers" and not away:
             await trio.sleep(1)  # that is the very step that publishes the will
         else:
             await watcher.expect_publish("will", b"gone")
@@ -146,7 +146,7 @@ async def test_an_error_at_the_end_of_a_session_costs_nothing_else(monkeypatch: 
         here.node.hooks.add("session.terminated", lambda client, word: words.append(word))
         client = await here.client("a")
         await client.subscribe("t")
-        monkeypatch.setattr(Life, "publish_will", crash)
+        monkeypatch.setattr(SessionLife, "publish_will", crash)
         await client.send(raw.disconnect())
         await client.expect_close()
         await trio.testing.wait_all_tasks_blocked()

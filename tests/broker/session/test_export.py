@@ -191,5 +191,5 @@ def test_a_member_of_a_group_is_a_member_again() -> None:
 
 def test_a_newer_format_is_refused_in_words() -> None:
     plain = export_session(empty(), 0.0, 0.0) | {"format": FORMAT + 1}
-    with pytest.raises(UnknownFormat, match="session 'a' has format 2, known is 1"):
+    with pytest.raises(UnknownFormat, match="session 'a' has format 2; only 1 is supported"):
         restore_session(plain, empty(), SUBSCRIBER, nobody, 0.0, 0.0)

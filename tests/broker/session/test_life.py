@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.broker.metrics import Metrics
 from trunkline.broker.session import will as wills
-from trunkline.broker.session.life import Life
+from trunkline.broker.session.life import SessionLife
 from trunkline.broker.session.mqueue import MessageQueue
 from trunkline.broker.session.state import Session
 from trunkline.hooks.client import ClientInfo
@@ -18,7 +18,7 @@ from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.packets import Will
 
 
-class Watched(Life):
+class Watched(SessionLife):
     log: list[str]
 
     def end(self, cause: str) -> None:

@@ -49,7 +49,7 @@ async def connect(
     return (await wire.expect_type(raw.CONNACK)).reason
 
 
-# Who may connect
+# Authentication
 
 
 async def test_a_service_says_who_may_connect() -> None:
@@ -277,7 +277,7 @@ async def test_nobody_comes_in_while_the_plugin_does_not_run() -> None:
         assert await connect(here) == DOWN
 
 
-# Who may publish and subscribe
+# Authorization
 
 
 def by_topic(request: Request) -> Reply:

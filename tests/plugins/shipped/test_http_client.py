@@ -148,7 +148,11 @@ def test_a_file_without_certificates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "words"),
-    [({"X Y": "a"}, "not a valid header name"), ({"X": "a\r\nY: b"}, "printable"), ({"": "a"}, "no name of a header")],
+    [
+        ({"X Y": "a"}, "not a valid header name"),
+        ({"X": "a\r\nY: b"}, "printable"),
+        ({"": "a"}, "is not a valid header name"),
+    ],
 )
 def test_headers_that_cannot_be_sent(headers: dict[str, str], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
