@@ -7,6 +7,7 @@ SQLite alone returns what the disk does. So each row carries a checksum, and eac
 their checksums. Opening a store compares these and all keys; reading a row compares its own.
 """
 
+import os
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -80,7 +81,9 @@ class SqliteEngine:
         self._open = ExitStack()
         with ExitStack() as release, self._translated():
             release.push(self._open)
-            self.path = path.resolve()
+            self.path = Path(os.path.realpath(path))
+            if self.path.is_symlink():
+                raise StoreUnavailable(f"{path} is a circle of links")
             if not read_only:
                 self._open.callback(FileLock(self.path).release)
             log_was_there = self._find()
@@ -332,8 +335,8 @@ class SqliteEngine:
             raise kind(f"the store {path} does not work: {error}") from error
         except UnicodeDecodeError:
             self._corrupt("a name is no text")
-        except (OSError, RuntimeError) as error:  # a circle of links is either
-            raise StoreUnavailable(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be opened: {error.strerror or error}") from error
 
 
 @cache
