@@ -60,8 +60,6 @@ CHANGES: Final = """
         UPDATE spaces SET rows = rows - 1, total = total - OLD.crc WHERE number = OLD.space;
     END;
 """
-#: Space, key, checksum, value.
-Change = tuple[int, bytes, int | None, bytes | None]
 
 #: Version to what makes the next one of it, inside a transaction.
 MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {}

@@ -35,20 +35,20 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self._file = FileIO(path)
 
-    def salt(self) -> bytes:
+    def _salt(self) -> bytes:
         """What the frames of the log have in common; those left from an earlier round have another one."""
         header = self._at(0, _HEADER.size)
         return _HEADER.unpack(header)[0] if len(header) == _HEADER.size else b""
 
     def reaches(self, number: int) -> bool:
         frame = self._frame(number)
-        return frame is not None and frame.salt == self.salt()
+        return frame is not None and frame.salt == self._salt()
 
     def has_lost_commits(self, whole: int) -> bool:
         """Whether more than one commit lies behind those that SQLite took, which end at the frame `whole`."""
         first = self._frame(1)
         # a header that is damaged takes the whole log with it
-        salt = self.salt() if self._has_header() or first is None else first.salt
+        salt = self._salt() if self._has_header() or first is None else first.salt
         pages = set[int]()
         ended = False
         for frame in self._frames(whole + 1):

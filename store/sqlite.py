@@ -7,6 +7,7 @@ SQLite alone returns what the disk does. So each row carries a checksum, and eac
 their checksums. Opening a store compares these and all keys; reading a row compares its own.
 """
 
+import os
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,7 +25,6 @@ from trunkline.store.format import (
     CLOSED,
     OPEN,
     PAGE_SIZE,
-    Change,
     create,
     migrate,
     publish,
@@ -50,6 +50,7 @@ _ERRORS: Final[dict[int, type[StoreError]]] = {
 #: Rows and bytes of a statement. SQLite before 3.32 takes 999 parameters.
 _MAX_ROWS: Final = 1024
 _MAX_BYTES: Final = 4 << 20
+_COLUMNS: Final = 4
 #: How long the log gets before its pages are brought home, which takes some 10 ms.
 _LOG_PAGES: Final = 1000
 #: Pages that a backup copies between two calls of `progress`.
@@ -80,7 +81,9 @@ class SqliteEngine:
         self._open = ExitStack()
         with ExitStack() as release, self._translated():
             release.push(self._open)
-            self.path = path.resolve()
+            self.path = Path(os.path.realpath(path))
+            if self.path.is_symlink():
+                raise StoreUnavailable(f"{path} is a circle of links")
             if not read_only:
                 self._open.callback(FileLock(self.path).release)
             log_was_there = self._find()
@@ -144,12 +147,10 @@ class SqliteEngine:
         ):
             self._execute(f"PRAGMA {pragma}").fetchall()
         self._database.executescript(CHANGES)
-        limit = self._database.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // 4
+        limit = self._database.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // _COLUMNS
         self._max_rows = min(_MAX_ROWS, 1 << (limit.bit_length() - 1))
         #: At most so many pages were written to the log since `maintain` looked.
         self._pages = 0
-        self._checkpoint_at = _LOG_PAGES
-        self._log_salt = b""
 
     def _verify(self, log_was_there: bool) -> None:
         log = self._beside("wal")
@@ -174,39 +175,27 @@ class SqliteEngine:
         if self._read_only:
             raise StoreUnavailable(f"the store {self.path} is open for reading")
         with self._translated():
-            changes: list[Change] = [(self._number(space), low, None, high) for space, low, high in batch.ranges]
+            changes: list[object] = []  # the columns of the rows for `changes`, one after the other
+            for space, low, high in batch.ranges:
+                changes += (self._number(space), low, None, high)
             for space, values in batch.values.items():
                 number = self._number(space)
-                changes += [
-                    (number, key, None if value is None else row_crc(number, key, value), value)
-                    for key, value in values.items()
-                ]
-            self._pages += 4 + 2 * len(changes) + batch.weight // PAGE_SIZE
-            parts = self._parts(changes)
-            if len(parts) == 1:
-                self._apply(parts[0])
-            elif parts:
+                for key, value in values.items():
+                    changes += (number, key, None if value is None else row_crc(number, key, value), value)
+            rows = len(changes) // _COLUMNS
+            self._pages += 4 + 2 * rows + batch.weight // PAGE_SIZE
+            size = max(1, min(self._max_rows, _MAX_BYTES * rows // (batch.weight + 1)))
+            if 0 < rows <= size:
+                self._apply(changes)
+            elif rows:
                 with self._transaction():
-                    for part in parts:
-                        self._apply(part)
+                    for start in range(0, len(changes), size * _COLUMNS):
+                        self._apply(changes[start : start + size * _COLUMNS])
 
-    def _parts(self, changes: list[Change]) -> list[list[Change]]:
-        """What goes into one statement each."""
-        parts: list[list[Change]] = []
-        rows, weight = self._max_rows, 0
-        for change in changes:
-            if rows == self._max_rows or weight >= _MAX_BYTES:
-                parts.append([])
-                rows = weight = 0
-            parts[-1].append(change)
-            rows += 1
-            weight += len(change[3] or b"")
-        return parts
-
-    def _apply(self, part: list[Change]) -> None:
-        size = 1 << (len(part) - 1).bit_length()  # powers of two: few statements are ever prepared
-        values: list[object] = [value for change in part for value in change]
-        self._execute(_insert(size), values + [None] * (4 * size - len(values)))
+    def _apply(self, changes: list[object]) -> None:
+        """In one statement. There are statements for 1, 2, 4, ... rows; rows of nothing do nothing."""
+        rows = 1 << (len(changes) // _COLUMNS - 1).bit_length()
+        self._execute(_insert(rows), changes + [None] * (rows * _COLUMNS - len(changes)))
 
     def _number(self, space: Space) -> int:
         number = self._spaces.get(space)
@@ -217,16 +206,12 @@ class SqliteEngine:
         return number
 
     def maintain(self) -> None:
-        if self._pages < _LOG_PAGES // 4:
-            return
-        self._pages = 0
-        with suppress(StoreError), self._translated():  # the commits stand, and a later call tries again
-            log = self._open_log()
-            if log is not None:
-                if log.salt() != self._log_salt:
-                    self._log_salt, self._checkpoint_at = log.salt(), _LOG_PAGES
-                if log.reaches(self._checkpoint_at):
-                    self._checkpoint_at = self._checkpoint() + _LOG_PAGES
+        if self._pages >= _LOG_PAGES:
+            self._pages = 0
+            with suppress(StoreError), self._translated():  # the commits stand, and a later call tries again
+                log = self._open_log()
+                if log is not None and log.reaches(_LOG_PAGES):
+                    self._checkpoint()
 
     def _checkpoint(self) -> int:
         """Bring the pages of the log home, so that it begins anew when nobody reads it. Returns how many it has."""
@@ -344,14 +329,14 @@ class SqliteEngine:
         except sqlite3.ProgrammingError as error:
             raise StoreUnavailable(f"the store {path} is closed") from error
         except sqlite3.Error as error:
-            kind = _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
+            kind = _ERRORS.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, StoreUnavailable)
             if kind is StoreCorrupt:
                 self._corrupt(str(error))
             raise kind(f"the store {path} does not work: {error}") from error
         except UnicodeDecodeError:
             self._corrupt("a name is no text")
-        except (OSError, RuntimeError) as error:  # a circle of links is either
-            raise StoreUnavailable(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}") from error
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be opened: {error.strerror or error}") from error
 
 
 @cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Seconds that the end waits for a disk that does not answer.
+PATIENCE: Final = 30.0
+
 
 class Writer:
     """Made, called and closed in the trio thread."""
@@ -27,6 +31,7 @@ class Writer:
         self._engine = engine
         self._token = trio.lowlevel.current_trio_token()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._closed = False
         #: A commit is under way: its `done` has not been called yet.
         self.busy = False
         self._thread = threading.Thread(target=self._run, name="trunkline store", daemon=True)
@@ -47,40 +52,41 @@ class Writer:
                 self._engine.commit(batch)
             except StoreError as failure:
                 error = failure
-            except Exception as failure:  # noqa: BLE001 - whoever waits must hear of it
+            except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
                 error = StoreUnavailable(f"the store does not work: {failure!r}")
             self._soon(finish, error)
             self._engine.maintain()
 
-        self._jobs.put(job)
+        if self._closed:
+            self._soon(finish, StoreUnavailable("the store is closed"))
+        else:
+            self._jobs.put(job)
 
     async def read(self, function: Callable[[Engine], T]) -> T:
         """What a function of the engine returns or raises; it runs in the thread, between commits."""
         done = trio.Event()
-        results: list[T] = []
-        errors: list[BaseException] = []
+        result = Future[T]()
 
         def job() -> None:
             try:
-                results.append(function(self._engine))
+                result.set_result(function(self._engine))
             except BaseException as error:  # noqa: BLE001 - it is the caller's
-                errors.append(error)
+                result.set_exception(error)
             self._soon(done.set)
 
-        if not self._thread.is_alive():
+        if self._closed:
             raise StoreUnavailable("the store is closed")
         self._jobs.put(job)
         await done.wait()
-        if errors:
-            raise errors[0]
-        return results[0]
+        return result.result()
 
     async def close(self) -> None:
-        """Finish what was begun, then close the engine."""
-        self._jobs.put(None)
+        """Finish what was begun, and close the engine."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._thread.join)
-        self._engine.close()
+            await trio.to_thread.run_sync(self._thread.join, PATIENCE)
 
     def _soon(self, call: Callable[..., object], *arguments: object) -> None:
         with suppress(trio.RunFinishedError):  # nobody is left to tell
@@ -89,3 +95,4 @@ class Writer:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+        self._engine.close()

@@ -291,7 +291,10 @@ class Inbound:
         if packet.qos:
             if packet.qos == 2:
                 self._awaiting_rel.receive(packet.packet_ids, None, 0)
-            self._acknowledge(channel, packet, fitting(answer.reason, _ANSWERED_BY[packet.qos]))
+            committer = self._services.committer
+            # a plugin may have put into the store what it took
+            wait = None if committer is None or answer.dropped else committer.after_commit
+            self._acknowledge(channel, packet, fitting(answer.reason, _ANSWERED_BY[packet.qos]), wait=wait)
 
     def _too_many(self, packet: ReceivedPublication, channel: Channel) -> None:
         """More QoS 2 messages are open than `max_awaiting_rel` allows."""

@@ -2,6 +2,9 @@
 
 from math import inf
 
+import pytest
+
+from tests.broker.disk import Disk
 from trunkline.broker.stored_retained import RETAINED, StoredRetained, restore_retained, retained_to_row
 from trunkline.mqtt.message import Message
 from trunkline.router import RetainedStore
@@ -114,3 +117,21 @@ def test_a_row_is_one_for_another_node_too() -> None:
     other = RetainedStore()
     assert restore_retained(other, [retained_to_row(kept, 100.0)], 90.0) == []
     assert [each.deadline for each in other] == [15.0]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_is_acknowledged_outlives_a_power_failure(qos: int) -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        wire = life.wire()
+        await wire.connect("a")
+        await wire.publish("t", b"x", qos=qos, retain=True)
+        life.cut()
+    async with disk.broker() as life:
+        assert [each.message.payload for each in life.node.retained] == [b"x"]
+        wire = life.wire()
+        await wire.connect("a")
+        await wire.publish("t", b"", qos=qos, retain=True)
+        life.cut()
+    async with disk.broker() as life:
+        assert list(life.node.retained) == []

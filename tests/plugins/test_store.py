@@ -9,6 +9,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.broker.disk import Disk
 from tests.broker.room import room
 from trunkline.plugins.store import PLUGINS, PluginStore, PluginStoreFull, PluginStores
 from trunkline.store import WriteBatch
@@ -195,3 +196,24 @@ async def test_a_plugin_finds_it_again_after_its_end_and_after_the_brokers() -> 
         assert len(given[3].store) == 0
         with pytest.raises(RuntimeError, match="over"):
             _ = given[0].store
+
+
+async def test_what_is_committed_outlives_a_power_failure() -> None:
+    disk = Disk()
+    given: list[Context[Settings]] = []
+    async with disk.broker() as life:
+        await life.node.plugins.enable("tool", None, given.append)
+        given[0].store.put("a", 1)
+        given[0].store.put("b", 1)
+        await given[0].store.committed()
+        given[0].store.delete("b")
+        given[0].store.put("c", 1)
+        life.cut()
+    async with disk.broker() as life:
+        await life.node.plugins.enable("tool", None, given.append)
+        assert list(given[1].store.items()) == [("a", 1), ("b", 1)]
+        given[1].store.delete("a")
+        await given[1].store.committed()
+    async with disk.broker() as life:
+        await life.node.plugins.enable("tool", None, given.append)
+        assert list(given[2].store.items()) == [("b", 1)]

@@ -250,7 +250,7 @@ def other_database(path: Path) -> None:
     ("make", "kind", "message"),
     [
         (folder, StoreUnavailable, "is no file"),
-        (circle, StoreUnavailable, "cannot be opened"),
+        (circle, StoreUnavailable, "is a circle of links"),
         (no_parent, StoreUnavailable, "No such file or directory"),
         (text, StoreCorrupt, "not a database"),
         (other_database, StoreCorrupt, "another program's database"),

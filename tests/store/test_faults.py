@@ -38,6 +38,7 @@ def test_every_write_and_sync_may_fail(
     disk = Disk(quick_path / "a.db")
     with monkeypatch.context() as patched:
         disk.install(patched)
+        patched.setattr("trunkline.store.sqlite._LOG_PAGES", 1)
         engine = SqliteEngine(quick_path / "a.db")
         put(engine, COLOURS, first=b"1")
         remaining = 0
@@ -57,9 +58,7 @@ def test_every_write_and_sync_may_fail(
                 engine.commit(batch(number))
             except error as caught:
                 raised = caught
-            engine._pages = 1000  # so that it looks after the log, on the disk that fails
-            engine._checkpoint_at = 1
-            engine.maintain()
+            engine.maintain()  # a checkpoint, on the disk that fails
             disk.fail = lambda _: None
             if raised:
                 failed += 1

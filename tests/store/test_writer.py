@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 import trio
 
@@ -8,45 +10,106 @@ from trunkline.store.writer import Writer
 COLOURS = Space("colours")
 
 
+class Recorded(MemoryEngine):
+    """Notes what is done, and waits in a commit until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+        self.may_commit = threading.Event()
+        self.error: Exception | None = None
+
+    def commit(self, batch: WriteBatch) -> None:
+        self.may_commit.wait()
+        if self.error:
+            raise self.error
+        super().commit(batch)
+        self.done.append("commit")
+
+    def maintain(self) -> None:
+        self.done.append("maintain")
+
+    def close(self) -> None:
+        super().close()
+        self.done.append("close")
+
+
+def batch() -> WriteBatch:
+    found = WriteBatch()
+    found.put(COLOURS, b"red", b"1")
+    return found
+
+
+class Answer:
+    """What `commit` calls back."""
+
+    def __init__(self) -> None:
+        self.errors: list[StoreError | None] = []
+        self._came = trio.Event()
+
+    def __call__(self, error: StoreError | None) -> None:
+        self.errors.append(error)
+        self._came.set()
+
+    async def error(self) -> StoreError | None:
+        await self._came.wait()
+        (error,) = self.errors
+        return error
+
+
 async def test_commits_and_reads_in_order() -> None:
-    writer = Writer(MemoryEngine())
-    batch = WriteBatch()
-    batch.put(COLOURS, b"red", b"1")
-    errors: list[StoreError | None] = []
-    done = trio.Event()
-
-    def finished(error: StoreError | None) -> None:
-        errors.append(error)
-        done.set()
-
-    writer.commit(batch, finished)
-    assert writer.busy
-    assert not errors
-    assert await writer.read(lambda engine: engine.get(COLOURS, b"red")) == b"1"
-    await done.wait()
-    assert errors == [None]
-    assert not writer.busy
-    await writer.close()
-    with pytest.raises(StoreUnavailable):
-        await writer.read(lambda engine: engine.count(COLOURS))
-
-
-async def test_a_failed_commit_is_reported() -> None:
-    engine = MemoryEngine()
-    engine.close()
+    engine, answer = Recorded(), Answer()
     writer = Writer(engine)
-    batch = WriteBatch()
-    batch.put(COLOURS, b"red", b"1")
-    errors: list[StoreError | None] = []
-    done = trio.Event()
+    writer.commit(batch(), answer)
+    assert writer.busy
+    async with trio.open_nursery() as nursery:
 
-    def finished(error: StoreError | None) -> None:
-        errors.append(error)
-        done.set()
+        @nursery.start_soon
+        async def read() -> None:
+            assert await writer.read(lambda engine: engine.get(COLOURS, b"red")) == b"1"
 
-    writer.commit(batch, finished)
-    await done.wait()
-    assert isinstance(errors[0], StoreUnavailable)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not answer.errors
+        engine.may_commit.set()
+    assert await answer.error() is None
+    assert not writer.busy
+    assert engine.done == ["commit", "maintain"]
+    await writer.close()
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no disk"), RuntimeError("our own fault")])
+async def test_a_commit_that_fails_is_answered(error: Exception) -> None:
+    engine, answer = Recorded(), Answer()
+    engine.error = error
+    engine.may_commit.set()
+    writer = Writer(engine)
+    writer.commit(batch(), answer)
+    found = await answer.error()
+    assert isinstance(found, StoreUnavailable)
+    assert str(error) in str(found)
+    engine.error = None
+    again = Answer()
+    writer.commit(batch(), again)
+    assert await again.error() is None
+    await writer.close()
+
+
+async def test_the_end_finishes_what_was_begun_and_closes_the_engine() -> None:
+    engine, answer = Recorded(), Answer()
+    writer = Writer(engine)
+    writer.commit(batch(), answer)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.close)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        engine.may_commit.set()
+    assert engine.done == ["commit", "maintain", "close"]
+    assert await answer.error() is None
+    late = Answer()
+    writer.commit(batch(), late)
+    assert str(await late.error()) == "the store is closed"
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await writer.read(lambda engine: engine.count(COLOURS))
     await writer.close()
 
 

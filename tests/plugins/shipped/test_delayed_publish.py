@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests import outside_loop
+from tests.broker.disk import Disk
 from tests.broker.room import Room, room
 from tests.conformance import raw
 from trunkline.broker.metrics import DropReason
@@ -274,6 +275,22 @@ async def test_what_waits_outlives_the_broker(autojump_clock: MockClock) -> None
             assert packet.all(raw.USER_PROPERTY) == [("k", "v")]
         assert trio.current_time() - began == pytest.approx(60, abs=1)
         assert len(here.node.plugin_stores.of("delayed-publish")) == 0
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_is_acknowledged_outlives_a_power_failure(qos: int) -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        await life.node.plugins.enable("delayed-publish")
+        wire = life.wire()
+        await wire.connect("a")
+        await wire.send(raw.publish("$delayed/3600/t", b"x", qos=qos, packet_id=1))
+        await wire.expect_type(raw.PUBACK if qos == 1 else raw.PUBREC)
+        life.cut()
+    async with disk.broker() as life:
+        await life.node.plugins.enable("delayed-publish")
+        (row,) = life.node.plugins.call("delayed-publish", "list", {})  # type: ignore[misc]
+        assert (row["topic"], row["client"]) == ("t", "a")
 
 
 async def test_what_the_store_has_no_room_for_is_refused() -> None:
