@@ -223,10 +223,11 @@ class SqliteEngine:
 
     def compact(self, limit: int = 64 * PAGE_SIZE) -> int:
         with self._translated():
-            self._execute(f"PRAGMA incremental_vacuum({max(1, limit // PAGE_SIZE)})").fetchall()
+            # as a script: `execute` would free one page
+            pages = max(1, limit // PAGE_SIZE)
+            self._database.executescript(f"PRAGMA incremental_vacuum({pages})")
+            self._pages += 3 * pages
             (free,) = self._execute("PRAGMA freelist_count").fetchone()
-            if not free:
-                self._checkpoint()  # which cuts the file off
             return int(free) * PAGE_SIZE
 
     # -- reading

@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.store.test_engine import COLOURS, OTHERS, put
-from trunkline.store import StoreCorrupt, StoreFull, StoreInUse, StoreUnavailable
+from trunkline.store import StoreCorrupt, StoreFull, StoreInUse, StoreUnavailable, WriteBatch
 from trunkline.store.sqlite import SqliteEngine
 
 
@@ -112,3 +113,52 @@ def test_to_read_what_is_not_there(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "b.store").execute("CREATE TABLE mine (a)").connection.close()
     with pytest.raises(StoreCorrupt, match="another program's"):
         SqliteEngine(tmp_path / "b.store", read_only=True)
+
+
+def test_the_file_shrinks_in_bounded_steps(quick_path: Path) -> None:
+    path = quick_path / "a.store"
+    engine = SqliteEngine(path)
+    put(engine, COLOURS, **{f"{number:04}": b"x" * 1000 for number in range(3000)})
+    put(engine, OTHERS, last=b"1" * 10_000)
+    engine.close()
+    engine = SqliteEngine(path)
+    before = path.stat().st_size
+    batch = WriteBatch()
+    batch.delete_range(COLOURS, b"", b"2900")
+    engine.commit(batch)
+    left = [engine.compact(100_000)]
+    while left[-1]:
+        log = quick_path / "a.store-wal"
+        log_before = log.stat().st_size
+        left.append(engine.compact(100_000))
+        assert log.stat().st_size - log_before < 1_000_000
+        engine.maintain()
+    assert len(left) > 20
+    assert all(0 <= earlier - later <= 100_000 for earlier, later in pairwise(left))
+    engine.close()
+    assert path.stat().st_size < before / 10
+    engine = SqliteEngine(path)
+    assert engine.count(COLOURS) == 100
+    assert engine.get(OTHERS, b"last") == b"1" * 10_000
+    assert list(engine.check()) == []
+    engine.close()
+
+
+def test_the_log_is_brought_home_while_others_read(quick_path: Path) -> None:
+    """And begins anew when nobody does, so that it does not grow for ever."""
+    path = quick_path / "a.store"
+    engine = SqliteEngine(path)
+    put(engine, COLOURS, red=b"0")
+    reader = SqliteEngine(path, read_only=True)
+    for number in range(300):
+        put(engine, COLOURS, red=b"%d" % number * 10_000)
+        engine.maintain()
+    grown = (quick_path / "a.store-wal").stat().st_size
+    assert reader.get(COLOURS, b"red") == b"0"
+    reader.close()
+    for number in range(1000):
+        put(engine, COLOURS, red=b"%d" % number * 10_000)
+        engine.maintain()
+    assert grown > 2 * 1100 * 4120
+    assert (quick_path / "a.store-wal").stat().st_size <= grown + 1000 * 4120, "without the checkpoints, 7000"
+    engine.close()
