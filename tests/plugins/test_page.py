@@ -20,6 +20,7 @@ from trunkline.config.settings import PluginSettings
 from trunkline.management.cli import cli
 from trunkline.plugins import Context, PluginError, Settings, hook
 from trunkline.plugins.finding import settings_model
+from trunkline.plugins.store import PluginStore
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -35,7 +36,12 @@ def test_its_examples_are_files(name: str, block: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "output"), [("plugin.py", "too many: 1\n"), ("plugin_function.py", "say/hello echo/say/hello\n")]
+    ("name", "output"),
+    [
+        ("plugin.py", "too many: 1\n"),
+        ("plugin_function.py", "say/hello echo/say/hello\n"),
+        ("plugin_store.py", "visits of ann: 1\nvisits of ann: 2\n"),
+    ],
 )
 def test_its_programs_run(name: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
@@ -47,6 +53,13 @@ def test_all_that_a_context_has_is_there() -> None:
     rows = " ".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))
     has = {name for name in (*vars(Context), *Context.__slots__) if not name.startswith("_")}
     assert set(re.findall(r"`(\w+)", rows)) == has
+
+
+def test_all_that_a_store_has_is_there() -> None:
+    section = PAGE[PAGE.index("## What a plugin keeps") : PAGE.index("<!-- examples/plugin_store.py -->")]
+    rows = " ".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))
+    has = {name for name in vars(PluginStore) if not name.startswith("_")} - {"restore", "packed"}
+    assert set(re.findall(r"`(\w+)(?:\(.*?\))?`", rows)) == {*has, "size", "len"}
 
 
 def test_all_common_settings_are_there() -> None:
