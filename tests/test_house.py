@@ -52,7 +52,6 @@ TESTED_IN: dict[str, str] = {
     "router/table.py": "router/test_router.py",
     "store/batch.py": "store/test_engine.py",
     "store/checking.py": "store/test_damage.py",
-    "store/log_file.py": "store/test_power_loss.py",
     "store/memory.py": "store/test_engine.py",
     "testing/fault.py": "testing/test_faults.py",
     "testing/history.py": "testing/test_messages.py",

@@ -87,6 +87,9 @@ def test_a_size_that_is_not_exceeded(tmp_path: Path) -> None:
     with pytest.raises(StoreFull, match=r"a\.store"):
         put(engine, COLOURS, red=b"2", big=b"x" * 200_000)
     assert (engine.get(COLOURS, b"red"), engine.count(COLOURS)) == (b"1", 1)
+    with pytest.raises(StoreFull):
+        put(engine, COLOURS, **{f"{number:04}": b"x" * 50 for number in range(3000)})  # takes several statements
+    assert (engine.get(COLOURS, b"red"), engine.count(COLOURS)) == (b"1", 1)
     put(engine, COLOURS, red=b"3")
     engine.close()
 
