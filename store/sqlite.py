@@ -140,7 +140,6 @@ class SqliteEngine:
             "checkpoint_fullfsync = ON",
             "wal_autocheckpoint = 0",  # see `maintain`
             f"journal_size_limit = {4 * _LOG_PAGES * PAGE_SIZE}",
-            "cache_size = -8000",
             "temp_store = MEMORY",
             "secure_delete = OFF",
             f"max_page_count = {max(1, max_size // PAGE_SIZE) if max_size else (1 << 31) - 2}",

@@ -1,5 +1,9 @@
-"""Where stores of these tests lie: in memory if the system has a folder there, for most of them test no disk."""
+"""Where stores of these tests lie: in memory if the system has a folder there, for most of them test no disk.
 
+The environment variable THOROUGH says how many times as much the tests at random do.
+"""
+
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +11,7 @@ from pathlib import Path
 import pytest
 
 MEMORY = Path("/dev/shm")
+THOROUGH = int(os.environ.get("THOROUGH", "1"))
 
 
 @pytest.fixture

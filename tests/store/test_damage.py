@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.conftest import THOROUGH
 from trunkline.store import Engine, Space, StoreCorrupt, StoreError, StoreUnavailable, WriteBatch
 from trunkline.store.sqlite import SqliteEngine
 
@@ -15,8 +16,8 @@ SPACES = [Space("colours"), Space("numbers")]
 PAGE = 4096
 #: A byte of the file's header that SQLite reads only to write.
 WRITE_VERSION = 18
-#: Long form: every byte. Short: one in so many.
-STRIDE = int(os.environ.get("TRUNKLINE_FLIP_STRIDE", "199"))
+#: One byte in so many is damaged.
+STRIDE = max(1, 199 // THOROUGH)
 Rows = dict[Space, list[tuple[bytes, bytes]]]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.conftest import THOROUGH
 from tests.store.test_engine import COLOURS, put
 from trunkline.store import StoreError, StoreFull, StoreInUse, StoreUnavailable, WriteBatch
 from trunkline.store.sqlite import SqliteEngine
@@ -187,10 +188,11 @@ def test_a_process_that_is_killed_at_random(tmp_path: Path) -> None:
 
     path = tmp_path / "a.db"
     number = 0
-    for kill in range(int(os.environ.get("TRUNKLINE_KILLS", "4"))):
+    for kill in range(4 * THOROUGH):
         command = [sys.executable, "-c", WRITER, str(path), str(number)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
+            acknowledged = -1
             for _ in range(random.Random(kill).randrange(1, 200)):
                 acknowledged = int(writer.stdout.readline())
             writer.kill()

@@ -1,6 +1,5 @@
 """The power fails at any moment: each acknowledged commit is there, and any other is there as a whole or not at all."""
 
-import os
 import random
 from pathlib import Path
 
@@ -10,11 +9,10 @@ from trunkline.store import Space, WriteBatch
 from trunkline.store.sqlite import Durability, SqliteEngine
 
 apsw = pytest.importorskip("apsw")
+from tests.store.conftest import THOROUGH
 from tests.store.faulty_disk import Disk, Operation, after_power_failure
 
 SPACE = Space("numbers")
-#: Failures tried at each moment, and one in how many moments. The long form tries all.
-TRIES = int(os.environ.get("TRUNKLINE_POWER_FAILURES", "1"))
 Rows = list[tuple[bytes, bytes]]
 
 
@@ -39,7 +37,7 @@ def history(path: Path, disk: Disk, durability: Durability, commits: int) -> lis
         engine.commit(batch)
         disk.operations.append(Operation("acknowledged"))
         if number % 10 == 9:
-            engine._checkpoint()
+            engine.maintain()
     disk.operations.append(Operation("closing"))
     engine.close()
     return states
@@ -55,15 +53,16 @@ def test_no_acknowledged_commit_is_lost_and_none_is_torn(
     disk = Disk(path)
     with monkeypatch.context() as patched:
         disk.install(patched)
+        patched.setattr("trunkline.store.sqlite._LOG_PAGES", 1)
         states = history(path, disk, durability, 25)
     assert {"write", "sync", "truncate"} <= {operation.what for operation in disk.operations}
     chosen = random.Random(7)
-    moments = range(1, len(disk.operations) + 1, 1 if TRIES > 1 else 5)
+    moments = range(1, len(disk.operations) + 1)
     lost = torn = 0
     for moment in moments:
         done = disk.operations[:moment]
         acknowledged = sum(operation.what == "acknowledged" for operation in done)
-        for kept in [0.0, 1.0, *[chosen.random() for _ in range(TRIES)]]:
+        for kept in [0.0, 1.0, *[chosen.random() for _ in range(THOROUGH)]]:
             files = after_power_failure(before, done, chosen, kept)
             home = quick_path / "after"
             home.mkdir(exist_ok=True)

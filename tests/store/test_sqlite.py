@@ -94,6 +94,26 @@ def test_a_size_that_is_not_exceeded(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_a_commit_that_breaks_off_is_undone(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = SqliteEngine(quick_path / "a.store")
+    put(engine, COLOURS, red=b"1")
+    apply = engine._apply
+    with monkeypatch.context() as patched:
+        calls: list[object] = []
+
+        def break_off(changes: list[object]) -> None:
+            calls.append(apply(changes))
+            if len(calls) == 2:
+                raise RuntimeError("a fault of ours")
+
+        patched.setattr(engine, "_apply", break_off)
+        with pytest.raises(RuntimeError):
+            put(engine, COLOURS, **{f"{number:04}": b"x" for number in range(3000)})
+    assert engine.scan(COLOURS) == [(b"red", b"1")]
+    put(engine, COLOURS, red=b"2")
+    engine.close()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="it has no modes")
 def test_nobody_else_reads_it(tmp_path: Path) -> None:
     before = os.umask(0)
