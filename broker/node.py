@@ -94,7 +94,7 @@ class Node:
         prepare: Callable[[Node], None] | None = None,
         read: Callable[[], Config] | None = None,
         open_control: OpenControl | None = None,
-        plugin_stores: PluginStores | None = None,
+        adopt: Callable[[Node], None] | None = None,
         open_store: Callable[[], Engine] | None = None,
     ) -> None:
         self.config = config
@@ -175,7 +175,8 @@ class Node:
         #: Where messages went, while somebody wants to know.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins keep.
-        self.plugin_stores = plugin_stores if plugin_stores is not None else PluginStores(config.store.max_plugin_bytes)
+        self.plugin_stores = PluginStores(config.store.max_plugin_bytes)
+        self._adopt = adopt
         #: What plugins, and others in this process, may do with the broker.
         self.host = NodeHost(self.services, self.sessions, self.figures, self.plugin_stores)
         self.plugins = Plugins(self.hooks, self.host)
@@ -259,6 +260,8 @@ class Node:
 
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """Everything that runs. It is shielded once it runs, because the last packets need all of it; `run` ends it."""
+        if self._adopt is not None:
+            self._adopt(self)
         if self.config.trace.on:
             self.trace.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with scope:
@@ -433,14 +436,14 @@ async def open_node(
     prepare: Callable[[Node], None] | None = None,
     read: Callable[[], Config] | None = None,
     open_control: OpenControl | None = None,
-    plugin_stores: PluginStores | None = None,
+    adopt: Callable[[Node], None] | None = None,
     open_store: Callable[[], Engine] | None = None,
 ) -> AsyncGenerator[Node, None]:
     """Run a broker for the length of a block. At its end clients have `grace` seconds to close. `layers` are put on the
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
     opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
-    `plugin_stores` is what plugins kept in another node of this process.
+    `adopt` is called before anything runs, and takes over what another node of this process has left.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.
@@ -457,7 +460,7 @@ async def open_node(
         prepare,
         read,
         open_control,
-        plugin_stores,
+        adopt,
         open_store,
     )
     try:

@@ -207,7 +207,7 @@ class Decoder:
             message.payload = wire[payload:]
             message.properties = NO_PROPERTIES
             message.publisher = ""
-            message.username = message.wire3 = message.wire5 = message.frames = None
+            message.username = message.wire3 = message.wire5 = message.frames = message.stored = None
             message.guid = 0
             message.timestamp = 0.0
             message.expires_at = inf

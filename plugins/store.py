@@ -103,6 +103,9 @@ class PluginStore:
         """Wait until all that has changed until now is durable. While the disk is full, say, that is long."""
         await self._stores.committed()
 
+    def all_packed(self) -> Iterator[tuple[str, bytes]]:
+        return iter(self._values.items())
+
     def packed(self, key: str) -> bytes | None:
         """The value as it is stored."""
         return self._values.get(key)
@@ -162,6 +165,11 @@ class PluginStores:
                 batch.delete(PLUGINS, row)
             else:
                 batch.put(PLUGINS, row, packed)
+
+    def rows(self) -> Iterator[Row]:
+        """All that is kept, as it is stored."""
+        for plugin, store in self._stores.items():
+            yield from ((plugin.encode() + _BETWEEN + key.encode(), packed) for key, packed in store.all_packed())
 
     def restore(self, rows: Iterable[Row]) -> None:
         """Take in what was stored, whatever the limit is now."""

@@ -12,6 +12,7 @@ from trunkline.actors.system import innermost
 from trunkline.broker.node import Node, open_node
 from trunkline.broker.session.export import export_session, restore_session
 from trunkline.broker.stored_retained import retained_to_row
+from trunkline.config.store_place import store_path
 from trunkline.hooks.client import client_from_plain
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.config.config import Config
     from trunkline.hooks.chain import Hooks
-    from trunkline.plugins.store import PluginStores
     from trunkline.router import Target
     from trunkline.store import Row
     from trunkline.testing.fault_layer import Network
@@ -37,25 +37,31 @@ class Kept(NamedTuple):
     sessions: list[dict[str, Any]]
     routes: list[dict[str, object]]
     retained: list[Row]
-    #: As bytes in there.
-    plugin_stores: PluginStores | None
+    of_plugins: list[Row]
 
     @classmethod
     def of(cls, node: Node, *, sessions: bool, retained: bool) -> Kept:
+        """What a store has is found there."""
         now, epoch = trio.current_time(), node.services.epoch
+        if node.storing is not None:
+            return cls(now, epoch, [], [], [], [])
         return cls(
             now,
             epoch,
             [export_session(actor.session, now, now + epoch) for actor in node.sessions] if sessions else [],
             list(node.router.export()) if sessions else [],
             [retained_to_row(each, epoch) for each in node.retained] if retained else [],
-            node.plugin_stores if sessions else None,
+            list(node.plugin_stores.rows()) if sessions else [],
         )
+
+    def adopt(self, node: Node) -> None:
+        """Before anything runs."""
+        node.services.epoch = self.epoch
+        node.plugin_stores.restore(self.of_plugins)
 
     def bring_into(self, node: Node) -> None:
         """Before clients can connect, so that they find their sessions."""
         services = node.services
-        services.epoch = self.epoch
         services.pubsub.restore_retained(self.retained, self.epoch)
         actors = [node.sessions.add(client_from_plain(values["client"])) for values in self.sessions]
         subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
@@ -121,7 +127,7 @@ class Lives:
                 [self._network.layer],
                 ready,
                 open_control=_open_control,
-                plugin_stores=None if kept is None else kept.plugin_stores,
+                adopt=None if kept is None else kept.adopt,
             ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks
@@ -141,8 +147,11 @@ class Lives:
         Raises:
             ListenError: another process has taken the port.
             SecurityError: a password or access rule file cannot be used any more.
+            ValueError: the broker has a store, which keeps sessions and retained messages or neither.
         """
         async with self._lock:
+            if self.node.storing is not None and keep_sessions != keep_retained:
+                raise ValueError("a broker with a store keeps sessions and retained messages, or neither")
             node, kept = self.node, list[Kept]()
 
             async def last_step() -> None:
@@ -157,13 +166,23 @@ class Lives:
                 if graceful:
                     await node.disconnect_clients()
                 else:
+                    if node.storing is not None:
+                        await node.storing.finish(0)  # what is not stored by now is lost
                     vanish(node, self._network)
 
             node.last_step = last_step
             self._over.set()
             await self._gone.wait()
+            if node.storing is not None and not keep_sessions:
+                _delete_store(self._config)
             self._config = at_same_port(self._config, node)
             await self.begin(kept[0])
+
+
+def _delete_store(config: Config) -> None:
+    path = store_path(config.store, config.node)
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def vanish(node: Node, network: Network) -> None:

@@ -123,13 +123,13 @@ def test_a_row_is_one_for_another_node_too() -> None:
 async def test_what_is_acknowledged_outlives_a_power_failure(qos: int) -> None:
     disk = Disk()
     async with disk.broker() as life:
-        wire = life.wire()
+        wire = await life.wire()
         await wire.connect("a")
         await wire.publish("t", b"x", qos=qos, retain=True)
         life.cut()
     async with disk.broker() as life:
         assert [each.message.payload for each in life.node.retained] == [b"x"]
-        wire = life.wire()
+        wire = await life.wire()
         await wire.connect("a")
         await wire.publish("t", b"", qos=qos, retain=True)
         life.cut()

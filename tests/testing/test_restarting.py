@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -342,3 +343,18 @@ async def test_a_reset_leaves_nothing_of_the_test_before() -> None:
         b.publish("t")
         b.assert_published("t", times=1, after=before)
         await wire.abort()
+
+
+async def test_with_a_store_the_disk_has_what_was_acknowledged(tmp_path: Path) -> None:
+    async with room(store={"durability": "os", "path": str(tmp_path / "a.db")}) as here:
+        client = await here.stay("a")
+        await client.subscribe(("t", 1))
+        await client.publish("kept", b"x", qos=1, retain=True)
+        await here.broker.restart()
+        assert [session.client_id for session in here.broker.sessions] == ["a"]
+        assert [row.topic for row in here.broker.retained] == ["kept"]
+        assert [row.filter for row in here.broker.subscriptions] == ["t"]
+        with pytest.raises(ValueError, match="or neither"):
+            await here.broker.restart(keep_retained=False)
+        await here.broker.reset()
+        assert (here.broker.sessions, here.broker.retained) == ([], [])

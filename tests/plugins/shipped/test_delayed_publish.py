@@ -282,7 +282,7 @@ async def test_what_is_acknowledged_outlives_a_power_failure(qos: int) -> None:
     disk = Disk()
     async with disk.broker() as life:
         await life.node.plugins.enable("delayed-publish")
-        wire = life.wire()
+        wire = await life.wire()
         await wire.connect("a")
         await wire.send(raw.publish("$delayed/3600/t", b"x", qos=qos, packet_id=1))
         await wire.expect_type(raw.PUBACK if qos == 1 else raw.PUBREC)
