@@ -260,8 +260,6 @@ class Node:
 
     async def _serve(self, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
         """Everything that runs. It is shielded once it runs, because the last packets need all of it; `run` ends it."""
-        if self._adopt is not None:
-            self._adopt(self)
         if self.config.trace.on:
             self.trace.start(clients=self.config.trace.clients, topics=self.config.trace.topics)
         with scope:
@@ -275,6 +273,8 @@ class Node:
                         if self._poller is not None:
                             await nursery.start(self._vital, "the poller", self._poller.run)
                         await self._start_watchdog()
+                        if self._adopt is not None:
+                            self._adopt(self)
                         if self._store_opener is not None:
                             self.storing = await Storing.begin(
                                 self._store_opener, self.services, self.scheduler, self.sessions, self.plugin_stores
@@ -443,7 +443,7 @@ async def open_node(
     transport of each connection, the first one at the bottom. `prepare` is called when everything works, before any
     client can connect. `read` reads the configuration anew, for a broker with a process of its own. `open_control`
     opens the control socket, where the configuration asks for one, `open_store` another store than the configuration's.
-    `adopt` is called before anything runs, and takes over what another node of this process has left.
+    `adopt` is called before plugins start, and takes over what another node of this process has left.
 
     Raises:
         ControlSocketError: the control socket is required and cannot be opened.

@@ -54,14 +54,11 @@ class Kept(NamedTuple):
             list(node.plugin_stores.rows()) if sessions else [],
         )
 
-    def adopt(self, node: Node) -> None:
-        """Before anything runs."""
-        node.services.epoch = self.epoch
-        node.plugin_stores.restore(self.of_plugins)
-
     def bring_into(self, node: Node) -> None:
-        """Before clients can connect, so that they find their sessions."""
+        """Before plugins start, and so before clients can connect."""
         services = node.services
+        services.epoch = self.epoch
+        node.plugin_stores.restore(self.of_plugins)
         services.pubsub.restore_retained(self.retained, self.epoch)
         actors = [node.sessions.add(client_from_plain(values["client"])) for values in self.sessions]
         subscribers = {actor.session.client_id: actor.subscriber for actor in actors}
@@ -70,6 +67,12 @@ class Kept(NamedTuple):
         for actor, values in zip(actors, self.sessions, strict=True):
             member = partial(_member, node, actor.subscriber)
             restore_session(values, actor.session, actor.subscriber, member, now, wall)
+
+    def go_on(self, node: Node) -> None:
+        """What the sessions have waited for may happen."""
+        for values in self.sessions:
+            actor = node.sessions.get(values["client"]["client_id"])
+            assert actor is not None
             actor.go_on_away()
 
 
@@ -116,7 +119,7 @@ class Lives:
             self._network.attach(node)
             self._prepare(node)
             if kept is not None:
-                kept.bring_into(node)
+                kept.go_on(node)
 
         over, gone = trio.Event(), trio.Event()
         try:
@@ -127,7 +130,7 @@ class Lives:
                 [self._network.layer],
                 ready,
                 open_control=_open_control,
-                adopt=None if kept is None else kept.adopt,
+                adopt=None if kept is None else kept.bring_into,
             ) as node:
                 self.node, self._over, self._gone = node, over, gone
                 self._hooks = node.hooks

@@ -17,6 +17,7 @@ from trunkline.mqtt.properties import Properties
 from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import SHARE_PREFIX, parse_shared
 from trunkline.plugins import Context, Settings, hook, setting
+from trunkline.plugins.store import PluginStoreFull
 
 PREFIX: Final = "$exclusive/"
 #: Seconds between two searches for claims that did not become subscriptions.
@@ -41,7 +42,7 @@ class Exclusive:
         self._context = context
         #: The owner of each filter, without the prefix, and the time until which a mere claim counts. The session shows
         #: whether the client has really subscribed: no hook reports a SUBSCRIBE that was refused later.
-        self._owners: dict[str, tuple[str, float]] = context.kept.setdefault("owners", {})
+        self._owners: dict[str, tuple[str, float]] = {filter: (owner, 0.0) for filter, owner in context.store.items()}
         self._filters_of: dict[str, set[str]] = {}
         for filter, (client_id, _) in self._owners.items():
             self._filters_of.setdefault(client_id, set()).add(filter)
@@ -72,6 +73,10 @@ class Exclusive:
             return self._refuse(Reason.QUOTA_EXCEEDED, "another client has this exclusive subscription")
         if not self._has_room(filter):
             return self._refuse(Reason.QUOTA_EXCEEDED, "the limit of exclusive subscriptions is reached")
+        try:
+            self._context.store.put(filter, client.client_id)
+        except PluginStoreFull as error:
+            return self._refuse(Reason.QUOTA_EXCEEDED, str(error))
         self._owners[filter] = (client.client_id, claimed_until)
         self._filters_of.setdefault(client.client_id, set()).add(filter)
         return replace(request, filter=filter)
@@ -119,6 +124,7 @@ class Exclusive:
 
     def _forget(self, filter: str) -> None:
         client_id, _ = self._owners.pop(filter)
+        self._context.store.delete(filter)
         filters = self._filters_of[client_id]
         filters.discard(filter)
         if not filters:

@@ -20,6 +20,7 @@ from trunkline.mqtt.reasons import Reason
 from trunkline.mqtt.topics import matches, parse_shared
 from trunkline.mqtt.versions import Version
 from trunkline.plugins import Context, Settings, hook, setting
+from trunkline.plugins.store import PluginStoreFull
 
 #: Topics whose conditions are cached, for each client with conditions.
 MAX_REMEMBERED: Final = 1000
@@ -104,13 +105,13 @@ class MessageFilter:
     def __init__(self, context: Context[FilterSettings]) -> None:
         self._context = context
         self._clients: dict[str, ClientConditions] = {}
-        #: The same as plain values, with the time at which each session began.
-        self._kept: dict[str, tuple[float, dict[str, list[str]]]] = context.kept.setdefault("clients", {})
+        #: The same as text, by client id, with the moment at which each session began.
+        self._store = context.store
         self._filtering = False
         self._withheld = context.counter("withheld", "Messages that did not fulfil a subscriber's conditions.")
         self._refused = context.counter("refused", "Subscriptions whose conditions were refused.")
         context.gauge("clients", "Clients that have conditions.", lambda: len(self._clients))
-        for client_id, (began, filters) in list(self._kept.items()):
+        for client_id, (began, filters) in list(self._store.items()):
             self._restore(client_id, began, filters)
 
     def _restore(self, client_id: str, began: float, filters: dict[str, list[str]]) -> None:
@@ -157,7 +158,11 @@ class MessageFilter:
             known[""] = ()
         known[text] = conditions
         own.filters[filter] = known
-        self._changed(client.client_id)
+        try:
+            self._changed(client.client_id)
+        except PluginStoreFull as error:
+            del known[text]
+            return self._refuse(Reason.QUOTA_EXCEEDED, str(error))
         return replace(request, filter=filter)
 
     @hook("client.unsubscribe", priority=TOPIC_SYNTAX)
@@ -220,10 +225,10 @@ class MessageFilter:
         own, client = self._clients.get(client_id), self._context.client(client_id)
         if own is not None and own.filters and client is not None:
             own.remembered.clear()
-            self._kept[client_id] = (client.created_at, {name: list(texts) for name, texts in own.filters.items()})
+            self._store.put(client_id, [client.created_at, {name: list(texts) for name, texts in own.filters.items()}])
         else:
             self._clients.pop(client_id, None)
-            self._kept.pop(client_id, None)
+            self._store.delete(client_id)
         if self._filtering != bool(self._clients):
             self._filtering = not self._filtering
             if self._filtering:

@@ -184,6 +184,20 @@ async def test_owners_outlive_a_crash_and_what_they_gave_up_meanwhile_is_free(ca
     assert "ZeroDivisionError" in caplog.text
 
 
+async def test_what_a_client_has_to_itself_outlives_the_broker() -> None:
+    async with exclusive() as here:
+        a = await here.stay("a")
+        await a.subscribe("$exclusive/t")
+        other = await here.client("other")
+        await other.subscribe("$exclusive/u")
+        await here.broker.restart()
+        here.node = here.broker.node
+        b = await here.client("b")
+        assert await b.subscribe("$exclusive/t", "$exclusive/u") == [0x97, 2]
+        assert owners(here) == {"t": "a", "u": "b"}
+        assert dict(here.node.plugin_stores.of("exclusive").items()) == {"t": "a", "u": "b"}
+
+
 def test_wrong_settings() -> None:
     for key, value, text in (("max_subscriptions", "many", "a whole number, 0 or more"), ("claim", "long", '"15s"')):
         with pytest.raises(ConfigError) as caught:

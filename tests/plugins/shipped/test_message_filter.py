@@ -307,6 +307,25 @@ async def test_they_outlive_a_crash_and_a_pause(caplog: pytest.LogCaptureFixture
     assert "ZeroDivisionError" in caplog.text
 
 
+async def test_conditions_outlive_the_broker() -> None:
+    async with filtering() as here:
+        client = await here.stay("a")
+        await client.subscribe(("t?v>5", 0))
+        await here.broker.restart()
+        here.node = here.broker.node
+        client = await here.stay("a")
+        publisher = await here.client("p")
+        for value in ("1", "9"):
+            await send(publisher, "t", value.encode(), ("v", value))
+        await client.expect_publish("t", b"9")
+
+
+async def test_conditions_that_the_store_has_no_room_for_are_refused() -> None:
+    async with room(store={"max_plugin_bytes": 100}, plugins={"message-filter": {}}) as here:
+        client = await here.client("a")
+        assert await client.subscribe(("t?v>5", 0), ("t?" + "v" * 100 + ">5", 0)) == [0, 0x97]
+
+
 async def test_many_and_long_topics() -> None:
     async with filtering() as here:
         client, publisher = await here.client("a"), await here.client("p")
