@@ -64,7 +64,10 @@ def main(arguments):
 def test(python, options):
     os.chdir(ROOT)
     workers = [] if any(option.startswith(("-n", "--numprocesses")) for option in options) else ["-n", "auto"]
-    execute([python, "-m", "pytest", *workers, *options])
+    # tests start hundreds of processes: none is to compile what another has compiled
+    environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(python).parents[1] / "compiled")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    execute([python, "-m", "pytest", *workers, *options], environ)
 
 
 def check_links():
@@ -119,10 +122,10 @@ def step(command):
         sys.exit("This failed: %s" % " ".join(command))
 
 
-def execute(command):
+def execute(command, environ=None):
     if os.name != "nt":
-        os.execv(command[0], command)
-    process = subprocess.Popen(command)
+        os.execve(command[0], command, environ or os.environ)
+    process = subprocess.Popen(command, env=environ)
     while True:
         try:
             sys.exit(process.wait())

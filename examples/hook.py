@@ -24,7 +24,7 @@ def welcome(client: ClientInfo) -> None:
 @hooks.on("message.publish")
 def keep_order(client: ClientInfo, message: Message) -> Message | Deny | None:
     if message.topic.startswith("admin/"):
-        return Deny(text="only operators may publish here publish here")
+        return Deny(text="only operators may publish here")
     return replace(message, payload=message.payload.strip())
 
 

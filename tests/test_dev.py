@@ -114,7 +114,14 @@ def test_a_step_that_fails_is_named(dev: Any) -> None:
 
 def test_commands(dev: Any, steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(dev, "execute", started.append)
+    environs: list[dict[str, str]] = []
+
+    def execute(command: list[str], environ: dict[str, str]) -> None:
+        started.append(command)
+        environs.append(environ)
+
+    monkeypatch.setattr(dev, "execute", execute)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(tmp_path)
     venv = str(tmp_path / "other")
     python = str(tmp_path / "other" / "bin" / "python")
@@ -122,6 +129,8 @@ def test_commands(dev: Any, steps: list[str], monkeypatch: pytest.MonkeyPatch, t
     dev.main(["--venv", venv, "test", "-k", "x"])
     assert started == [[python, "-m", "pytest", "-n", "auto", "-k", "x"]]
     assert steps[-1] == "node"
+    assert environs[0]["PYTHONPYCACHEPREFIX"].startswith(venv)
+    assert "PYTHONDONTWRITEBYTECODE" not in environs[0]
     dev.main(["--venv", venv, "test", "-n", "0"])
     assert started[1:] == [[python, "-m", "pytest", "-n", "0"]]
     steps.clear()

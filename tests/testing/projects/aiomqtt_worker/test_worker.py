@@ -17,7 +17,7 @@ async def double(job: object) -> object:
 async def working(broker: Broker, name: str = "w", handler: Handler = double, **settings: float) -> AsyncIterator[None]:
     worker = Worker(broker.host, broker.port, name, handler, **settings)
     task = asyncio.create_task(worker.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await worker.ready.wait()
     try:
         yield

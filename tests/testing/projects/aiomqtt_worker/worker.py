@@ -62,7 +62,7 @@ class Worker:
             except* aiomqtt.MqttError as lost:
                 raise lost.exceptions[0] from None
             finally:
-                await client.publish(status, "gone", qos=1, retain=True, timeout=1)
+                await client.publish(status, "gone", qos=1, retain=True, timeout=10)
 
     async def _job(self, client: aiomqtt.Client, message: aiomqtt.Message) -> None:
         try:
