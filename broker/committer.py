@@ -15,7 +15,7 @@ import trio
 from trunkline.broker.alarms import STORE_FAILED
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
-from trunkline.store import Space, WriteBatch
+from trunkline.store import Space, StoreError, WriteBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trunkline.actors import Ref, Scheduler
     from trunkline.broker.alarms import Alarms
     from trunkline.mqtt.publication import Publication
-    from trunkline.store import StoreError
 
 MESSAGES: Final = Space("messages")
 #: What is one of a kind.
@@ -73,7 +72,9 @@ class Committer:
         self.gathering = 0
         #: Sessions that are stored.
         self.sessions = 0
-        self._armed = self._busy = self._due = self._resting = self._closed = False
+        #: The end of the turn is waited for, a commit, a second since the first change, a second since a refusal.
+        self._armed = self._busy = self._due = self._resting = False
+        self._beats = self._closed = False
         self._changed: dict[Persistent, None] = {}
         #: Publications that durable sessions got, or were done with, in this turn.
         self._touched: dict[StoredPublication, None] = {}
@@ -144,14 +145,18 @@ class Committer:
         if not self._armed and not self._closed:
             self._armed = True
             self._scheduler.at_end(self)
+            if not self._timer.armed:
+                self._timer.restart_at(self._scheduler.now + DELAY)
 
     def _is_due(self) -> None:
-        self._due, self._resting = True, False
+        self._due = True
+        self._armed = self._resting = False  # whatever an error has left
         self._arm()
 
     def _is_alive(self) -> None:
         if self.sessions:
-            self._is_due()
+            self._beats = True
+            self._arm()
         self._beat.restart_at(self._scheduler.now + self._heartbeat)
 
     def end_turn(self) -> None:
@@ -169,14 +174,13 @@ class Committer:
                 _tell(stored)
         if self._busy or self._resting:
             return
-        if self._unsafe or self._waiting or self._due:
+        due, self._due = self._due and bool(self._changed or self._batch), False
+        if self._unsafe or self._waiting or self._beats or due:
             self._commit()
-        elif self._changed and not self._timer.armed:
-            self._timer.restart_at(self._scheduler.now + DELAY)
 
     def _commit(self) -> None:
         self._timer.cancel()
-        due, self._due = self._due, False
+        beats, self._beats = self._beats, False
         self.gathering += 1
         batch, self._batch = self._batch, WriteBatch()
         unsafe, self._unsafe = self._unsafe, {}
@@ -209,12 +213,16 @@ class Committer:
                 self._timer.restart(DELAY)
             self._arm()
 
-        if not batch and not due:
+        if not batch and not beats:
             done(None)
             return
-        batch.put(NODE, ALIVE, b"%f" % (self._scheduler.now + self.epoch))
         self._busy = True
-        self._writer.commit(batch, done)
+        try:
+            batch.put(NODE, ALIVE, b"%f" % (self._scheduler.now + self.epoch))
+            self._writer.commit(batch, done)
+        except Exception as error:  # noqa: BLE001 - nothing of it may be lost
+            self._scheduler.blame(None, self._commit, error)
+            done(StoreError(f"an error in the broker: {error}"))
 
     async def close(self, grace: float) -> None:
         """Store what has changed, if that takes no longer than `grace` seconds. What happens later is not stored: the

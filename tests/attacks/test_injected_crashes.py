@@ -309,6 +309,7 @@ async def scene(folder: Path, patch: pytest.MonkeyPatch, *, cuts: bool = False) 
             "expiry_interval": 60,
         },
         "flapping": {"max_takeovers": 0},
+        "store": {"path": str(folder / "store.db"), "durability": "os"},
     }
     async with testing.broker(history=0, **settings) as broker:
         here = Scene(broker, patch)

@@ -193,13 +193,12 @@ def test_a_publication_that_goes_from_one_session_to_another_stays() -> None:
     house.committer.change(second)
     house.fire()
     house.fire()
-    assert MESSAGES not in house.writer.batches[1].values
-    house.writer.end()
+    assert len(house.writer.batches) == 1  # there is nothing to write
     second.holds = False
     house.committer.change(second)
     house.fire()
     house.fire()
-    assert house.writer.batches[2].values[MESSAGES] == {(1).to_bytes(8, "big"): None}
+    assert house.writer.batches[1].values[MESSAGES] == {(1).to_bytes(8, "big"): None}
 
 
 def test_an_error_of_one_part_costs_no_other() -> None:
