@@ -9,7 +9,7 @@ their checksums. Opening a store compares these and all keys; reading a row comp
 
 import os
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -75,7 +75,8 @@ class SqliteEngine:
         Args:
             max_size: bytes that the file may have; 0 is no limit.
             read_only: another process may have the store open and write to it; what is read is the state of now.
-            verify: look for what can be found without reading values, and refuse to open if something is.
+            verify: look for all that can be found without reading values, and refuse to open if something is: a second
+                for a million rows. Without it, only commits that the log has lost are looked for, and only to write.
         """
         self.path = path
         self._read_only = read_only
@@ -93,8 +94,10 @@ class SqliteEngine:
             self._open.callback(lambda: self._database.close())
             version = self._check_format()
             self._execute("BEGIN")  # one state for all that is read, however long that takes
+            if verify or not read_only:
+                self._refuse(self._log_defects())
             if verify:
-                self._verify()
+                self._refuse(structure(self._database, _NAMED))
             if not read_only:
                 # only now: a connection that may write takes the log into the file, and deletes it, when it is closed
                 self._database.close()
@@ -167,10 +170,10 @@ class SqliteEngine:
         #: At most so many pages were written to the log since `maintain` looked.
         self._pages = 0
 
-    def _verify(self) -> None:
-        defects = [defect.text for defect in (*self._log_defects(), *structure(self._database, _NAMED))]
-        if defects:
-            self._corrupt("; ".join(defects[:_NAMED]))
+    def _refuse(self, defects: Iterable[Defect]) -> None:
+        found = [defect.text for defect in defects]
+        if found:
+            self._corrupt("; ".join(found[:_NAMED]))
 
     def _log_defects(self) -> Iterator[Defect]:
         if self._read_only and is_locked(self.path):
