@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.store")
 
+#: Retained messages that are restored before the event loop has its turn: signals are handled meanwhile.
+RETAINED_AT_ONCE: Final = 1000
+
 
 class Storing:
     """Of one node, while it runs."""
@@ -54,9 +57,13 @@ class Storing:
             StoreError: the store cannot be opened or read.
         """
         began = perf_counter()
-        engine = await trio.to_thread.run_sync(open_engine)
+        engine, pubsub = await trio.to_thread.run_sync(open_engine), services.pubsub
+        refused: list[str] = []
         try:
             found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
+            for first in range(0, len(retained), RETAINED_AT_ONCE):
+                refused += pubsub.restore_retained(retained[first : first + RETAINED_AT_ONCE], services.epoch)
+                await trio.lowlevel.checkpoint()
         except BaseException:
             engine.close()
             raise
@@ -64,8 +71,8 @@ class Storing:
         committer = Committer(
             writer, scheduler, services.alarms, services.epoch, services.config.store.heartbeat, found.last_record
         )
-        pubsub = services.pubsub
-        refused = pubsub.restore_retained(retained, services.epoch)
+        if refused:
+            _logger.warning("%d retained messages are above the limits and are deleted", len(refused))
         StoredRetained(pubsub.retained, services.epoch, committer.change, refused)
         pubsub.committer = committer
         plugin_stores.restore(of_plugins)

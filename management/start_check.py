@@ -1,4 +1,4 @@
-"""Checks what a valid configuration refers to before a broker starts: files, addresses, the control socket."""
+"""Checks what a valid configuration refers to before a broker starts: files, addresses, control socket and store."""
 
 import os
 import socket
@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from trunkline.broker.security import Security, SecurityError
 from trunkline.config.addresses import TakenAddresses
 from trunkline.config.config import Config
+from trunkline.config.store_place import NoStateFolder, store_path
 from trunkline.hooks.chain import Hooks
 from trunkline.management.control_place import PlaceError, check_place
+from trunkline.store import StoreError
+from trunkline.store.sqlite import SqliteEngine
 
 
 def obstacles(config: Config) -> list[str]:
     """All problems that can be found without opening a listener or starting a plugin."""
-    return [*_files(config), *_addresses(config), *_control(config)]
+    return [*_files(config), *_addresses(config), *_control(config), *_store(config)]
 
 
 def _files(config: Config) -> Iterator[str]:
@@ -48,3 +51,19 @@ def _control(config: Config) -> Iterator[str]:
         check_place(path.absolute(), config.control.transport)
     except PlaceError as error:
         yield f"control.path: {error}"
+
+
+def _store(config: Config) -> Iterator[str]:
+    """A store that another broker has is no problem: it may be this broker, which is to be restarted."""
+    if config.durability(standalone=True) == "memory":
+        return
+    try:
+        path = store_path(config.store, config.node).absolute()
+        if path.exists():
+            SqliteEngine(path, read_only=True).close()
+    except (NoStateFolder, StoreError) as error:
+        yield f"store.path: {error}"
+        return
+    folder = next(folder for folder in path.parents if folder.exists())
+    if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        yield f"store.path: {path} cannot be written"

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from trunkline.store.errors import StoreCorrupt, StoreTooNew
-
 #: In the file's header, as `file` and SQLite's own tools show it: "Trkl".
 APPLICATION_ID: Final = 0x54726B6C
 VERSION: Final = 1
@@ -104,15 +102,8 @@ def publish(new: Path, path: Path) -> None:
             os.close(folder)
 
 
-def migrate(database: sqlite3.Connection, version: int, path: Path) -> None:
+def migrate(database: sqlite3.Connection, version: int) -> None:
     """Bring the tables up to date in one transaction."""
-    if version > VERSION:
-        raise StoreTooNew(
-            f"the store {path} has format {version}, and this Trunkline knows formats up to {VERSION}: start the newer"
-            " Trunkline that wrote it, or give another path"
-        )
-    if any(old not in MIGRATIONS for old in range(version, VERSION)):
-        raise StoreCorrupt(f"the store {path} is damaged: there is no format {version}")
     if version < VERSION:
         database.execute("BEGIN IMMEDIATE")
         try:
@@ -121,6 +112,5 @@ def migrate(database: sqlite3.Connection, version: int, path: Path) -> None:
             database.execute(f"PRAGMA user_version = {VERSION}")
             database.execute("COMMIT")
         except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
+            database.execute("ROLLBACK")
             raise

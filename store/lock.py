@@ -57,6 +57,16 @@ class FileLock:
         self._file.close()
 
 
+def is_locked(store: Path) -> bool:
+    """Whether a process has it, as far as this one may know."""
+    try:
+        if store.with_name(f"{store.name}-lock").exists():
+            FileLock(store).release()
+    except (StoreInUse, StoreUnavailable):
+        return True
+    return False
+
+
 def give_to_owner(path: Path, of: Path) -> None:
     """An administrator may run a command over the store of the broker's user, who has to open the file later."""
     if hasattr(os, "geteuid") and os.geteuid() == 0 and of.exists():

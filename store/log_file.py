@@ -14,19 +14,26 @@ from typing import Final, NamedTuple
 
 from trunkline.store.format import PAGE_SIZE
 
-_HEADER: Final = struct.Struct(">16x8s8x")
-#: Page, pages of the database if a commit ends here, salt.
-_FRAME: Final = struct.Struct(">II8s8x")
+_HEADER: Final = struct.Struct(">24s2I")
+_FRAME: Final = struct.Struct(">8s8s2I")
 #: The least that a disk writes at once.
 _SECTOR: Final = 512
 
 
 class _Frame(NamedTuple):
+    number: int
     page: int
+    #: Pages of the database, if a commit ends here.
     ends: int
     salt: bytes
-    #: Its parts may be of two times: what a disk writes at once ends inside of it.
-    may_be_torn: bool
+    checksum: tuple[int, int]
+    #: What the checksum covers but for the page.
+    head: bytes
+
+    @property
+    def may_be_torn(self) -> bool:
+        """Its parts may be of two times, as what a disk writes at once ends inside of it."""
+        return _offset(self.number) % _SECTOR > _SECTOR - _FRAME.size
 
 
 class LogFile:
@@ -35,20 +42,14 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self._file = FileIO(path)
 
-    def _salt(self) -> bytes:
-        """What the frames of the log have in common; those left from an earlier round have another one."""
-        header = self._at(0, _HEADER.size)
-        return _HEADER.unpack(header)[0] if len(header) == _HEADER.size else b""
-
     def reaches(self, number: int) -> bool:
-        frame = self._frame(number)
-        return frame is not None and frame.salt == self._salt()
+        """Whether the log has so many frames; those left from an earlier round, with another salt, do not count."""
+        frame, header = self._frame(number), self._at(0, _HEADER.size)
+        return frame is not None and frame.salt == header[16:24]
 
-    def has_lost_commits(self, whole: int) -> bool:
-        """Whether more than one commit lies behind those that SQLite took, which end at the frame `whole`."""
-        first = self._frame(1)
-        # a header that is damaged takes the whole log with it
-        salt = self._salt() if self._has_header() or first is None else first.salt
+    def has_lost_commits(self) -> bool:
+        """Whether more than one commit lies behind those that SQLite takes."""
+        whole, salt = self._whole()
         pages = set[int]()
         ended = False
         for frame in self._frames(whole + 1):
@@ -63,16 +64,28 @@ class LogFile:
     def close(self) -> None:
         self._file.close()
 
-    def _has_header(self) -> bool:
-        header = self._at(0, _HEADER.size)
-        if len(header) < _HEADER.size:
-            return False
-        first = second = 0
-        words = struct.unpack("<6I" if header[3] == 0x82 else ">6I", header[:24])
-        for one, other in zip(words[::2], words[1::2], strict=True):
-            first = (first + one + second) & 0xFFFFFFFF
-            second = (second + other + first) & 0xFFFFFFFF
-        return struct.pack(">II", first, second) == header[24:]
+    def _whole(self) -> tuple[int, bytes]:
+        """The frame with which the last commit ends that SQLite takes, and the salt of the log."""
+        found = self._at(0, _HEADER.size)
+        if len(found) == _HEADER.size:
+            header, *checksum = _HEADER.unpack(found)
+            order = "<" if header[3] == 0x82 else ">"
+            sums = _checksum(header, (0, 0), order)
+            if sums == tuple(checksum):
+                whole = 0
+                for frame in self._frames(1):
+                    page = self._at(_offset(frame.number) + _FRAME.size, PAGE_SIZE)
+                    if frame.salt != header[16:] or len(page) < PAGE_SIZE:
+                        break
+                    sums = _checksum(frame.head + page, sums, order)
+                    if sums != frame.checksum:
+                        break
+                    if frame.ends:
+                        whole = frame.number
+                return whole, header[16:]
+        # a header that is damaged takes the whole log with it
+        first = self._frame(1)
+        return 0, first.salt if first else b""
 
     def _frames(self, number: int) -> Iterator[_Frame]:
         while frame := self._frame(number):
@@ -80,15 +93,28 @@ class LogFile:
             number += 1
 
     def _frame(self, number: int) -> _Frame | None:
-        offset = _HEADER.size + (number - 1) * (_FRAME.size + PAGE_SIZE)
-        found = self._at(offset, _FRAME.size)
+        found = self._at(_offset(number), _FRAME.size)
         if len(found) < _FRAME.size:
             return None
-        page, ends, salt = _FRAME.unpack(found)
-        return _Frame(page, ends, salt, offset % _SECTOR > _SECTOR - _FRAME.size)
+        head, salt, *checksum = _FRAME.unpack(found)
+        page, ends = struct.unpack(">II", head)
+        return _Frame(number, page, ends, salt, (checksum[0], checksum[1]), head)
 
     def _at(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self._file.fileno(), size, offset)
         self._file.seek(offset)
         return self._file.read(size)
+
+
+def _offset(number: int) -> int:
+    return _HEADER.size + (number - 1) * (_FRAME.size + PAGE_SIZE)
+
+
+def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
+    first, second = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for one, other in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second

@@ -9,8 +9,8 @@ their checksums. Opening a store compares these and all keys; reading a row comp
 
 import os
 import sqlite3
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NoReturn
@@ -18,20 +18,22 @@ from typing import Final, Literal, NoReturn
 from trunkline.store.batch import Space, WriteBatch
 from trunkline.store.checking import contents, is_whole, state, structure
 from trunkline.store.engine import Defect, Progress, Row, no_progress
-from trunkline.store.errors import StoreCorrupt, StoreError, StoreFull, StoreInUse, StoreUnavailable
+from trunkline.store.errors import StoreCorrupt, StoreError, StoreFull, StoreInUse, StoreTooNew, StoreUnavailable
 from trunkline.store.format import (
     APPLICATION_ID,
     CHANGES,
     CLOSED,
+    MIGRATIONS,
     OPEN,
     PAGE_SIZE,
+    VERSION,
     create,
     migrate,
     publish,
     row_crc,
     touch,
 )
-from trunkline.store.lock import FileLock
+from trunkline.store.lock import FileLock, is_locked
 from trunkline.store.log_file import LogFile
 
 #: What a commit survives as soon as it returns: a power failure, or the end of the process.
@@ -73,7 +75,8 @@ class SqliteEngine:
         Args:
             max_size: bytes that the file may have; 0 is no limit.
             read_only: another process may have the store open and write to it; what is read is the state of now.
-            verify: look for what can be found without reading values, and refuse to open if something is.
+            verify: look for all that can be found without reading values, and refuse to open if something is: a second
+                for a million rows. Without it, only commits that the log has lost are looked for, and only to write.
         """
         self.path = path
         self._read_only = read_only
@@ -86,21 +89,24 @@ class SqliteEngine:
                 raise StoreUnavailable(f"{path} is a circle of links")
             if not read_only:
                 self._open.callback(FileLock(self.path).release)
-            log_was_there = self._find()
-            self._database = self._connect()
-            self._open.callback(self._database.close)
-            self._execute = self._database.execute
-            self._check_format()
-            if read_only:
-                self._execute("BEGIN")  # one state for all that is read, however long that takes
-            else:
-                self._begin(durability, max_size)
-            self._spaces = {Space(name): number for number, name in self._execute("SELECT number, name FROM spaces")}
+            self._log_was_there = self._find()
+            self._connect("ro")
+            self._open.callback(lambda: self._database.close())
+            version = self._check_format()
+            self._execute("BEGIN")  # one state for all that is read, however long that takes
+            if verify or not read_only:
+                self._refuse(self._log_defects())
             if verify:
-                self._verify(log_was_there)
+                self._refuse(structure(self._database, _NAMED))
             if not read_only:
+                # only now: a connection that may write takes the log into the file, and deletes it, when it is closed
+                self._database.close()
+                self._connect("rw")
+                migrate(self._database, version)
+                self._begin(durability, max_size)
                 self._set_state(OPEN[durability])
                 self._checkpoint()  # the state has to be in the file: it is what a lost log is missed by
+            self._spaces = {Space(name): number for number, name in self._execute("SELECT number, name FROM spaces")}
             release.pop_all()
 
     # -- opening
@@ -108,30 +114,43 @@ class SqliteEngine:
     def _find(self) -> bool:
         """Make the store if there is none. Returns whether there is a log."""
         log = self._beside("wal")
+        has_log = log.exists() and log.stat().st_size > 0
         if not self.path.exists():
             if self._read_only:
                 raise StoreUnavailable(f"there is no store {self.path}")
-            if log.exists() and log.stat().st_size:
+            if has_log:
                 self._corrupt(f"the file is gone, and its log {log.name} is still there")
             create(self.path)
         elif not self.path.is_file():
             raise StoreUnavailable(f"{self.path} is no file")
         elif not self.path.stat().st_size:
             self._corrupt("the file is empty")
-        return log.exists()
+        return has_log
 
-    def _connect(self) -> sqlite3.Connection:
-        uri = f"{self.path.as_uri()}?mode={'ro' if self._read_only else 'rw'}"
-        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1)
+    def _connect(self, mode: Literal["ro", "rw"]) -> None:
+        uri = f"{self.path.as_uri()}?mode={mode}"
+        self._database = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1)
+        self._execute = self._database.execute
 
-    def _check_format(self) -> None:
+    def _check_format(self) -> int:
         (application_id,) = self._execute("PRAGMA application_id").fetchone()
         if application_id != APPLICATION_ID:
             self._corrupt("another program's database lies there, or its header is damaged")
         if self._execute("PRAGMA journal_mode").fetchone() != ("wal",):  # it would not look at the log
             self._corrupt("its header is damaged")
         (version,) = self._execute("PRAGMA user_version").fetchone()
-        migrate(self._database, version, self.path)
+        if version > VERSION:
+            raise StoreTooNew(
+                f"the store {self.path} has format {version}, and this Trunkline knows formats up to {VERSION}: start"
+                " the newer Trunkline that wrote it, or give another path"
+            )
+        if any(old not in MIGRATIONS for old in range(version, VERSION)):
+            self._corrupt(f"there is no format {version}")
+        if self._read_only and version < VERSION:
+            raise StoreUnavailable(
+                f"the store {self.path} has format {version}: start the broker once, which makes it format {VERSION}"
+            )
+        return int(version)
 
     def _begin(self, durability: Durability, max_size: int) -> None:
         for pragma in (
@@ -151,22 +170,27 @@ class SqliteEngine:
         #: At most so many pages were written to the log since `maintain` looked.
         self._pages = 0
 
-    def _verify(self, log_was_there: bool) -> None:
+    def _refuse(self, defects: Iterable[Defect]) -> None:
+        found = [defect.text for defect in defects]
+        if found:
+            self._corrupt("; ".join(found[:_NAMED]))
+
+    def _log_defects(self) -> Iterator[Defect]:
+        if self._read_only and is_locked(self.path):
+            return  # the log changes while it is read, and its writer has looked at it
         log = self._beside("wal")
-        if state(self._database) != CLOSED and not log_was_there:
-            self._corrupt(
+        before = state(self._database)
+        if before != CLOSED and not self._log_was_there:
+            yield Defect(
+                None,
+                None,
                 f"its log {log.name} is gone, with what was committed last (nothing is lost if another program has"
-                " taken the log into the file)"
+                " taken the log into the file)",
             )
-        if log_was_there and not self._read_only:
-            whole = self._checkpoint()
-            found = self._open_log()
-            # with "os" the parts of commits may reach the disk in any order
-            if state(self._database) == OPEN["fsync"] and found is not None and found.has_lost_commits(whole):
-                self._corrupt(f"commits in its log {log.name} are damaged")
-        defects = [defect.text for defect in structure(self._database, _NAMED)]
-        if defects:
-            self._corrupt("; ".join(defects[:_NAMED]))
+        elif before == OPEN["fsync"]:  # with "os" the parts of commits may reach the disk in any order
+            with closing(LogFile(log)) as found:
+                if found.has_lost_commits():
+                    yield Defect(None, None, f"commits in its log {log.name} are damaged")
 
     # -- writing
 
@@ -264,6 +288,8 @@ class SqliteEngine:
 
     def check(self, progress: Progress = no_progress) -> Iterator[Defect]:
         with self._translated():
+            if self._read_only:
+                yield from self._log_defects()
             yield from structure(self._database)
             yield from contents(self._database, progress)
 

@@ -63,7 +63,10 @@ class Writer:
             self._jobs.put(job)
 
     async def read(self, function: Callable[[Engine], T]) -> T:
-        """What a function of the engine returns or raises; it runs in the thread, between commits."""
+        """What a function of the engine returns or raises; it runs in the thread, between commits.
+
+        Each row that it reads may wait for the GIL: beside traffic, read some dozens of rows at a time.
+        """
         done = trio.Event()
         result = Future[T]()
 

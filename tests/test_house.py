@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[1]
 TESTED_IN: dict[str, str] = {
     "store/errors.py": "store/test_lock.py",
     "mqtt/stored.py": "mqtt/test_stored_codec.py",
-    "broker/session/recovery.py": "broker/session/test_durable.py",
     "mqtt/packets.py": "mqtt/test_round_trip.py",
     "events/inspection.py": "management/test_event_commands.py",
     "broker/transitions.py": "broker/session/test_lifecycle.py",

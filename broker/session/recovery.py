@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _NUMBER: Final = 8
 
+_logger = logging.getLogger("trunkline.store")
+
 
 @dataclass(slots=True)
 class StoredSession:
@@ -46,6 +49,8 @@ class Found:
     alive: float
     sessions: dict[int, StoredSession]
     records: dict[int, bytes]
+    #: Sessions of which only a part is left: a damaged store was repaired.
+    remains: set[int]
 
     @property
     def last_record(self) -> int:
@@ -56,14 +61,21 @@ def find(engine: Engine) -> Found:
     """Read everything, in a thread."""
     alive = engine.get(NODE, ALIVE)
     sessions = {_number(key): StoredSession(_unpack(value)) for key, value in rows(engine, SESSIONS)}
-    for key, value in rows(engine, SUBSCRIPTIONS):
-        sessions[_number(key)].subscriptions.append((key[_NUMBER:].decode(), value))
-    for key, value in rows(engine, WINDOWS):
-        sessions[_number(key)].window = value
-    for key, value in rows(engine, QUEUES):
-        sessions[_number(key)].queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
+    remains = set[int]()
+    for space in (SUBSCRIPTIONS, WINDOWS, QUEUES):
+        for key, value in rows(engine, space):
+            stored = sessions.get(_number(key))
+            if stored is None:
+                remains.add(_number(key))
+                continue
+            if space == SUBSCRIPTIONS:
+                stored.subscriptions.append((key[_NUMBER:].decode(), value))
+            elif space == WINDOWS:
+                stored.window = value
+            else:
+                stored.queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
     records = {_number(key): value for key, value in rows(engine, MESSAGES)}
-    return Found(float(alive or 0), sessions, records)
+    return Found(float(alive or 0), sessions, records, remains)
 
 
 def restore(
@@ -81,6 +93,11 @@ def restore(
             actors.append(actor)
         else:
             committer.change(_Discarded(number))  # by a clean start
+    for number in found.remains:
+        committer.change(_Discarded(number))
+    if found.remains or records.missing:
+        text = "after a repair: %d sessions and %d publications for others are lost"
+        _logger.warning(text, len(found.remains), len(records.missing))
     for publication in records.unreferred:
         committer.release(publication)
     return actors
@@ -111,11 +128,19 @@ def _fill(
         last_id, sent, awaited, begun_runs = _unpack(stored.window)
         session.inflight.restore(
             last_id,
-            [(first, state, records.find(place, referred), target(plain)) for first, state, place, plain in sent],
+            [
+                (first, state, records.find(place, referred), target(plain))
+                for first, state, place, plain in sent
+                if records.has(place)
+            ],
             gone,
         )
         session.awaiting_rel.restore(
-            [(ids, weight, place and records.find(place, referred)) for ids, weight, place in awaited], gone
+            [
+                (ids, weight, records.find(place, referred) if place and records.has(place) else None)
+                for ids, weight, place in awaited
+            ],
+            gone,
         )
         begun = dict(begun_runs)
     for publication in referred:
@@ -123,6 +148,8 @@ def _fill(
     runs: dict[int, deque[Run]] = {}
     for first, value in stored.queue:
         place, qos, plain = _unpack(value)
+        if not records.has(place):
+            continue
         some = records.find(place, {})
         assert some.stored is not None
         some.stored.references += 1
@@ -143,6 +170,14 @@ class _Records:
         self._stored = stored
         self._epoch = epoch
         self._found: dict[int, Publication] = {}
+        self.missing: set[int] = set()
+
+    def has(self, place: tuple[int, int, int]) -> bool:
+        """False: its row was lost, and the store repaired without it."""
+        if place[0] in self._stored:
+            return True
+        self.missing.add(place[0])
+        return False
 
     def find(self, place: tuple[int, int, int], referred: dict[StoredPublication, None]) -> Publication:
         """The messages in this place; its publication goes into `referred`."""

@@ -14,6 +14,7 @@ from trunkline.config.reader import from_mapping
 from trunkline.management import logs
 from trunkline.management.control import ControlSocketError, open_control
 from trunkline.management.start_check import obstacles
+from trunkline.store import StoreError
 
 URL = "tcp://127.0.0.1:0"
 
@@ -22,7 +23,7 @@ async def starts(config: Config) -> bool:
     try:
         async with open_node(config, read=lambda: config, open_control=open_control):
             return True
-    except (ListenError, SecurityError, ControlSocketError):
+    except (ListenError, SecurityError, ControlSocketError, StoreError):
         return False
 
 
@@ -60,9 +61,20 @@ def no_such_host(folder: Path) -> dict[str, object]:
     return {"listeners": ["tcp://no-such-host.invalid:1883"], "auth": {"allow_anonymous": True}}
 
 
+def a_folder_as_store(folder: Path) -> dict[str, object]:
+    return {"store": {"path": folder}}
+
+
+def no_store(folder: Path) -> dict[str, object]:
+    (folder / "notes").write_text("mine")
+    return {"store": {"path": folder / "notes"}}
+
+
 @pytest.mark.parametrize(
     "broken",
     [
+        a_folder_as_store,
+        no_store,
         no_rules,
         no_passwords,
         no_scram,
@@ -93,6 +105,16 @@ async def test_a_broker_that_runs_does_not_stand_against_its_own_configuration(t
     config = from_mapping({"listeners": [URL], "control": {"path": tmp_path / "x.sock"}})
     async with open_node(config, read=lambda: config, open_control=open_control):
         assert obstacles(config) == []
+
+
+async def test_the_folder_of_the_state_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "file" / "deeper"))
+    config = from_mapping({"listeners": [URL]})
+    (problem,) = obstacles(config)
+    assert problem.startswith("store.path: ")
+    assert not await starts(config)
+    assert obstacles(from_mapping({"store": {"durability": "memory"}})) == []
 
 
 def test_two_names_of_one_address(monkeypatch: pytest.MonkeyPatch) -> None:

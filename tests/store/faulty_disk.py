@@ -7,6 +7,7 @@ connections are made with apsw, in a dress of sqlite3.
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,7 +131,8 @@ class _Connection:
         return self._connection.in_transaction
 
     def close(self) -> None:
-        self._connection.close()
+        with suppress(apsw.Error):  # as sqlite3 does: one that only reads cannot take the lock that it tries to take
+            self._connection.close(force=True)
 
 
 def after_power_failure(

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -221,6 +222,10 @@ def test_a_log_without_its_file_and_a_file_without_its_log(
     damage(path)
     with pytest.raises(StoreCorrupt, match=finding):
         SqliteEngine(path)
+    if path.exists():
+        assert re.search(finding, " ".join(checked(path)))
+        with pytest.raises(StoreCorrupt, match=finding):  # again: what was refused is left as it is
+            SqliteEngine(path)
 
 
 def folder(path: Path) -> None:

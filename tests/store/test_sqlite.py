@@ -45,6 +45,7 @@ def test_one_that_reads_sees_the_store_as_it_was_while_another_writes(tmp_path: 
     assert (reader.scan(COLOURS), reader.count(COLOURS), reader.spaces()) == ([(b"red", b"1")], 1, [COLOURS])
     with pytest.raises(StoreUnavailable):
         put(reader, COLOURS, red=b"3")
+    assert list(reader.check()) == [], "the commits since then are no damage of the log"
     reader.close()
     assert writer.spaces() == [COLOURS, OTHERS]
     writer.close()
