@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
-
-import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+from typing import TYPE_CHECKING, Final
 
 from trunkline.mqtt.message_row import message_from_row, message_to_row, moment_from_wall, moment_to_wall
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space
 
 if TYPE_CHECKING:
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from trunkline.router import RetainedStore
     from trunkline.router.retained import Retained
     from trunkline.store import Row, WriteBatch
-
-_msgpack: Final[Any] = msgpack
 
 RETAINED: Final = Space("retained")
 
@@ -62,7 +59,7 @@ def retained_to_row(kept: Retained, epoch: float) -> Row:
     """`epoch` is what turns node time into seconds since the epoch."""
     # with an expiry interval of the node's own, it is kept for another time than the message says
     row = [kept.sequence, moment_to_wall(kept.deadline, epoch), message_to_row(kept.message, epoch)]
-    return kept.message.topic.encode(), cast("bytes", _msgpack.packb(row))
+    return kept.message.topic.encode(), pack(row)
 
 
 def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float) -> list[str]:
@@ -70,7 +67,7 @@ def restore_retained(retained: RetainedStore, rows: Iterable[Row], epoch: float)
     topics of messages that are beyond the limits."""
     refused: list[str] = []
     for key, value in rows:
-        sequence, deadline, row = _msgpack.unpackb(value)
+        sequence, deadline, row = unpack(value)
         if retained.restore(message_from_row(row, epoch), moment_from_wall(deadline, epoch), sequence).refused:
             refused.append(key.decode())
     return refused

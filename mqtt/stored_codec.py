@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
-
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.message_row import message_from_row, message_to_row
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.publication import PublishBatch
 from trunkline.mqtt.versions import Version
 
@@ -20,19 +19,19 @@ if TYPE_CHECKING:
 
 def publication_to_bytes(publication: Publication, epoch: float) -> bytes:
     if not isinstance(publication, PublishBatch):
-        return _pack([message_to_row(publication, epoch)])
+        return pack([message_to_row(publication, epoch)])
     first_byte, version, wire, starts = publication.packets
     places = starts.step if isinstance(starts, range) else list(starts)
     about = Message("", b"", properties=publication.properties)
     about.publisher, about.username, about.guid = publication.publisher, publication.username, publication.guid
     about.timestamp, about.expires_at = publication.timestamp, publication.expires_at
     row = message_to_row(about, epoch)
-    return _pack([row, list(publication.topics), first_byte, int(version), wire, places])
+    return pack([row, list(publication.topics), first_byte, int(version), wire, places])
 
 
 def publication_from_bytes(data: bytes, epoch: float) -> Publication:
     """Its GUIDs follow each other, beginning with that of the first message."""
-    row, *packets = msgpack.unpackb(data)
+    row, *packets = unpack(data)
     message = message_from_row(row, epoch)
     if not packets:
         return message
@@ -42,8 +41,3 @@ def publication_from_bytes(data: bytes, epoch: float) -> Publication:
     batch.publisher, batch.username, batch.guid = message.publisher, message.username, message.guid
     batch.timestamp, batch.expires_at = message.timestamp, message.expires_at
     return batch
-
-
-def _pack(value: object) -> bytes:
-    packed: bytes = msgpack.packb(value)
-    return packed

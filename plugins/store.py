@@ -6,20 +6,18 @@ changes what is stored by accident.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import trio
 from sortedcontainers import SortedDict
 
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from trunkline.store import Row, WriteBatch
-
-_msgpack: Final[Any] = msgpack
 
 PLUGINS: Final = Space("plugins")
 #: Between a plugin's name and its key, in the key of a row. No name has one.
@@ -55,7 +53,7 @@ class PluginStore:
 
     def get(self, key: str, default: Any = None) -> Any:
         packed = self._values.get(key)
-        return default if packed is None else _unpack(packed)
+        return default if packed is None else unpack(packed)
 
     def put(self, key: str, value: Any) -> None:
         """Keep a value: None, bool, int of 64 bits, float, str, bytes, and lists and dicts of these. A tuple comes back
@@ -97,7 +95,7 @@ class PluginStore:
                 return
             packed = self._values.get(key)
             if packed is not None:
-                yield key, _unpack(packed)
+                yield key, unpack(packed)
 
     async def committed(self) -> None:
         """Wait until all that has changed until now is durable. While the disk is full, say, that is long."""
@@ -117,7 +115,7 @@ class PluginStore:
     def _packed(self, key: str, value: Any) -> bytes:
         try:
             key.encode()
-            return cast("bytes", _msgpack.packb(value))
+            return pack(value)
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{self._name} cannot keep {value!r:.80} as {key!r:.80}: {error}") from None
@@ -176,7 +174,3 @@ class PluginStores:
         for row, packed in rows:
             plugin, _, key = row.partition(_BETWEEN)
             self.of(plugin.decode()).restore(key.decode(), packed)
-
-
-def _unpack(packed: bytes) -> Any:
-    return _msgpack.unpackb(packed, strict_map_key=False)

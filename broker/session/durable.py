@@ -14,11 +14,10 @@ from itertools import groupby
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
-
 from trunkline.broker.session.export import head_to_plain, target_to_plain
 from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued
 from trunkline.mqtt.inflight import Inflight
+from trunkline.mqtt.packing import pack
 from trunkline.store import Space
 
 if TYPE_CHECKING:
@@ -313,8 +312,3 @@ def _stored(publication: Publication) -> StoredPublication:
 
 def key_of(number: int) -> bytes:
     return number.to_bytes(8, "big")
-
-
-def pack(value: object) -> bytes:
-    packed: bytes = msgpack.packb(value)
-    return packed

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
-
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
 from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS, Durable, Run, delete_session
 from trunkline.broker.session.export import restore_head, target_from_plain
 from trunkline.hooks.client import client_from_plain
+from trunkline.mqtt.packing import unpack
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.router import Options
@@ -60,7 +59,7 @@ class Found:
 def find(engine: Engine) -> Found:
     """Read everything, in a thread."""
     alive = engine.get(NODE, ALIVE)
-    sessions = {_number(key): StoredSession(_unpack(value)) for key, value in rows(engine, SESSIONS)}
+    sessions = {_number(key): StoredSession(unpack(value)) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
     for space in (SUBSCRIPTIONS, WINDOWS, QUEUES):
         for key, value in rows(engine, space):
@@ -115,7 +114,7 @@ def _fill(
     durable = session.durable
     assert isinstance(durable, Durable)
     for filter, value in stored.subscriptions:
-        options, unasked = _unpack(value)
+        options, unasked = unpack(value)
         session.subscriptions[filter] = Options(**options)
         if unasked:
             session.unasked.add(filter)
@@ -125,7 +124,7 @@ def _fill(
     referred: dict[StoredPublication, None] = {}
     begun: dict[int, int] = {}
     if stored.window:
-        last_id, sent, awaited, begun_runs = _unpack(stored.window)
+        last_id, sent, awaited, begun_runs = unpack(stored.window)
         session.inflight.restore(
             last_id,
             [
@@ -147,7 +146,7 @@ def _fill(
         publication.references += 1
     runs: dict[int, deque[Run]] = {}
     for first, value in stored.queue:
-        place, qos, plain = _unpack(value)
+        place, qos, plain = unpack(value)
         if not records.has(place):
             continue
         some = records.find(place, {})
@@ -212,7 +211,3 @@ def _member(router: Router[Subscriber], subscriber: Subscriber, filter: str) -> 
 
 def _number(key: bytes) -> int:
     return int.from_bytes(key[:_NUMBER], "big")
-
-
-def _unpack(value: bytes) -> Any:
-    return msgpack.unpackb(value, strict_map_key=False)

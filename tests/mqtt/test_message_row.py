@@ -1,11 +1,11 @@
 from dataclasses import replace
 from math import inf
 
-import msgpack
 import pytest
 
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.message_row import message_from_row, message_to_row
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.properties import NO_PROPERTIES
 from trunkline.mqtt.property_codec import encode_properties
 from trunkline.mqtt.user_properties import UserProperties
@@ -24,7 +24,7 @@ PLAIN = Message("a/ü", b"\x00\xff", guid=1 << 127 | 5, timestamp=123.5)
     ],
 )
 def test_a_message_is_the_same_after_it_was_stored(message: Message) -> None:
-    stored = msgpack.unpackb(msgpack.packb(message_to_row(message, 1e9)))
+    stored = unpack(pack(message_to_row(message, 1e9)))
     copy = message_from_row(stored, 1e9)
     for name in ("topic", "payload", "qos", "retain", "publisher", "username", "guid", "timestamp", "expires_at"):
         assert getattr(copy, name) == getattr(message, name)
