@@ -101,7 +101,11 @@ OTHER = StructType().add("n", LongType())
             "day",
             "column n is .*long.* in the table and .*string.* here",
         ),
-        (StructType().add("day", StringType()).add("N", LongType()), "day", "a column n, which differs from N in case"),
+        (
+            StructType().add("day", StringType()).add("N", LongType()),
+            "day",
+            "a column n, which differs from N only in case",
+        ),
         (OTHER, "day", "partition_by: there is no column day"),
         (SCHEMA, "n", "is partitioned by day, not by n"),
         (StructType().add("at", TimestampType()), "at", "partition_by: column at is timestamp, by which no folder"),
