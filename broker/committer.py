@@ -32,6 +32,8 @@ ALIVE: Final = b"alive"
 
 #: Seconds after which a change that nobody waits for is committed, and a refused commit tried again.
 DELAY: Final = 1.0
+#: Seconds that the end of the broker waits for the last commit.
+MAX_CLOSE: Final = 20.0
 
 
 class Commits(Protocol):
@@ -75,6 +77,8 @@ class Committer:
         #: The end of the turn is waited for, a commit, a second since the first change, a second since a refusal.
         self._armed = self._busy = self._due = self._resting = False
         self._beats = self._closed = False
+        #: What has changed is stored, or was refused, while the end waits for it.
+        self._ended = trio.Event()
         self._changed: dict[Persistent, None] = {}
         #: Publications that durable sessions got, or were done with, in this turn.
         self._touched: dict[StoredPublication, None] = {}
@@ -211,6 +215,7 @@ class Committer:
                 self._unsafe, self._waiting = unsafe | self._unsafe, waiting + self._waiting
                 self._resting = True
                 self._timer.restart(DELAY)
+                self._ended.set()
             self._arm()
 
         if not batch and not beats:
@@ -224,13 +229,13 @@ class Committer:
             self._scheduler.blame(None, self._commit, error)
             done(StoreError(f"an error in the broker: {error}"))
 
-    async def close(self, grace: float) -> None:
-        """Store what has changed, if that takes no longer than `grace` seconds. What happens later is not stored: the
-        sessions are there for the next start."""
-        stored = trio.Event()
-        self.after_commit(stored.set)
-        with trio.move_on_after(grace):
-            await stored.wait()
+    async def close(self) -> None:
+        """Store what has changed, unless the store refuses. What happens later is not stored: the sessions are there
+        for the next start."""
+        if not self._resting:
+            self.after_commit(self._ended.set)
+            with trio.move_on_after(MAX_CLOSE):
+                await self._ended.wait()
         self._closed = True
         self._timer.discard()
         self._beat.discard()

@@ -394,7 +394,7 @@ class Node:
         """Stop accepting, then end all sessions."""
         await self.stop_accepting()
         if self.storing is not None:
-            await self.storing.finish(self._grace)
+            await self.storing.finish()
         for session in self.sessions:
             session.ref.cast(mail.End(Reason.SERVER_SHUTTING_DOWN, "shutdown"))
         await self.quiet()

@@ -93,9 +93,9 @@ class Storing:
             session.go_on_away()
         self._restored.clear()
 
-    async def finish(self, grace: float) -> None:
+    async def finish(self) -> None:
         """Store all that has changed. What happens after that is not stored."""
-        await self._committer.close(grace)
+        await self._committer.close()
 
     async def close(self) -> None:
         await self._writer.close()

@@ -169,9 +169,9 @@ class Durable:
             batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
-        self._write_window(key, batch)
         if session.queue.length or self._runs:
             self._write_queue(key, batch)
+        self._write_window(key, batch)  # it says how far the first runs of the queue have gone
 
     def restored(self, window: bytes, records: dict[StoredPublication, None], runs: dict[int, deque[Run]]) -> None:
         """The session is as it is stored."""
