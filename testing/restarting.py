@@ -170,7 +170,7 @@ class Lives:
                     await node.disconnect_clients()
                 else:
                     if node.storing is not None:
-                        await node.storing.finish(0)  # what is not stored by now is lost
+                        await node.storing.finish()  # what is not stored by now is lost
                     vanish(node, self._network)
 
             node.last_step = last_step

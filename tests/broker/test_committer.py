@@ -232,7 +232,7 @@ async def test_after_the_end_nothing_is_stored(refuses: bool, autojump_clock: ob
     house, part = House(), Value(b"k")
     house.set(part, 1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(house.committer.close, 1.0)
+        nursery.start_soon(house.committer.close)
         await trio.testing.wait_all_tasks_blocked()
         house.turns.end()
         house.writer.end(StoreFull("no room") if refuses else None)
