@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -61,6 +62,21 @@ CHANGES: Final = """
 
 #: Version to what makes the next one of it, inside a transaction.
 MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {}
+
+
+def schema(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """What SQLite would take for the tables: a bit in their text may have changed the meaning of what is in them."""
+    rows = database.execute("SELECT type, name, tbl_name, ifnull(sql, '') FROM sqlite_master ORDER BY name").fetchall()
+    return [(kind, name, table, " ".join(str(sql).split())) for kind, name, table, sql in rows]
+
+
+def _schema() -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(_TABLES)
+        return schema(database)
+
+
+SCHEMA: Final = _schema()
 
 
 def row_crc(space: int, key: bytes, value: bytes) -> int:
