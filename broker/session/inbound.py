@@ -89,7 +89,7 @@ class Inbound:
             if self._is_limited or channel.receive_maximum_in:
                 self._check_limits(publication, channel)
             if qos == 2 and publication.packet_id in self._awaiting_rel:
-                self._acknowledge(channel, publication, Reason.SUCCESS)  # [MQTT-4.3.3-10]
+                self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored)  # [MQTT-4.3.3-10]
                 return
         client = channel.client
         allowed = channel.may_publish[kind].get(publication.topic)
@@ -152,6 +152,12 @@ class Inbound:
         if publication.retain or (qos == 2 and self._session.durable is not None):
             return committer.after_commit
         return None if stored is None or qos == 2 else partial(committer.wait_for, stored)
+
+    @property
+    def _stored(self) -> Wait | None:
+        """Calls back when the session is stored as it is now: what was acknowledged to an earlier connection may not be
+        yet."""
+        return None if self._session.durable is None else self._session.durable.after_commit
 
     def publish_parts(self, publication: ReceivedPublication, channel: Channel) -> None:
         """`publish` for messages that came together."""
@@ -233,7 +239,7 @@ class Inbound:
             # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
             # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
-            self._outbound.write(Pubcomp(packet_ids[0], reason))
+            self._outbound.write(Pubcomp(packet_ids[0], reason), wait=self._stored)
 
     def _read_properties(self, packet: ReceivedPublication, channel: Channel) -> None:
         """Handle topic alias and expiry; the other properties are for the subscribers.  # [MQTT-3.3.2-4]
