@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from trunkline.actors import Paced
 from trunkline.broker.committer import Committer
 from trunkline.broker.session import recovery
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("trunkline.store")
 
-#: Retained messages that are restored before the event loop has its turn: signals are handled meanwhile.
-RETAINED_AT_ONCE: Final = 1000
+#: Sessions or retained messages that are restored before the event loop has its turn: signals are handled meanwhile.
+RESTORED_AT_ONCE: Final = 100
 
 
 class Storing:
@@ -61,8 +62,8 @@ class Storing:
         refused: list[str] = []
         try:
             found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
-            for first in range(0, len(retained), RETAINED_AT_ONCE):
-                refused += pubsub.restore_retained(retained[first : first + RETAINED_AT_ONCE], services.epoch)
+            for first in range(0, len(retained), RESTORED_AT_ONCE):
+                refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], services.epoch)
                 await trio.lowlevel.checkpoint()
         except BaseException:
             engine.close()
@@ -77,7 +78,8 @@ class Storing:
         pubsub.committer = committer
         plugin_stores.restore(of_plugins)
         plugin_stores.committer = committer
-        restored = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
+        restoring = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
+        restored = [session async for session in Paced(restoring, RESTORED_AT_ONCE)]
         _logger.info(
             "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
             len(restored),

@@ -19,6 +19,8 @@ from trunkline.router import Options
 from trunkline.store.engine import rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.actor import SessionActor
@@ -79,17 +81,16 @@ def find(engine: Engine) -> Found:
 
 def restore(
     found: Found, directory: Directory, router: Router[Subscriber], committer: Committer, now: float
-) -> list[SessionActor]:
-    """Make the sessions that were found. Their timers start with `go_on_away`."""
+) -> Iterator[SessionActor]:
+    """Make the sessions that were found, one by one. Their timers start with `go_on_away`."""
     gone = min(now, found.alive - committer.epoch)  # the process ended then, or later
     records = _Records(found.records, committer.epoch)
     newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
-    actors: list[SessionActor] = []
     for number, stored in found.sessions.items():
         if newest[stored.head["client"]["client_id"]] == number:
             actor = directory.add(client_from_plain(stored.head["client"]), number)
             _fill(actor, stored, records, router, committer.epoch, gone)
-            actors.append(actor)
+            yield actor
         else:
             committer.change(_Discarded(number))  # by a clean start
     for number in found.remains:
@@ -99,7 +100,6 @@ def restore(
         _logger.warning(text, len(found.remains), len(records.missing))
     for publication in records.unreferred:
         committer.release(publication)
-    return actors
 
 
 def _fill(
