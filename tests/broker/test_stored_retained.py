@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.disk import Disk
 from trunkline.broker.stored_retained import RETAINED, StoredRetained, restore_retained, retained_to_row
-from trunkline.broker.storing import RETAINED_AT_ONCE
+from trunkline.broker.storing import RESTORED_AT_ONCE
 from trunkline.mqtt.message import Message
 from trunkline.router import RetainedStore
 from trunkline.store import WriteBatch
@@ -141,17 +141,17 @@ async def test_what_is_acknowledged_outlives_a_power_failure(qos: int) -> None:
 async def test_more_than_are_restored_at_once(caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk()
     batch, retained = WriteBatch(), RetainedStore()
-    for number in range(2 * RETAINED_AT_ONCE + 1):
+    for number in range(2 * RESTORED_AT_ONCE + 1):
         retained.store(message(f"t/{number:05}"), 0.0)
     for kept in retained:
         batch.put(RETAINED, *retained_to_row(kept, 0.0))
     disk.engine.commit(batch)
     async with disk.broker() as life:
-        assert len(life.node.retained) == 2 * RETAINED_AT_ONCE + 1
-    async with disk.broker(retained={"max_messages": RETAINED_AT_ONCE}) as life:
-        assert len(life.node.retained) == RETAINED_AT_ONCE
+        assert len(life.node.retained) == 2 * RESTORED_AT_ONCE + 1
+    async with disk.broker(retained={"max_messages": RESTORED_AT_ONCE}) as life:
+        assert len(life.node.retained) == RESTORED_AT_ONCE
         wire = await life.wire()
         await wire.connect("a")
         await wire.publish("t/00000", b"new", qos=1, retain=True)
-    assert f"{RETAINED_AT_ONCE + 1} retained messages are above the limits" in caplog.text
-    assert disk.engine.count(RETAINED) == RETAINED_AT_ONCE
+    assert f"{RESTORED_AT_ONCE + 1} retained messages are above the limits" in caplog.text
+    assert disk.engine.count(RETAINED) == RESTORED_AT_ONCE
