@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
+from trunkline.mqtt.packing import pack
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
 from trunkline.store import Space, StoreError, WriteBatch
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 MESSAGES: Final = Space("messages")
 #: What is one of a kind.
 NODE: Final = Space("node")
-#: When the broker was last known to run, in seconds since the epoch.
+#: When the broker was last known to run, in seconds since the epoch, and the last number that it gave to a publication.
 ALIVE: Final = b"alive"
 
 #: Seconds after which a change that nobody waits for is committed, and a refused commit tried again.
@@ -93,9 +94,11 @@ class Committer:
 
     # What sessions and others note
 
-    def change(self, part: Persistent) -> None:
-        """Its state has changed. It is stored with the next commit, in a second at the latest."""
+    def change(self, part: Persistent, *, at_once: bool = False) -> None:
+        """Its state has changed. It is stored with the next commit, which is begun `at_once` or in a second at the
+        latest."""
         self._changed[part] = None
+        self._due = self._due or at_once
         self._arm()
 
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -165,6 +168,8 @@ class Committer:
 
     def end_turn(self) -> None:
         self._armed = False
+        if self._closed:
+            return
         if self._scheduler.ready:  # not everybody has handled what others did
             self._arm()
             return
@@ -197,7 +202,7 @@ class Committer:
                 self._scheduler.blame(part.owner, part.write, error)
         for stored in self._released:
             if stored.references <= 0:  # another part may refer to it now
-                batch.delete(MESSAGES, _key(stored))
+                batch.delete(MESSAGES, _key(stored), put_once=True)
                 stored.written = False
         self._released.clear()
 
@@ -223,7 +228,7 @@ class Committer:
             return
         self._busy = True
         try:
-            batch.put(NODE, ALIVE, b"%f" % (self._scheduler.now + self.epoch))
+            batch.put(NODE, ALIVE, pack((self._scheduler.now + self.epoch, self._number)))
             self._writer.commit(batch, done)
         except Exception as error:  # noqa: BLE001 - nothing of it may be lost
             self._scheduler.blame(None, self._commit, error)

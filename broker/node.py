@@ -152,6 +152,7 @@ class Node:
                 self.hooks,
                 config.retained,
                 config.limits.max_subscriptions,
+                upgrade_qos=config.session.upgrade_qos,
             ),
             guids=Guids(node_number(config.node.name), random.getrandbits(32)),
             epoch=time.time() - trio.current_time(),

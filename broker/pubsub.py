@@ -69,8 +69,11 @@ class PubSub:
         hooks: Hooks,
         settings: RetainedSettings,
         max_subscriptions: int = 0,
+        *,
+        upgrade_qos: bool = False,
     ) -> None:
         self.router = router
+        self._upgrade_qos = upgrade_qos
         self._match = router.match
         self.retained = retained
         self._metrics = metrics
@@ -161,7 +164,7 @@ class PubSub:
         if route is None:
             match = self._match
             route = match(publication.topic)
-        if publication.qos and self.committer is not None and _is_for_durable(route):
+        if self.committer is not None and (publication.qos or self._upgrade_qos) and _is_for_durable(route):
             self.committer.stored(publication)  # once for all of them
         targets, shares = route.targets, NO_SHARES
         if route.groups:

@@ -69,24 +69,29 @@ class Storing:
             engine.close()
             raise
         writer = Writer(engine)
-        committer = Committer(
-            writer, scheduler, services.alarms, services.epoch, services.config.store.heartbeat, found.last_record
-        )
-        if refused:
-            _logger.warning("%d retained messages are above the limits and are deleted", len(refused))
-        StoredRetained(pubsub.retained, services.epoch, committer.change, refused)
-        pubsub.committer = committer
-        plugin_stores.restore(of_plugins)
-        plugin_stores.committer = committer
-        restoring = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
-        restored = [session async for session in Paced(restoring, RESTORED_AT_ONCE)]
-        _logger.info(
-            "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
-            len(restored),
-            sum(session.session.queue.length + len(session.session.inflight) for session in restored),
-            len(pubsub.retained),
-            perf_counter() - began,
-        )
+        try:
+            await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
+            committer = Committer(
+                writer, scheduler, services.alarms, services.epoch, services.config.store.heartbeat, found.last_number
+            )
+            if refused:
+                _logger.warning("%d retained messages are above the limits and are deleted", len(refused))
+            StoredRetained(pubsub.retained, services.epoch, committer.change, refused)
+            pubsub.committer = committer
+            plugin_stores.restore(of_plugins)
+            plugin_stores.committer = committer
+            restoring = recovery.restore(found, sessions, pubsub.router, committer, trio.current_time())
+            restored = [session async for session in Paced(restoring, RESTORED_AT_ONCE)]
+            _logger.info(
+                "%d sessions, %d messages of theirs and %d retained messages restored in %.1f s",
+                len(restored),
+                sum(session.session.queue.length + len(session.session.inflight) for session in restored),
+                len(pubsub.retained),
+                perf_counter() - began,
+            )
+        except BaseException:
+            await writer.close()
+            raise
         return cls(writer, committer, restored)
 
     def go_on(self) -> None:
@@ -112,6 +117,10 @@ def store_opener(config: Config, *, standalone: bool) -> Callable[[], Engine] | 
     durability = config.durability(standalone=standalone)
     if durability == "memory":
         return None
+    if config.store.path is None and not standalone:
+        raise StoreUnavailable(
+            "a broker inside another process needs a store.path: the default is a standalone broker's"
+        )
 
     def open_engine() -> Engine:
         # imported here: few brokers inside another process have a store

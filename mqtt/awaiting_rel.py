@@ -119,8 +119,11 @@ class AwaitingRel:
 
     def restore(self, entries: Iterable[Exported], now: float = 0.0) -> None:
         """Take up what `export` gave, as if it came now."""
+        maximum, max_bytes = self.maximum, self.max_bytes
+        self.maximum = self.max_bytes = 0  # what was taken over stays, whatever the limits are now
         for packet_ids, weight, publication in entries:
             self.receive(packet_ids, publication, weight * len(packet_ids), now)
+        self.maximum, self.max_bytes = maximum, max_bytes
 
 
 def _in_row(opened: tuple[int, tuple[int, tuple[_Held, int]]]) -> tuple[_Held, int]:

@@ -271,6 +271,11 @@ class Inflight(Generic[T]):
         self.unsent = dict.fromkeys(packet_id for packet_id in overdue if packet_id not in waiting) | waiting
 
     @property
+    def has_qos2(self) -> bool:
+        """Is an exchange of QoS 2 open?"""
+        return any(entry.state is not _WAIT_PUBACK for entry in self._entries.values())
+
+    @property
     def last_id(self) -> int:
         """The packet id that was assigned last."""
         return self._last_id

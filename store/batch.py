@@ -33,9 +33,14 @@ class WriteBatch:
             self.values[space] = {key: value}
         self.weight += len(key) + len(value)
 
-    def delete(self, space: Space, key: bytes) -> None:
-        self.values.setdefault(space, {})[key] = None
-        self.weight += len(key)
+    def delete(self, space: Space, key: bytes, *, put_once: bool = False) -> None:
+        """A key that is `put_once`, and in this batch, is in no store yet: nothing of it is left to be written."""
+        values = self.values.setdefault(space, {})
+        if put_once and values.get(key) is not None:
+            del values[key]
+        else:
+            values[key] = None
+            self.weight += len(key)
 
     def delete_range(self, space: Space, low: bytes, high: bytes) -> None:
         """Delete all keys with low <= key < high."""

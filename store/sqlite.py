@@ -201,10 +201,12 @@ class SqliteEngine:
             changes: list[object] = []  # the columns of the rows for `changes`, one after the other
             for space, low, high in batch.ranges:
                 changes += (self._number(space), low, None, high)
-            for space, values in batch.values.items():
-                number = self._number(space)
-                for key, value in values.items():
-                    changes += (number, key, None if value is None else row_crc(number, key, value), value)
+            for deletes in (True, False):  # first what makes room
+                for space, values in batch.values.items():
+                    number = self._number(space)
+                    for key, value in values.items():
+                        if (value is None) is deletes:
+                            changes += (number, key, None if value is None else row_crc(number, key, value), value)
             rows = len(changes) // _COLUMNS
             self._pages += 4 + 2 * rows + batch.weight // PAGE_SIZE
             size = max(1, min(self._max_rows, _MAX_BYTES * rows // (batch.weight + 1)))

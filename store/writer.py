@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trunkline.store.engine import Engine
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("trunkline.store")
 
 #: Seconds that the end waits for a disk that does not answer.
 PATIENCE: Final = 30.0
@@ -55,7 +58,10 @@ class Writer:
             except Exception as failure:  # noqa: BLE001 - somebody waits for the answer
                 error = StoreUnavailable(f"the store does not work: {failure!r}")
             self._soon(finish, error)
-            self._engine.maintain()
+            try:
+                self._engine.maintain()
+            except Exception:
+                _logger.exception("the store's log could not be brought home")
 
         if self._closed:
             self._soon(finish, StoreUnavailable("the store is closed"))

@@ -324,7 +324,7 @@ class SessionActor(Actor["mail.ToSession"]):
         mail.End: lambda self, message: self._life.end_now(message),
         mail.SubscribeFor: _on_subscribe_for,
         mail.UnsubscribeFor: _on_unsubscribe_for,
-        mail.PublishWill: lambda self, _: self._life.publish_will(),
+        mail.PublishWill: lambda self, _: self._life.publish_will_at_stop(),
         mail.RulesChanged: lambda self, message: self._subscription_check.forget_decisions(message.subscriptions),
     }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import asdict
-from itertools import groupby
+from itertools import chain, groupby
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -113,6 +113,7 @@ class Durable:
     """Of one session."""
 
     __slots__ = (
+        "_anew",
         "_committer",
         "_ended",
         "_head",
@@ -141,10 +142,11 @@ class Durable:
         self._records: dict[StoredPublication, None] = {}
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
+        self._anew = False
         committer.sessions += 1
 
-    def changed(self) -> None:
-        self._committer.change(self)
+    def changed(self, *, at_once: bool = False) -> None:
+        self._committer.change(self, at_once=at_once)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         self._committer.after_commit(action)
@@ -154,9 +156,11 @@ class Durable:
         return self._committer.gathering
 
     def end(self) -> None:
+        if self._ended:
+            return
         self._ended = True
         self._committer.sessions -= 1
-        self.changed()
+        self.changed(at_once=True)
 
     def write(self, batch: WriteBatch) -> None:
         if self._ended:
@@ -173,10 +177,18 @@ class Durable:
             self._write_queue(key, batch)
         self._write_window(key, batch)  # it says how far the first runs of the queue have gone
 
-    def restored(self, window: bytes, records: dict[StoredPublication, None], runs: dict[int, deque[Run]]) -> None:
-        """The session is as it is stored."""
+    def restored(
+        self,
+        window: bytes,
+        records: dict[StoredPublication, None],
+        runs: dict[int, deque[Run]],
+        *,
+        anew: bool = False,
+    ) -> None:
+        """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
         self._head, self._window, self._records, self._runs = "as it was", window, records, runs
-        self._queued_to = self._session.queue.number
+        self._anew = anew
+        self._queued_to = 0 if anew else self._session.queue.number
 
     def _compared(self) -> object:
         session = self._session
@@ -243,6 +255,12 @@ class Durable:
 
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
         queue, committer = self._session.queue, self._committer
+        if self._anew:
+            self._anew = False
+            batch.delete_range(QUEUES, key, key_of(self.number + 1))
+            for run in chain.from_iterable(self._runs.values()):
+                committer.release(run.stored)
+            self._runs.clear()
         for priority, entries in queue.since(self._queued_to):
             runs = self._runs.setdefault(priority, deque())
             for run, (message, target, qos, _) in _in_rows(entries):
@@ -256,7 +274,7 @@ class Durable:
             first = firsts.get(priority, maxsize)
             while runs and runs[0].last < first:
                 run = runs.popleft()
-                batch.delete(QUEUES, key + key_of(run.first))
+                batch.delete(QUEUES, key + key_of(run.first), put_once=True)
                 committer.release(run.stored)
             if not runs:
                 del self._runs[priority]

@@ -149,9 +149,13 @@ class Inbound:
     def _wait(self, committer: Committer, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if it has to be."""
         stored = publication.stored
-        if publication.retain or (qos == 2 and self._session.durable is not None):
+        if (qos == 1 and publication.retain) or (qos == 2 and self._session.durable is not None):
             return committer.after_commit
-        return None if stored is None or qos == 2 else partial(committer.wait_for, stored)
+        if stored is None or qos == 2:
+            return None
+        if self._services.hooks.message_deliver:  # what it is delivered as may be stored in its place
+            return committer.after_commit
+        return partial(committer.wait_for, stored)
 
     @property
     def _stored(self) -> Wait | None:

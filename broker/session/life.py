@@ -98,6 +98,8 @@ class SessionLife:
         outbound.attach(channel)  # first, so that a crash ends this connection
         self._requested.remove(channel)
         session.attach(client, channel.expiry_interval, channel.will)
+        if session.durable is not None:
+            session.durable.changed(at_once=True)
         channel.resumed = present
         context.subscriber.online = True
         connack = Connack(present, Reason.SUCCESS, channel.connack)
@@ -132,10 +134,18 @@ class SessionLife:
         self._timers = [self.context.after(interval, partial(self._retry, channel, interval))]
 
     def _retry(self, channel: Channel, interval: float) -> None:
+        durable = self.context.session.durable
+        if channel is self.outbound.channel:
+            if durable is None:
+                self._repeat(channel, interval)
+            else:  # how far its messages have come is stored before
+                durable.after_commit(lambda: self.context.soon(partial(self._repeat, channel, interval)))
+            self._retry_later(channel)
+
+    def _repeat(self, channel: Channel, interval: float) -> None:
         if channel is self.outbound.channel:
             self.outbound.retry(interval)
             self.outbound.fill()
-            self._retry_later(channel)
 
     # A connection goes
 
@@ -172,6 +182,8 @@ class SessionLife:
         assert channel is not None
         context.follow(SessionEvent.DETACH)
         context.session.left_at = self.outbound.now
+        if context.session.durable is not None:
+            context.session.durable.changed(at_once=True)
         if self.waiting.end():
             context.session.will = None  # [MQTT-3.14.4-3]
         context.subscriber.online = False
@@ -226,6 +238,12 @@ class SessionLife:
         """A timer's message that is in the mailbox already cannot be stopped any more."""
         if self.context.session.left_at == left_at:
             action()
+
+    def publish_will_at_stop(self) -> None:
+        """The node is about to stop. A will that waits for its delay goes on waiting in a session that goes on."""
+        session = self.context.session
+        if session.durable is None or session.will is None or not will.delay(session.will):
+            self.publish_will()
 
     def publish_will(self) -> None:
         """Now, if it was not published yet."""

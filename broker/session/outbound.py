@@ -65,6 +65,7 @@ class Outbound:
         "_pressure",
         "_queue",
         "_replays",
+        "_resuming",
         "_sent",
         "_services",
         "_session",
@@ -95,6 +96,8 @@ class Outbound:
         self._replays: Replays | None = None
         self._upgrade_qos = services.config.session.upgrade_qos
         self._writable = False
+        #: Does what an earlier connection was sent wait to be stored?
+        self._resuming = False
         self.channel: Channel | None = None
         #: The answers owed to the client.
         self.ledger = Ledger(session.awaiting_rel)
@@ -313,8 +316,8 @@ class Outbound:
         wire = encode_within(packet, channel.version, channel.max_packet_size)
         if wire:
             kind = TYPE_OF[type(packet)]
-            if owed is None and (self.ledger.entries or wait is not None):
-                owed = self.ledger.owe(kind, packet.packet_ids if isinstance(packet, Acknowledgement) else ())
+            if owed is None and isinstance(packet, Acknowledgement) and (self.ledger.entries or wait is not None):
+                owed = self.ledger.owe(kind, packet.packet_ids)
             if owed is None:
                 self.pieces.append(wire)
             else:
@@ -360,13 +363,15 @@ class Outbound:
         """A client is connected. Unacknowledged messages are sent again, before anything else.  # [MQTT-4.4.0-1]"""
         self.channel = channel
         durable = self._durable
-        self._writable = durable is None or not len(self._window)
-        if durable is not None and not self._writable:  # how far its messages have come is stored before it is repeated
+        self._resuming = durable is not None and self._window.has_qos2
+        self._writable = not self._resuming
+        if durable is not None and self._resuming:  # how far its messages have come is stored before it is repeated
             durable.after_commit(lambda: self._context.soon(lambda: self._resume(channel)))
         self._window.resume(min(self._services.config.session.max_inflight, channel.receive_maximum))
 
     def _resume(self, channel: Channel) -> None:
         if self.channel is channel:
+            self._resuming = False
             self._writable = True
             self.fill()
 
@@ -386,7 +391,7 @@ class Outbound:
         self.direct = self._writable = False
 
     def writable(self) -> None:
-        self._writable = True
+        self._writable = not self._resuming
 
     def replay(self, grant: Grant, target: Target[Subscriber]) -> None:
         """Send the retained messages that match a new subscription."""
@@ -497,7 +502,8 @@ class Outbound:
             self._window.end((packet_id,))
         else:  # the client may have received it, and would mistake a later message with this id for it
             self._window.release((packet_id,), self.now)
-            self._repeat_pubrel(packet_id)
+            durable = self._durable
+            self.acknowledge(PacketType.PUBREL, (packet_id,), None if durable is None else durable.after_commit)
 
     def retry(self, interval: float) -> None:
         """Let `fill` send messages again that a 3.x client has not acknowledged for that long."""

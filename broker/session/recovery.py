@@ -9,10 +9,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
-from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS, Durable, Run, delete_session
+from trunkline.broker.session.durable import (
+    QUEUES,
+    SESSIONS,
+    SUBSCRIPTIONS,
+    WINDOWS,
+    Durable,
+    Run,
+    delete_session,
+    key_of,
+)
 from trunkline.broker.session.export import restore_head, target_from_plain
 from trunkline.hooks.client import client_from_plain
-from trunkline.mqtt.packing import unpack
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_from_bytes
 from trunkline.router import Options
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
     from trunkline.store import Engine, WriteBatch
 
 _NUMBER: Final = 8
+#: What `ALIVE` would say of a store that was never written.
+NEVER: Final = pack((0.0, 0))
 
 _logger = logging.getLogger("trunkline.store")
 
@@ -50,17 +61,15 @@ class Found:
     alive: float
     sessions: dict[int, StoredSession]
     records: dict[int, bytes]
+    #: The last number that was given to a publication.
+    last_number: int
     #: Sessions of which only a part is left: a damaged store was repaired.
     remains: set[int]
-
-    @property
-    def last_record(self) -> int:
-        return max(self.records, default=0)
 
 
 def find(engine: Engine) -> Found:
     """Read everything, in a thread."""
-    alive = engine.get(NODE, ALIVE)
+    alive, last_number = unpack(engine.get(NODE, ALIVE) or NEVER)
     sessions = {_number(key): StoredSession(unpack(value)) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
     for space in (SUBSCRIPTIONS, WINDOWS, QUEUES):
@@ -76,7 +85,7 @@ def find(engine: Engine) -> Found:
             else:
                 stored.queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
     records = {_number(key): value for key, value in rows(engine, MESSAGES)}
-    return Found(float(alive or 0), sessions, records, remains)
+    return Found(alive, sessions, records, max([last_number, *records]), remains)
 
 
 def restore(
@@ -85,14 +94,17 @@ def restore(
     """Make the sessions that were found, one by one. Their timers start with `go_on_away`."""
     gone = min(now, found.alive - committer.epoch)  # the process ended then, or later
     records = _Records(found.records, committer.epoch)
+    lost: list[bytes] = []
     newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
     for number, stored in found.sessions.items():
         if newest[stored.head["client"]["client_id"]] == number:
             actor = directory.add(client_from_plain(stored.head["client"]), number)
-            _fill(actor, stored, records, router, committer.epoch, gone)
+            lost += _fill(actor, stored, records, router, committer.epoch, gone, now)
             yield actor
         else:
             committer.change(_Discarded(number))  # by a clean start
+    if lost:
+        committer.change(_LostRows(lost))
     for number in found.remains:
         committer.change(_Discarded(number))
     if found.remains or records.missing:
@@ -109,7 +121,9 @@ def _fill(
     router: Router[Subscriber],
     epoch: float,
     gone: float,
-) -> None:
+    now: float,
+) -> list[bytes]:
+    """Returns the keys of what is stored for the queue, but cannot be there."""
     session, subscriber = actor.session, actor.subscriber
     durable = session.durable
     assert isinstance(durable, Durable)
@@ -145,9 +159,12 @@ def _fill(
     for publication in referred:
         publication.references += 1
     runs: dict[int, deque[Run]] = {}
+    lost: list[bytes] = []
+    is_mixed = False  # the settings give messages other priorities than before
     for first, value in stored.queue:
         place, qos, plain = unpack(value)
         if not records.has(place):
+            lost.append(key_of(durable.number) + key_of(first))
             continue
         some = records.find(place, {})
         assert some.stored is not None
@@ -155,13 +172,18 @@ def _fill(
         to = target(plain)
         last = first + some.count - 1
         left = begun.get(first, first)
-        session.queue.number = left - 1
-        for message in some.messages[left - first :]:
-            session.queue.push(message, to, qos)
-        runs.setdefault(session.queue.priority_of(some.topic), deque()).append(Run(first, last, some.stored))
-    durable.restored(stored.window, referred, runs)
-    if stored.head["left_at"] is None:
+        for number, message in enumerate(some.messages[left - first :], left):
+            if message.expires_at > now:  # the others would take the places of those that have not
+                session.queue.number = number - 1
+                session.queue.push(message, to, qos)
+        session.queue.number = last
+        priority = session.queue.priority_of(some.topic)
+        is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
+        runs.setdefault(priority, deque()).append(Run(first, last, some.stored))
+    durable.restored(stored.window, referred, runs, anew=is_mixed)
+    if stored.head["left_at"] is None or records.missing or is_mixed:
         durable.changed()  # it is known now when its client left
+    return lost
 
 
 class _Records:
@@ -202,6 +224,18 @@ class _Discarded:
 
     def write(self, batch: WriteBatch) -> None:
         delete_session(self.number, batch)
+
+
+@dataclass(slots=True, eq=False)
+class _LostRows:
+    """Of queues, whose messages are gone."""
+
+    keys: list[bytes]
+    owner: None = None
+
+    def write(self, batch: WriteBatch) -> None:
+        for key in self.keys:
+            batch.delete(QUEUES, key)
 
 
 def _member(router: Router[Subscriber], subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:

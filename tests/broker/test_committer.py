@@ -12,6 +12,7 @@ from trunkline.broker.alarms import STORE_FAILED, Alarms
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE, Committer
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
+from trunkline.mqtt.packing import pack
 from trunkline.store import Space, StoreError, StoreFull, WriteBatch
 
 SPACE = Space("tests")
@@ -224,7 +225,7 @@ def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
     house.turns.now = 7.0
     house.fire()
     house.fire()
-    assert house.writer.batches[0].values[NODE] == {ALIVE: b"1007.000000"}
+    assert house.writer.batches[0].values[NODE] == {ALIVE: pack((1007.0, 0))}
 
 
 @pytest.mark.parametrize("refuses", [False, True])

@@ -61,7 +61,7 @@ def test_it_may_be_read_while_it_grows(sizes: list[int]) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_garbage_behind_the_last_record_is_nothing(garbage: bytes) -> None:
+def test_garbage_behind_the_last_number_is_nothing(garbage: bytes) -> None:
     index = fed(FILE + garbage)
     assert index.batches == fed(FILE).batches
     assert index.position == len(FILE)
@@ -100,7 +100,7 @@ def test_a_wrong_first_record_takes_its_time_from_the_next() -> None:
     assert (hole.first, hole.end, hole.min_time, hole.size) == (100, 110, 4000, 0)
 
 
-def test_a_wrong_last_record_before_the_seal_is_a_hole() -> None:
+def test_a_wrong_last_number_before_the_seal_is_a_hole() -> None:
     index = fed(damaged(3))
     assert ranges(index) == [(100, 110), (110, 130), (130, 131)]
     assert index.sealed

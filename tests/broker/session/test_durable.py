@@ -262,8 +262,8 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
         self.commit()
         was = self.exported(self.session)
         found = recovery.find(self.engine)
-        assert found.last_record >= self.engine.count(MESSAGES)
-        self.committer, self.turns, self.writer = committer_of(self.engine, found.last_record)
+        assert found.last_number >= self.engine.count(MESSAGES)
+        self.committer, self.turns, self.writer = committer_of(self.engine, found.last_number)
         self.turns.now = self.now
         (actor,) = recovery.restore(found, Home(self.committer), Router(), self.committer, self.now)  # type: ignore[arg-type]
         self.use(actor)
