@@ -12,7 +12,7 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.node import Node, open_node
 from trunkline.config.reader import from_mapping
-from trunkline.store import Engine, StoreUnavailable, WriteBatch
+from trunkline.store import Engine, StoreFull, StoreUnavailable, WriteBatch
 from trunkline.store.memory import MemoryEngine
 
 
@@ -61,6 +61,10 @@ class Life:
         self._face.is_cut = True
         self._face.over.set()
 
+    def fill(self, *, full: bool = True) -> None:
+        """The disk takes no more, or has room again."""
+        self._face.is_full = full
+
     async def wire(self, version: int = 5) -> Wire:
         here, there = memory_stream_pair()
         self.node.serve(there)
@@ -82,7 +86,7 @@ class _Face:
         self._engine = engine
         self._cut_at = cut_at
         self._applied = applied
-        self.is_cut = False
+        self.is_cut = self.is_full = False
         self.cut_off = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self.over = threading.Event()
@@ -97,6 +101,8 @@ class _Face:
             self.over.wait()  # nobody hears of it
         if self.is_cut:
             raise StoreUnavailable("the power has failed")
+        if self.is_full:
+            raise StoreFull("the disk is full")
         self._engine.commit(batch)
         self.commits += 1
 

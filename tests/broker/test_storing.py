@@ -1,11 +1,13 @@
 """Sessions that outlive the broker: the power fails at each of its commits, before it and after it."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 import trio
 
-from tests.broker.disk import Disk
+from tests.broker.disk import Disk, Life
+from tests.conformance import raw
 from tests.story import Story, check, finish, told
 
 #: More than any of the stories below takes.
@@ -87,3 +89,107 @@ async def test_the_power_fails_at_each_commit(tell: Callable[[Story], Awaitable[
         if whole:
             return
     pytest.fail("more commits than expected")
+
+
+async def test_nothing_is_acknowledged_twice_before_it_is_stored_once() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe("t")
+        await subscriber.abort()
+        publisher, _ = await life.stay("publisher")
+        await publisher.send(raw.publish("t", b"stored", qos=2, packet_id=1))
+        await publisher.expect_type(raw.PUBREC)
+        life.fill()
+        await publisher.send(raw.publish("t", b"not stored", qos=2, packet_id=2), raw.ack(raw.PUBREL, 1))
+        await publisher.expect_nothing()
+        await publisher.abort()
+        again, present = await life.stay("publisher")
+        assert present
+        await again.send(raw.publish("t", b"not stored", qos=2, packet_id=2, dup=True), raw.ack(raw.PUBREL, 1))
+        await again.expect_nothing()
+        life.fill(full=False)
+        answers = {(packet.type, packet.packet_id) for packet in [await again.receive() for _ in range(2)]}
+        assert answers == {(raw.PUBREC, 2), (raw.PUBCOMP, 1)}
+
+
+async def queued(life: Life, client: str = "subscriber", maximum: int = 100) -> list[tuple[str, bytes]]:
+    """What a client gets that does not acknowledge."""
+    wire = await life.wire()
+    properties = raw.session_expiry(1000) + raw.receive_maximum(maximum)
+    await wire.connect(client, clean=False, properties=properties)
+    await wire.send(raw.PINGREQ)
+    got: list[tuple[str, bytes]] = []
+    with trio.move_on_after(0.2):  # a broker that sends more than it should has this time for it
+        while True:
+            packet = await wire.receive()
+            if packet.type == 0x30:
+                got.append((packet.topic, packet.payload))
+    return got
+
+
+async def test_priorities_that_have_changed() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        wire, _ = await life.stay("subscriber")
+        await wire.subscribe(("#", 1))
+        await wire.abort()
+        publisher, _ = await life.stay("publisher")
+        await publisher.send(
+            *[raw.publish("ab"[number % 2], b"%02d" % number, qos=1, packet_id=number + 1) for number in range(20)]
+        )
+        for _ in range(20):
+            await publisher.expect_type(raw.PUBACK)
+    for _ in range(2):
+        async with disk.broker(session={"priorities": {"a": 9}}) as life:
+            session = life.node.sessions.get("subscriber")
+            assert session is not None
+            order = [entry[0].topic for entry in session.session.queue]
+            assert order == ["a"] * 10 + ["b"] * 10
+            wire, _ = await life.stay("other")  # a commit
+            await wire.subscribe("other")
+
+
+async def test_limits_that_were_lowered_take_nothing_that_was_taken_over() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        publisher, _ = await life.stay("publisher")
+        for number in range(1, 6):
+            await publisher.send(raw.publish("t", b"", qos=2, packet_id=number))
+            await publisher.expect_type(raw.PUBREC)
+    async with disk.broker(session={"max_awaiting_rel": 2}) as life:
+        session = life.node.sessions.get("publisher")
+        assert session is not None
+        assert len(session.session.awaiting_rel) == 5
+
+
+async def test_what_a_hook_makes_of_a_message_is_stored_before_it_is_acknowledged() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        life.node.hooks.add("message.deliver", lambda client, message: replace(message, payload=b"changed"))
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        publisher, _ = await life.stay("publisher")
+        life.fill()
+        await publisher.send(raw.publish("t", b"", qos=1, packet_id=1))
+        assert (await subscriber.receive()).payload == b"changed"
+        await publisher.expect_nothing()
+        life.fill(full=False)
+        await publisher.expect_type(raw.PUBACK)
+    async with disk.broker() as life:
+        assert await queued(life) == [("t", b"changed")]
+
+
+async def test_members_of_a_group_whose_qos_is_raised() -> None:
+    disk = Disk()
+    async with disk.broker(session={"upgrade_qos": True}) as life:
+        for name in "abc":
+            wire, _ = await life.stay(name)
+            await wire.subscribe(("$share/g/t", 1))
+        publisher, _ = await life.stay("publisher")
+        life.node.sessions.get("publisher")
+        await publisher.send(b"".join(raw.publish("t", b"%02d" % number) for number in range(30)))
+        await publisher.subscribe("done")  # a commit
+    async with disk.broker(session={"upgrade_qos": True}) as life:
+        got = [payload for name in "abc" for _, payload in await queued(life, name)]
+        assert sorted(got) == [b"%02d" % number for number in range(30)]
