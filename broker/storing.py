@@ -14,7 +14,7 @@ from trunkline.broker.session import recovery
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
 from trunkline.plugins.store import PLUGINS
-from trunkline.store import StoreUnavailable
+from trunkline.store import StoreCorrupt, StoreUnavailable
 from trunkline.store.engine import rows
 from trunkline.store.writer import Writer
 
@@ -57,6 +57,22 @@ class Storing:
         Raises:
             StoreError: the store cannot be opened or read.
         """
+        try:
+            return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores)
+        except (LookupError, TypeError, ValueError) as error:
+            raise StoreCorrupt(
+                f"a row of the store is not as a broker writes it ({error!r}): put a backup in its place"
+            ) from error
+
+    @classmethod
+    async def _begin(
+        cls,
+        open_engine: Callable[[], Engine],
+        services: Services,
+        scheduler: Scheduler,
+        sessions: Directory,
+        plugin_stores: PluginStores,
+    ) -> Storing:
         began = perf_counter()
         engine, pubsub = await trio.to_thread.run_sync(open_engine), services.pubsub
         refused: list[str] = []

@@ -6,6 +6,7 @@ closed. File systems that do not lock, as some NFS do not, are not supported.
 
 import os
 import sys
+import time
 from io import FileIO
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from trunkline.store.errors import StoreInUse, StoreUnavailable
 #: Where Windows locks: what is locked there cannot be read.
 _FAR = 1 << 30
 
+#: How often a lock is tried for that others hold for a moment.
+TRIES = 10
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -21,11 +25,21 @@ if sys.platform == "win32":
         file.seek(_FAR)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         file.seek(0)
+
+    _look = _lock
 else:
     import fcntl
 
     def _lock(file: FileIO) -> None:
+        for _ in range(TRIES):  # somebody may look whether it is locked
+            try:
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.01)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _look(file: FileIO) -> None:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 class FileLock:
@@ -60,9 +74,11 @@ class FileLock:
 def is_locked(store: Path) -> bool:
     """Whether a process has it, as far as this one may know."""
     try:
-        if store.with_name(f"{store.name}-lock").exists():
-            FileLock(store).release()
-    except (StoreInUse, StoreUnavailable):
+        with FileIO(store.with_name(f"{store.name}-lock"), "r") as file:
+            _look(file)
+    except FileNotFoundError:
+        return False
+    except OSError:
         return True
     return False
 
