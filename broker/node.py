@@ -173,12 +173,12 @@ class Node:
         self._store_opener = open_store or store_opener(config, standalone=read is not None)
         #: None where everything ends with the process.
         self.storing: Storing | None = None
-        #: Where messages went, while somebody wants to know.
+        #: The trace of messages, if it is on.
         self.trace = MessageTrace(self.hooks, self._wall, config.trace)
         #: What plugins keep.
         self.plugin_stores = PluginStores(config.store.max_plugin_bytes)
         self._adopt = adopt
-        #: What plugins, and others in this process, may do with the broker.
+        #: The broker's interface for plugins and other code in this process.
         self.host = NodeHost(self.services, self.sessions, self.figures, self.plugin_stores)
         self.plugins = Plugins(self.hooks, self.host)
         self._statistics = Statistics(

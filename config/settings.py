@@ -369,8 +369,8 @@ class StoreSettings(Section):
     )
     max_size: Size = key(
         0,
-        "Bytes that the store may take on disk. When it is full, what has to be kept is refused. 0 sets no limit "
-        "besides the disk.",
+        "Bytes that the store's file may take. When it is full, acknowledgements that need the store wait. 0 sets no "
+        "limit besides the disk.",
         "bytes",
         ge=0,
     )

@@ -281,7 +281,7 @@ class Inflight(Generic[T]):
         return self._last_id
 
     def export(self) -> tuple[int, list[Exported[T]]]:
-        """The packet id given last, and all messages in order, for another node."""
+        """The packet id assigned last, and all messages in order, for another node."""
         return self._last_id, [
             (packet_id, int(entry.state), entry.message(packet_id), entry.target)
             for packet_id, entry in self._entries.items()

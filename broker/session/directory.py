@@ -93,7 +93,7 @@ class Directory:
         actor.attach(channel, False)
 
     def add(self, client: ClientInfo, number: int = 0) -> SessionActor:
-        """A new session of this client, empty and without a connection. It takes the client id. With a number, which
+        """A new session of this client, empty and without a connection. It claims the client id. With a number, which
         no other session has, it is stored."""
         settings, committer = self._services.config.session, self._services.committer
         window = settings.max_inflight, settings.max_inflight_bytes

@@ -1,7 +1,7 @@
 """Bans clients by client id, user name, address or network, temporarily or permanently; ids and names also by pattern.
 A connected client that is banned is disconnected.
 
-A client that comes and goes too often can be banned by the plugin itself (`flapping_detect`). Bans are kept in the
+The plugin itself can ban a client that connects and disconnects too often (`flapping_detect`). Bans are kept in the
 broker's store, but for those of the configuration.
 """
 
@@ -126,7 +126,7 @@ class Bans:
     def rows(self, after: str = "", limit: int = PAGE) -> list[dict[str, str]]:
         """Bans in order of kind and who: the next ones behind `after`, which is the KIND:WHO of the last one seen."""
         if limit < 1:
-            raise ValueError(f"limit is {limit!r}; it counts bans")
+            raise ValueError(f"limit is {limit!r}; it must be a number of bans")
         by_key = {_key(ban): ban for ban in self._list}
         return [_row(by_key[key]) for key in nsmallest(limit, (key for key in by_key if key > after))]
 
@@ -251,7 +251,9 @@ class Bans:
         try:
             self._ban(Ban("client_id", client_id, words, "flapping", wall, wall + flapping.ban_time))
         except (ListFull, PluginStoreFull) as error:
-            self._context.raise_alarm("full", f"{error}; client ids that come and go too often are let in")
+            self._context.raise_alarm(
+                "full", f"{error}; client ids that connect and disconnect too often are not banned"
+            )
             return
         self._flapped.add()
         self._context.logger.warning("%s is banned for %g s: %s", client_id, flapping.ban_time, words)

@@ -1,5 +1,5 @@
-"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC so many seconds later. What waits is in
-the broker's store.
+"""delayed-publish: a message to `$delayed/SECONDS/TOPIC` is published to TOPIC after that many seconds. Waiting
+messages are in the broker's store.
 """
 
 import re
@@ -59,7 +59,7 @@ class DelayedPublish:
         heapify(self._held)
         self._last = max((number for _, number, _ in self._held), default=0)
         self._bytes = sum(size for _, _, size in self._held)
-        #: The one timer: when it is set for, and what stops it.
+        #: The only timer: its deadline, and the function that stops it.
         self._due_at: float | None = None
         self._stop_timer = context.after(0, self._publish_due)
         self._delayed = context.counter("delayed", "Messages that were held back.")
@@ -104,7 +104,7 @@ class DelayedPublish:
         size = len(encode_publish(inner, Version.V5)) + OVERHEAD
         limits = self._settings
         if 0 < limits.max_messages <= len(self._held) or 0 < limits.max_bytes < self._bytes + size:
-            return self._refuse(Reason.QUOTA_EXCEEDED, "too many messages wait for their time")
+            return self._refuse(Reason.QUOTA_EXCEEDED, "too many delayed messages")
         due, number = self._context.now + delay, self._last + 1
         try:
             self._store.put(
@@ -142,7 +142,7 @@ class DelayedPublish:
         self._refused.add()
         return Deny(reason, text)
 
-    # What waits
+    # Waiting messages
 
     @property
     def _epoch(self) -> float:
@@ -153,7 +153,7 @@ class DelayedPublish:
         _, _, client, row = self._store.get(_key(number))
         return client_from_plain(client), message_from_row(row, self._epoch)
 
-    # Its time comes
+    # Publishing
 
     def _set_timer(self) -> None:
         due_at = self._held[0][0] if self._held else None
@@ -197,7 +197,7 @@ class DelayedPublish:
         ]
 
     def delete(self, id: int) -> str:
-        """Forget a message before its time."""
+        """Delete a waiting message."""
         for place, (_, number, size) in enumerate(self._held):
             if number == id:
                 del self._held[place]
