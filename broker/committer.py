@@ -221,7 +221,10 @@ class Committer:
                 self._resting = True
                 self._timer.restart(DELAY)
                 self._ended.set()
-            self._arm()
+            if (
+                self._changed or self._touched or self._unsafe or self._waiting
+            ):  # armed for nothing, it would wake nobody
+                self._arm()
 
         if not batch and not beats:
             done(None)
