@@ -11,8 +11,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from trio.lowlevel import checkpoint
-
+from trunkline.actors import Paced
 from trunkline.broker.routes import FILTERS_AT_ONCE
 from trunkline.broker.session import mail
 from trunkline.broker.session.access import Question
@@ -142,23 +141,19 @@ class Subscribing:
     async def _decide(self, packet: Subscribe, client: ClientInfo) -> list[Outcome]:
         hooks = self.context.services.hooks
         outcomes: list[Outcome] = []
-        for number, asked in enumerate(packet.requests, 1):
+        async for asked in Paced(packet.requests, FILTERS_AT_ONCE):
             outcome = await hooks.transform_async(CLIENT_SUBSCRIBE, client, asked, packet.properties)
             if isinstance(outcome, SubscriptionRequest):
                 outcome = self._unfit(outcome) or await self._denied(outcome, client) or outcome
             outcomes.append(outcome)
-            if not number % FILTERS_AT_ONCE:
-                await checkpoint()
         return outcomes
 
     async def _decide_filters(self, packet: Unsubscribe, client: ClientInfo) -> list[FilterOutcome]:
         hooks = self.context.services.hooks
         outcomes: list[FilterOutcome] = []
-        for number, filter in enumerate(packet.filters, 1):
+        async for filter in Paced(packet.filters, FILTERS_AT_ONCE):
             changed = await hooks.transform_async(CLIENT_UNSUBSCRIBE, client, filter, packet.properties)
             outcomes.append(changed)
-            if not number % FILTERS_AT_ONCE:
-                await checkpoint()
         return outcomes
 
     def _unfit(self, request: SubscriptionRequest) -> Deny | None:

@@ -275,6 +275,18 @@ async def test_a_client_that_takes_no_packet_as_large_as_the_suback_is_disconnec
         await client.expect_disconnect(0x95)
 
 
+@pytest.mark.parametrize("count", [FILTERS_AT_ONCE - 1, FILTERS_AT_ONCE, FILTERS_AT_ONCE + 1])
+async def test_as_many_filters_as_are_decided_at_once(count: int) -> None:
+    filters = [f"t/{number}" for number in range(count)]
+    async with room() as here:
+        client = await here.client("a")
+        await client.send(raw.subscribe(1, *[(filter, 1) for filter in filters]))
+        assert (await client.expect_type(raw.SUBACK)).reasons == [1] * count
+        await client.send(raw.unsubscribe(2, *filters))
+        assert (await client.expect_type(raw.UNSUBACK)).reasons == [0] * count
+        assert here.node.router.subscriptions == 0
+
+
 async def test_a_plain_callback_that_returns_something_to_be_awaited_is_passed_over() -> None:
     async with room() as here:
         wait = trio.lowlevel.checkpoint
