@@ -16,6 +16,8 @@ from trunkline.router import Options, RetainedStore, Router, ShareStrategy
 class Client:
     __slots__ = ("client_id", "online")
 
+    durable = False
+
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
         self.online = True

@@ -164,7 +164,7 @@ class PubSub:
         if route is None:
             match = self._match
             route = match(publication.topic)
-        if self.committer is not None and (publication.qos or self._upgrade_qos) and _is_for_durable(route):
+        if self.committer is not None and (publication.qos or self._upgrade_qos) and route.durable:
             self.committer.stored(publication)  # once for all of them
         targets, shares = route.targets, NO_SHARES
         if route.groups:
@@ -245,12 +245,6 @@ class PubSub:
     def _delete_expired(self, now: float) -> None:
         if self.retained.sweep(now):
             self._alarms.deactivate(RETAINED_FULL)
-
-
-def _is_for_durable(route: Route[Subscriber]) -> bool:
-    return any(target.subscriber.durable for target in route.targets) or any(
-        member.subscriber.durable for group in route.groups for member in group
-    )
 
 
 def _shares(group: Group[Subscriber], publication: Publication) -> list[tuple[Publication, Target[Subscriber]]]:

@@ -194,8 +194,11 @@ class Router(Generic[S]):
             self.groups += 1
             self._filters.add(filter)
             self._changed(inner)
-        # Routes hold the group, not its members: they need no change.
+        # Routes hold the group, not its members: they need no change, except for the first durable one.
+        was_durable = group.durable
         new = group.join(subscriber, options)
+        if group.durable and not was_durable:
+            self._changed(inner)
         self.subscriptions += new
         self.shared_subscriptions += new
         return new
@@ -216,6 +219,8 @@ class Router(Generic[S]):
                 self._shared.remove(inner)
             self.groups -= 1
             self._filters.discard(filter)
+            self._changed(inner)
+        elif subscriber.durable and not group.durable:
             self._changed(inner)
         return True
 

@@ -60,13 +60,15 @@ _PROBES = 12
 class Group(Generic[S]):
     """The members that share one filter under one group name. The subclasses are the strategies."""
 
-    __slots__ = ("_gaps", "_positions", "_random", "_ring", "filter", "name")
+    __slots__ = ("_gaps", "_positions", "_random", "_ring", "durable", "filter", "name")
 
     strategy: ShareStrategy
 
     def __init__(self, name: str, filter: str, random: Random) -> None:
         self.name = name
         self.filter = filter
+        #: The number of durable members.
+        self.durable = 0
         self._random = random
         # In order of subscription. A member that leaves a big group leaves a gap, so that leaving needs no search.
         self._ring: list[Member[S] | None] = []
@@ -102,6 +104,7 @@ class Group(Generic[S]):
             self._replaced(self._ring[position], member)
             self._ring[position] = member
             return False
+        self.durable += subscriber.durable
         self._ring.append(member)
         if self._positions is not None:
             self._positions[subscriber] = len(self._ring) - 1
@@ -113,6 +116,7 @@ class Group(Generic[S]):
         position = self._position(subscriber)
         if position < 0:
             return False
+        self.durable -= subscriber.durable
         self._replaced(self._ring[position], None)
         if self._positions is None:
             del self._ring[position]

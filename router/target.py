@@ -20,6 +20,11 @@ class Destination(Protocol):
     @property
     def online(self) -> bool: ...
 
+    @property
+    def durable(self) -> bool:
+        """Whether what it gets is stored. The same as long as it has subscriptions."""
+        ...
+
 
 # Type checkers let a bare `Router` mean `Router[Destination]`; the running Python learns that only in 3.13.
 if TYPE_CHECKING:
@@ -76,11 +81,13 @@ class IdentifiedTarget(Target[S]):
 class Route(Generic[S]):
     """Where messages of one topic go. A snapshot: a change of routes makes a new one."""
 
-    __slots__ = ("groups", "targets")
+    __slots__ = ("durable", "groups", "targets")
 
     def __init__(self, targets: "tuple[Target[S], ...]" = (), groups: "tuple[Group[S], ...]" = ()) -> None:
         self.targets = targets
         self.groups = groups
+        #: Whether any subscriber is durable.
+        self.durable = any(target.subscriber.durable for target in targets) or any(group.durable for group in groups)
 
     def __bool__(self) -> bool:
         return bool(self.targets or self.groups)

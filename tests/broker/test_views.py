@@ -15,6 +15,8 @@ from trunkline.router import Options, RetainedStore, Router
 
 
 class Somebody:
+    durable = False
+
     def __init__(self, client_id: str, online: bool = True) -> None:
         self.client_id = client_id
         self.online = online

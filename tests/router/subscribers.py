@@ -9,6 +9,7 @@ from trunkline.router import Router
 class Client:
     client_id: str
     online: bool = True
+    durable: bool = False
 
     def __repr__(self) -> str:
         return self.client_id

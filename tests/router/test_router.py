@@ -237,3 +237,26 @@ def test_count_of_a_filter(router: Router[Client]) -> None:
         router.subscribe(b, filter, Options())
         router.subscribe(b, filter, Options(qos=1))
         assert router.count(filter) == 2 == len(router.targets(filter))
+
+
+def test_a_route_knows_whether_a_durable_subscriber_is_behind_it() -> None:
+    router: Router[Client] = Router()
+    one, durable, another = Client("one"), Client("durable", durable=True), Client("another", durable=True)
+    router.subscribe(one, "t", Options())
+    assert not router.match("t").durable
+    router.subscribe(durable, "t", Options())
+    assert router.match("t").durable
+    router.unsubscribe(durable, "t")
+    assert not router.match("t").durable
+    # a route with a group is remembered while members come and go
+    router.subscribe(one, "$share/g/t", Options())
+    assert not router.match("t").durable
+    router.subscribe(durable, "$share/g/t", Options())
+    assert router.match("t").durable
+    router.subscribe(another, "$share/g/t", Options())
+    router.subscribe(another, "$share/g/t", Options(qos=1))  # the same member
+    router.unsubscribe(durable, "$share/g/t")
+    assert router.match("t").durable
+    router.unsubscribe(another, "$share/g/t")
+    assert not router.match("t").durable
+    assert router.match("t").groups
