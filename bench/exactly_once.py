@@ -139,6 +139,7 @@ def broker(port: int, folder: Path, output: IO[bytes], **settings: object) -> Ki
     config = folder / "trunkline.toml"
     events = {"path": str(folder / "log"), **settings}
     lines = [f"plugins.events.{name} = {json.dumps(value)}" for name, value in events.items()]
+    lines.append(f"store.path = {json.dumps(str(folder / 'store.db'))}")
     config.write_text("\n".join([*lines, "[log]", 'level = "warning"', ""]))
     command = [
         sys.executable,

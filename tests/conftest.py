@@ -3,8 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +77,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(variable, str(own))
         patch.setattr(tempfile, "tempdir", str(folder / "t"))
         patch.delenv("STATE_DIRECTORY", raising=False)
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        no_folder = folder / "s"
+        no_folder.touch()
+        patch.setenv("XDG_STATE_HOME", str(no_folder))  # each test and each fixture has one of its own
         yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -86,9 +87,27 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def state(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the stores of brokers that a test starts: what one test leaves there no other one finds."""
-    folder = machine / "state" / str(next(_numbers))
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    del machine  # it is there
+    return _own_state(monkeypatch)
+
+
+class SharedFixtures:
+    """The same for a broker that many tests share, which is started outside of them."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        if fixturedef.scope == "function" or fixturedef.argname == "machine":
+            return (yield)
+        with pytest.MonkeyPatch.context() as patch:
+            _own_state(patch)
+            return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SharedFixtures())  # this module itself is not asked for fixtures of the session
+
+
+def _own_state(patch: pytest.MonkeyPatch) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="state"))
+    patch.setenv("XDG_STATE_HOME", str(folder))
     return folder
-
-
-_numbers = count()
