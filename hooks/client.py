@@ -60,8 +60,12 @@ class ClientInfo:
 
 def client_to_plain(client: ClientInfo) -> dict[str, Any]:
     """As values that msgpack knows, without attributes that are none."""
-    attributes = {name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN)}
-    return {**asdict(replace(client, attributes={})), "version": int(client.version), "attributes": attributes}
+    about = asdict(replace(client, attributes={}))
+    return {**about, "version": int(client.version), "attributes": plain_attributes(client)}
+
+
+def plain_attributes(client: ClientInfo) -> dict[str, Any]:
+    return {name: value for name, value in client.attributes.items() if isinstance(value, _PLAIN)}
 
 
 def client_from_plain(plain: Mapping[str, Any]) -> ClientInfo:

@@ -70,7 +70,7 @@ class Acknowledged:
                 hooks.notify(MESSAGE_ACKED, self._session.client, publication)
 
     def _pubrel(self, packet_ids: Sequence[int]) -> None:
-        """The PUBREC is stored before: after a crash the message must not be sent once more."""
+        """The PUBREC is stored before: after a crash the message must not be sent once more.  # [MQTT-4.3.3-6]"""
         durable = self._session.durable
         self._outbound.acknowledge(PacketType.PUBREL, packet_ids, None if durable is None else durable.after_commit)
 

@@ -44,11 +44,13 @@ from trunkline.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.broker.session.state import Session
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Decoded
 
 _logger = logging.getLogger("trunkline.session")
@@ -292,6 +294,10 @@ class SessionActor(Actor["mail.ToSession"]):
         channel = self._outbound.channel
         if channel is not None and message.channel in (None, channel):
             self._life.disconnect(message.reason, message.text)
+
+    def not_restored(self, message: Message, reason: DropReason) -> None:
+        """It was stored for this session, and is dropped."""
+        self._life.not_restored.append((message, reason))
 
     def go_on_away(self) -> None:
         """The session was restored: its client went at `session.left_at`, in this node's time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 from sortedcontainers import SortedList
@@ -13,7 +13,7 @@ from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
 from trunkline.broker.session.durable import Durable, StoredQueue, StoredWindow
-from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow
+from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow, QueueSettings
 from trunkline.broker.session.state import Session
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.inflight import Inflight
@@ -47,7 +47,7 @@ class Directory:
         #: The number of the last session that is stored.
         self._last_number = 0
         settings = services.config.session
-        self._queue: dict[str, Any] = {
+        self._queue: QueueSettings = {
             "max_length": settings.max_queue_length,
             "max_bytes": services.config.queue_bytes,
             "store_qos0": settings.store_qos0,

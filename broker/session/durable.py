@@ -1,4 +1,5 @@
-"""A session that outlives the process: what of it is stored, and how that is kept up with it.
+"""A session that outlives the process: what of it is stored, and how that is kept up with it.  # [MQTT-3.1.2-23]
+[MQTT-4.1.0-1]
 
 Four spaces, all keyed by the number of the session: what is one of a kind, the subscriptions, the window with the
 awaited PUBRELs, and the queue. The window is small and is written as a whole; the queue is long and grows at one end
@@ -12,10 +13,11 @@ from collections import deque
 from dataclasses import asdict
 from itertools import chain, groupby
 from sys import maxsize
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 from trunkline.broker.session.export import head_to_plain, target_to_plain
 from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued
+from trunkline.hooks.client import plain_attributes
 from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.packing import pack
 from trunkline.store import Space
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Ref
     from trunkline.broker.committer import Committer
     from trunkline.broker.routes import Subscriber
+    from trunkline.broker.session.mqueue import QueueSettings
     from trunkline.broker.session.state import Session
     from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.message import Message
@@ -74,7 +77,7 @@ class StoredQueue(MessageQueue["T"]):
 
     __slots__ = ("_committer",)
 
-    def __init__(self, committer: Committer, **settings: Any) -> None:
+    def __init__(self, committer: Committer, **settings: Unpack[QueueSettings]) -> None:
         super().__init__(**settings)
         self._committer = committer
 
@@ -110,13 +113,14 @@ class Run(NamedTuple):
 
 
 class Durable:
-    """Of one session."""
+    """What is stored of one session. It belongs to the committer's parts."""
 
     __slots__ = (
         "_anew",
         "_committer",
         "_ended",
         "_head",
+        "_is_stored",
         "_queued_to",
         "_records",
         "_runs",
@@ -137,6 +141,7 @@ class Durable:
         self.subscriptions: dict[str, None] = {}
         self._ended = False
         # What is stored: the window with the publications that it refers to, and the queue up to a number.
+        self._is_stored = False
         self._head: object = None
         self._window = b""
         self._records: dict[StoredPublication, None] = {}
@@ -169,7 +174,7 @@ class Durable:
         session, key = self._session, key_of(self.number)
         head = self._compared()
         if head != self._head:
-            self._head = head
+            self._head, self._is_stored = head, True
             batch.put(SESSIONS, key, pack(head_to_plain(session, -self._committer.epoch)))
         if self.subscriptions:
             self._write_subscriptions(key, batch)
@@ -186,7 +191,7 @@ class Durable:
         anew: bool = False,
     ) -> None:
         """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
-        self._head, self._window, self._records, self._runs = "as it was", window, records, runs
+        self._is_stored, self._window, self._records, self._runs = True, window, records, runs
         self._anew = anew
         self._queued_to = 0 if anew else self._session.queue.number
 
@@ -194,7 +199,8 @@ class Durable:
         session = self._session
         client, revoked = session.client, session.revoked
         terms = (session.will, session.left_at, session.expiry_interval, revoked and tuple(revoked))
-        return client, client.username, client.superuser, terms
+        attributes = plain_attributes(client) if client.attributes else None
+        return client, client.username, client.superuser, attributes, terms
 
     def _write_subscriptions(self, key: bytes, batch: WriteBatch) -> None:
         session = self._session
@@ -280,7 +286,7 @@ class Durable:
                 del self._runs[priority]
 
     def _delete(self, batch: WriteBatch) -> None:
-        if self._head is None:  # it was never stored
+        if not self._is_stored:
             return
         delete_session(self.number, batch)
         for stored in self._records:
@@ -291,7 +297,7 @@ class Durable:
 
 
 def delete_session(number: int, batch: WriteBatch) -> None:
-    """All but the messages."""
+    """Delete its rows. Its messages may be those of other sessions, too."""
     key, above = key_of(number), key_of(number + 1)
     batch.delete(SESSIONS, key)
     batch.delete(WINDOWS, key)

@@ -147,7 +147,8 @@ class Inbound:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
 
     def _wait(self, committer: Committer, publication: Publication, qos: int) -> Wait | None:
-        """What calls back when it may be acknowledged: when it is stored, if it has to be."""
+        """What calls back when it may be acknowledged: when it is stored, if it has to be.  # [MQTT-4.3.2-4]
+        [MQTT-4.3.3-8]"""
         stored = publication.stored
         if (qos == 1 and publication.retain) or (qos == 2 and self._session.durable is not None):
             return committer.after_commit

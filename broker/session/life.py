@@ -6,6 +6,7 @@ When it ends, its client id is free at once; what is left of it goes to others o
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -36,6 +37,7 @@ from trunkline.mqtt.versions import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from trunkline.broker.metrics import DropReason
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.context import SessionContext
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from trunkline.broker.session.subscription_check import SubscriptionCheck
     from trunkline.broker.session.waiting import Waiting
     from trunkline.hooks.client import ClientInfo
+    from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Target
 
@@ -66,6 +69,8 @@ class SessionLife:
     on_end: Callable[[Session], None]
     #: Deliveries that the actor did not handle before its end.
     undelivered: list[tuple[Publication, Target[Subscriber]]] = field(default_factory=lambda: [], init=False)
+    #: Stored messages that were not restored, and why: they are dropped when the hooks can hear of it.
+    not_restored: deque[tuple[Message, DropReason]] = field(default_factory=deque, init=False)
     #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
     _requested: list[Channel] = field(default_factory=lambda: [], init=False)
     #: These stop the timers that run until the client goes or, while it is away, until it is back.
@@ -259,8 +264,16 @@ class SessionLife:
     def restore(self) -> None:
         """The session was restored: its client went at `session.left_at`, in this node's time."""
         self.context.follow(SessionEvent.RESTORE)
+        self.context.in_slices(self._drop_not_restored())
         self.start_timers()
         self._end_unless_kept()
+
+    def _drop_not_restored(self) -> Iterator[None]:
+        gone = self.not_restored
+        while gone:
+            for _ in range(min(len(gone), MESSAGES_AT_ONCE)):
+                self.outbound.drop(*gone.popleft())
+            yield
 
     # The session ends
 

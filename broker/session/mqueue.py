@@ -18,7 +18,7 @@ from itertools import islice, takewhile
 from math import inf
 from operator import itemgetter
 from sys import maxsize
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -57,6 +57,17 @@ class Dropped(NamedTuple, Generic[T]):
     target: T
     qos: int
     reason: DropReason
+
+
+class QueueSettings(TypedDict, total=False):
+    """The arguments of `MessageQueue`."""
+
+    max_length: int
+    max_bytes: int
+    store_qos0: bool
+    overflow: Overflow
+    priority: Callable[[str], int | None] | None
+    default_priority: int
 
 
 class _Class(Generic[T]):

@@ -286,7 +286,7 @@ class Outbound:
 
     def _pieces_at_qos2(self) -> list[bytes]:
         """What a PUBLISH is added to. It is stored before: after a crash it has to come with the same packet
-        identifier, or the client would take it for another message."""
+        identifier, or the client would take it for another message.  # [MQTT-4.3.3-1] [MQTT-4.4.0-1]"""
         durable = self._durable
         if durable is None:
             return self.pieces

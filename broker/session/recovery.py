@@ -1,4 +1,4 @@
-"""The sessions that a store holds, brought back at the start of a node."""
+"""The sessions that a store holds, brought back at the start of a node.  # [MQTT-3.1.2-23]"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE
+from trunkline.broker.metrics import DropReason
 from trunkline.broker.session.durable import (
     QUEUES,
     SESSIONS,
@@ -68,7 +69,7 @@ class Found:
 
 
 def find(engine: Engine) -> Found:
-    """Read everything, in a thread."""
+    """Read all rows of sessions and messages. It takes long: call it in a thread."""
     alive, last_number = unpack(engine.get(NODE, ALIVE) or NEVER)
     sessions = {_number(key): StoredSession(unpack(value)) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
@@ -108,7 +109,7 @@ def restore(
     for number in found.remains:
         committer.change(_Discarded(number))
     if found.remains or records.missing:
-        text = "after a repair: %d sessions and %d publications for others are lost"
+        text = "the store holds only parts of %d sessions, and of %d publications for others: these are lost"
         _logger.warning(text, len(found.remains), len(records.missing))
     for publication in records.unreferred:
         committer.release(publication)
@@ -173,9 +174,12 @@ def _fill(
         last = first + some.count - 1
         left = begun.get(first, first)
         for number, message in enumerate(some.messages[left - first :], left):
-            if message.expires_at > now:  # the others would take the places of those that have not
-                session.queue.number = number - 1
-                session.queue.push(message, to, qos)
+            if message.expires_at <= now:  # it would take the place of one that has not expired
+                actor.not_restored(message, DropReason.EXPIRED)
+                continue
+            session.queue.number = number - 1
+            for dropped in session.queue.push(message, to, qos):
+                actor.not_restored(dropped.message, dropped.reason)
         session.queue.number = last
         priority = session.queue.priority_of(some.topic)
         is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
@@ -194,27 +198,37 @@ class _Records:
         self.missing: set[int] = set()
 
     def has(self, place: tuple[int, int, int]) -> bool:
-        """False: its row was lost, and the store repaired without it."""
-        if place[0] in self._stored:
+        """False: its row was lost, and the store repaired without it; or the publication ends before this place."""
+        number, first, count = place
+        if number in self._stored and 0 <= first <= self._publication(number).count - count:
             return True
-        self.missing.add(place[0])
+        self.missing.add(number)
         return False
 
     def find(self, place: tuple[int, int, int], referred: dict[StoredPublication, None]) -> Publication:
         """The messages in this place; its publication goes into `referred`."""
         number, first, count = place
-        publication = self._found.get(number)
-        if publication is None:
-            publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
-            publication.stored = StoredPublication(number, publication.guid, None)
+        publication = self._publication(number)
         assert publication.stored is not None
         referred[publication.stored] = None
         return publication.part(first, first + count)
 
+    def _publication(self, number: int) -> Publication:
+        publication = self._found.get(number)
+        if publication is None:
+            publication = self._found[number] = publication_from_bytes(self._stored[number], self._epoch)
+            publication.stored = StoredPublication(number, publication.guid, None)
+        return publication
+
     @property
     def unreferred(self) -> list[StoredPublication]:
         """Only sessions that were discarded referred to them."""
-        return [StoredPublication(number, 0, None) for number in self._stored if number not in self._found]
+        found = self._found
+        return [
+            StoredPublication(number, 0, None)
+            for number in self._stored
+            if number not in found or not (stored := found[number].stored) or not stored.references
+        ]
 
 
 @dataclass(slots=True, eq=False)

@@ -109,17 +109,17 @@ class Bans:
         now = self._context.wall
         for entry in self._context.settings.bans:
             kind, who = normal_form(entry.kind, entry.who)
-            self._ban(Ban(kind, who, entry.reason, "config", now))
+            self._enforce(Ban(kind, who, entry.reason, "config", now))
         for key, fields in list(self._store.items()):
             of, _, who = key.partition(":")
             ban = Ban(*normal_form(of, who), *fields)
-            if ban.until > now and self._list.get(ban.kind, ban.who) is None:
-                try:
-                    self._ban(ban)
-                except ListFull as error:
-                    self._context.logger.warning("%s; no longer banned: %s %s", error, ban.kind, ban.who)
-            else:
+            if ban.until <= now:
                 self._store.delete(key)
+            elif self._list.get(ban.kind, ban.who) is None:  # the configuration's holds as long as it is there
+                try:
+                    self._enforce(ban)
+                except ListFull as error:  # it holds again when there is room
+                    self._context.logger.warning("%s; not banned now: %s %s", error, ban.kind, ban.who)
 
     # Commands
 
@@ -186,14 +186,17 @@ class Bans:
 
     def _ban(self, ban: Ban) -> None:
         """Raises ListFull, PluginStoreFull: there is no room for it."""
-        old = self._list.get(ban.kind, ban.who)
-        if ban.by != "config":
-            self._store.put(_key(ban), [ban.reason, ban.by, ban.at, ban.until])
+        self._store.put(_key(ban), [ban.reason, ban.by, ban.at, ban.until])
         try:
-            self._list.add(ban)
+            self._enforce(ban)
         except ListFull:
             self._store.delete(_key(ban))
             raise
+
+    def _enforce(self, ban: Ban) -> None:
+        """Raises ListFull."""
+        old = self._list.get(ban.kind, ban.who)
+        self._list.add(ban)
         if old is not None:
             self._forget_timer(old)
         if ban.until < inf:

@@ -12,6 +12,7 @@ from tests.conformance import raw
 from tests.wire import Wire
 from trunkline.broker.node import Node, open_node
 from trunkline.config.reader import from_mapping
+from trunkline.hooks import Hooks
 from trunkline.store import Engine, StoreFull, StoreUnavailable, WriteBatch
 from trunkline.store.memory import MemoryEngine
 
@@ -22,14 +23,14 @@ class Disk:
 
     @asynccontextmanager
     async def broker(
-        self, cut_at: int | None = None, *, applied: bool = False, **settings: Any
+        self, cut_at: int | None = None, *, applied: bool = False, hooks: Hooks | None = None, **settings: Any
     ) -> AsyncIterator["Life"]:
         """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
         or after; at the end of the block if there is no number."""
         face = _Face(self.engine, cut_at, applied)
         config = from_mapping({"listeners": [], "sys": {"interval": 0}, **settings})
         try:
-            async with open_node(config, grace=0, open_store=lambda: face) as node:
+            async with open_node(config, hooks, grace=0, open_store=lambda: face) as node:
                 life = Life(node, face)
                 try:
                     yield life

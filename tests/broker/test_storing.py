@@ -1,5 +1,6 @@
 """Sessions that outlive the broker: the power fails at each of its commits, before it and after it."""
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -9,6 +10,9 @@ import trio
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.story import Story, check, finish, told
+from trunkline.broker.metrics import DropReason
+from trunkline.hooks import ClientInfo, Hooks
+from trunkline.mqtt.message import Message
 
 #: More than any of the stories below takes.
 MAX_COMMITS = 300
@@ -166,7 +170,11 @@ async def test_limits_that_were_lowered_take_nothing_that_was_taken_over() -> No
 async def test_what_a_hook_makes_of_a_message_is_stored_before_it_is_acknowledged() -> None:
     disk = Disk()
     async with disk.broker() as life:
-        life.node.hooks.add("message.deliver", lambda client, message: replace(message, payload=b"changed"))
+
+        def change(client: ClientInfo, message: Message) -> Message:
+            return replace(message, payload=b"changed")
+
+        life.node.hooks.add("message.deliver", change)
         subscriber, _ = await life.stay("subscriber")
         await subscriber.subscribe(("t", 1))
         publisher, _ = await life.stay("publisher")
@@ -193,3 +201,43 @@ async def test_members_of_a_group_whose_qos_is_raised() -> None:
     async with disk.broker(session={"upgrade_qos": True}) as life:
         got = [payload for name in "abc" for _, payload in await queued(life, name)]
         assert sorted(got) == [b"%02d" % number for number in range(30)]
+
+
+async def test_what_a_lowered_limit_and_the_time_drop_at_a_restart_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        wire, _ = await life.stay("subscriber", expiry=5000)
+        await wire.subscribe(("t", 1))
+        await wire.abort()
+        publisher, _ = await life.stay("publisher")
+        for number in range(1, 7):
+            properties = raw.message_expiry(1000) if number == 6 else b""
+            await publisher.publish("t", b"%d" % number, qos=1, properties=properties)
+    later = time.time() + 2000
+    monkeypatch.setattr(time, "time", lambda: later)
+    gone: list[tuple[bytes, str]] = []
+    hooks = Hooks()
+
+    def note(client: ClientInfo, message: Message, reason: str) -> None:
+        gone.append((message.payload, reason))
+
+    hooks.add("message.dropped", note)
+    async with disk.broker(hooks=hooks, session={"max_queue_length": 3}) as life:
+        assert await queued(life) == [("t", b"3"), ("t", b"4"), ("t", b"5")]
+        assert gone == [(b"1", "queue_full"), (b"2", "queue_full"), (b"6", "expired")]
+        dropped = life.node.metrics.dropped
+        assert (dropped[DropReason.QUEUE_FULL], dropped[DropReason.EXPIRED]) == (2, 1)
+
+
+async def test_attributes_that_a_plugin_sets_later_are_there_after_a_restart() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        wire, _ = await life.stay("a")
+        session = life.node.sessions.get("a")
+        assert session is not None
+        session.client.attributes["tenant"] = "x"
+        await wire.subscribe(("t", 1))
+    async with disk.broker() as life:
+        session = life.node.sessions.get("a")
+        assert session is not None
+        assert session.client.attributes == {"tenant": "x"}

@@ -108,7 +108,8 @@ class Home:
         queue = StoredQueue(self.committer, max_length=6, priority=PRIORITIES.get)
         session = Session(client, StoredWindow(self.committer, 8, 0), queue, AwaitingRel())
         session.durable = Durable(session, self.committer, number)
-        return SimpleNamespace(session=session, subscriber=Subscriber(client.client_id, lambda mail: None))
+        subscriber = Subscriber(client.client_id, lambda mail: None)
+        return SimpleNamespace(session=session, subscriber=subscriber, not_restored=lambda *_: None)
 
 
 def of(session: Session, state: State) -> list[int]:

@@ -8,6 +8,7 @@ from tests.broker.disk import Disk
 from tests.conformance import raw
 from trunkline.broker.committer import MESSAGES
 from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS
+from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space, WriteBatch
 from trunkline.store.engine import rows
 
@@ -68,4 +69,21 @@ async def test_what_is_lost_is_said(caplog: pytest.LogCaptureFixture) -> None:
     disk.engine.commit(batch)
     async with disk.broker() as life:
         assert len(life.node.sessions) == 1
-    assert "after a repair: 1 sessions and " in caplog.text
+    assert "only parts of 1 sessions, and of " in caplog.text
+
+
+async def test_places_behind_the_end_of_a_publication_are_lost_and_no_others() -> None:
+    disk = await filled()
+    batch = WriteBatch()
+    key, value = disk.engine.scan(WINDOWS)[0]
+    last_id, ((first, state, (number, _, count), target), *sent), *rest = unpack(value)
+    batch.put(WINDOWS, key, pack((last_id, [(first, state, (number, 7, count), target), *sent], *rest)))
+    key, value = disk.engine.scan(QUEUES)[-1]
+    (number, _, count), *rest = unpack(value)
+    batch.put(QUEUES, key, pack(((number, 7, count), *rest)))
+    disk.engine.commit(batch)
+    for _ in range(2):
+        async with disk.broker() as life:
+            session = life.node.sessions.get("a")
+            assert session is not None
+            assert (len(session.session.inflight), session.session.queue.length) == (1, 5)

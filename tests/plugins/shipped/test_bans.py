@@ -250,7 +250,18 @@ async def test_bans_for_which_there_is_no_room_any_more() -> None:
         smaller = from_mapping({"plugins": {"bans": {"max_bans": 2}}}, settings_model).plugins["bans"]
         await here.node.plugins.reload("bans", smaller)
         assert [row["who"] for row in call(here, "list")] == ["a", "b"]
-        assert len(here.node.plugin_stores.of("bans")) == 2
+        await here.node.plugins.reload("bans", from_mapping({"plugins": {"bans": {}}}, settings_model).plugins["bans"])
+        assert [row["who"] for row in call(here, "list")] == ["a", "b", "c"]
+
+
+async def test_a_ban_of_a_command_is_there_when_the_configurations_is_not_any_more() -> None:
+    configured = {"bans": [{"kind": "client_id", "who": "a"}]}
+    async with room(plugins={"bans": {}}) as here:
+        call(here, "add", kind="client_id", who="a", reason="command")
+        for settings, reason in ((configured, ""), ({}, "command")):
+            changed = from_mapping({"plugins": {"bans": settings}}, settings_model).plugins["bans"]
+            await here.node.plugins.reload("bans", changed)
+            assert [(row["who"], row["reason"]) for row in call(here, "list")] == [("a", reason)]
 
 
 FLAPPING = {"enable": True, "max_count": 2, "window_time": 60, "ban_time": 300}
