@@ -84,7 +84,7 @@ class Storing:
         except BaseException:
             engine.close()
             raise
-        writer = Writer(engine)
+        writer = Writer(engine, services.config.store.heartbeat)
         try:
             await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
             committer = Committer(

@@ -369,8 +369,9 @@ class StoreSettings(Section):
     )
     max_size: Size = key(
         0,
-        "Bytes that the store's file may take. When it is full, acknowledgements that need the store wait. 0 sets no "
-        "limit besides the disk.",
+        "Bytes that the store's file may take. Its log beside it takes some 16 MiB more, and while a backup is "
+        "made as much as is written meanwhile. When the file is full, acknowledgements that need the store wait. "
+        "0 sets no limit besides the disk.",
         "bytes",
         ge=0,
     )

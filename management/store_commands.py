@@ -111,10 +111,9 @@ def info(place: Place, as_json: bool) -> None:
     """Show what is in the store, and how large it is."""
     engine = place.open_to_read()
     try:
-        counts = {space.name: engine.count(space) for space in engine.spaces()}
+        counts, size = {space.name: engine.count(space) for space in engine.spaces()}, engine.size()
     finally:
         engine.close()
-    size = sum(file.stat().st_size for file in (place.path, _beside(place.path, "-wal")) if file.exists())
     if as_json:
         click.echo(json.dumps({"path": str(place.path), "format": VERSION, "size": size, "rows": counts}))
         return

@@ -69,18 +69,21 @@ class Engine(Protocol):
         """What has to be done now and then and takes some milliseconds: call it after a commit, when nobody waits."""
         ...
 
+    def check_files(self) -> None:
+        """Raise an error if what is committed now would be lost: somebody has deleted or replaced a file of the
+        store."""
+        ...
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        ...
+
     def close(self) -> None: ...
 
 
 def following(key: bytes) -> bytes:
     """The least key above."""
     return key + b"\0"
-
-
-def above(prefix: bytes) -> bytes | None:
-    """The least key above all those that begin with the prefix; None if there is none."""
-    shorter = prefix.rstrip(b"\xff")
-    return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
 
 
 def rows(engine: Engine, space: Space, low: bytes = b"", high: bytes | None = None) -> Iterator[Row]:

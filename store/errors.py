@@ -12,11 +12,6 @@ class StoreCorrupt(StoreError):
 class StoreInUse(StoreError):
     """Another process has the store open, or this one has it open twice."""
 
-    def __init__(self, text: str, pid: int | None = None) -> None:
-        super().__init__(text)
-        #: The process, if it is known.
-        self.pid = pid
-
 
 class StoreFull(StoreError):
     """No room: disk full, or quota reached. The same batch may be tried again when there is room."""

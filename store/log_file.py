@@ -7,6 +7,7 @@ last was whole on the disk, and acknowledged, before the next was begun.
 
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import Final, NamedTuple
 from trunkline.store.format import PAGE_SIZE
 
 _HEADER: Final = struct.Struct(">24s2I")
-_FRAME: Final = struct.Struct(">8s8s2I")
+_FRAME: Final = struct.Struct(">2I8s8x")
 #: The least that a disk writes at once.
 _SECTOR: Final = 512
+#: Where it stands in the index.
+_TAKEN: Final = 16
 
 
 class _Frame(NamedTuple):
@@ -26,9 +29,6 @@ class _Frame(NamedTuple):
     #: Pages of the database, if a commit ends here.
     ends: int
     salt: bytes
-    checksum: tuple[int, int]
-    #: What the checksum covers but for the page.
-    head: bytes
 
     @property
     def may_be_torn(self) -> bool:
@@ -47,9 +47,9 @@ class LogFile:
         frame, header = self._frame(number), self._at(0, _HEADER.size)
         return frame is not None and frame.salt == header[16:24]
 
-    def has_lost_commits(self) -> bool:
-        """Whether more than one commit lies behind those that SQLite takes."""
-        whole, salt = self._whole()
+    def has_lost_commits(self, whole: int) -> bool:
+        """Whether more than one commit lies behind the `whole` frames that SQLite takes."""
+        salt = self._salt()
         pages = set[int]()
         ended = False
         for frame in self._frames(whole + 1):
@@ -64,28 +64,15 @@ class LogFile:
     def close(self) -> None:
         self._file.close()
 
-    def _whole(self) -> tuple[int, bytes]:
-        """The frame with which the last commit ends that SQLite takes, and the salt of the log."""
+    def _salt(self) -> bytes:
+        """Of the frames of this round. A header that is damaged takes the whole log with it."""
         found = self._at(0, _HEADER.size)
         if len(found) == _HEADER.size:
             header, *checksum = _HEADER.unpack(found)
-            order = "<" if header[3] == 0x82 else ">"
-            sums = _checksum(header, (0, 0), order)
-            if sums == tuple(checksum):
-                whole = 0
-                for frame in self._frames(1):
-                    page = self._at(_offset(frame.number) + _FRAME.size, PAGE_SIZE)
-                    if frame.salt != header[16:] or len(page) < PAGE_SIZE:
-                        break
-                    sums = _checksum(frame.head + page, sums, order)
-                    if sums != frame.checksum:
-                        break
-                    if frame.ends:
-                        whole = frame.number
-                return whole, header[16:]
-        # a header that is damaged takes the whole log with it
+            if _checksum(header, "<" if header[3] == 0x82 else ">") == tuple(checksum):
+                return bytes(header[16:])
         first = self._frame(1)
-        return 0, first.salt if first else b""
+        return first.salt if first else b""
 
     def _frames(self, number: int) -> Iterator[_Frame]:
         while frame := self._frame(number):
@@ -96,9 +83,7 @@ class LogFile:
         found = self._at(_offset(number), _FRAME.size)
         if len(found) < _FRAME.size:
             return None
-        head, salt, *checksum = _FRAME.unpack(found)
-        page, ends = struct.unpack(">II", head)
-        return _Frame(number, page, ends, salt, (checksum[0], checksum[1]), head)
+        return _Frame(number, *_FRAME.unpack(found))
 
     def _at(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):
@@ -111,10 +96,17 @@ def _offset(number: int) -> int:
     return _HEADER.size + (number - 1) * (_FRAME.size + PAGE_SIZE)
 
 
-def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
-    first, second = sums
+def _checksum(data: bytes, order: str) -> tuple[int, int]:
+    first = second = 0
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for one, other in zip(words[::2], words[1::2], strict=True):
         first = (first + one + second) & 0xFFFFFFFF
         second = (second + other + first) & 0xFFFFFFFF
     return first, second
+
+
+def frames_taken(index: Path) -> int:
+    """With how many frames the last commit ends that SQLite takes: its index of an open log says so."""
+    with open(index, "rb") as file:
+        file.seek(_TAKEN)
+        return int.from_bytes(file.read(4), sys.byteorder)

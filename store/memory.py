@@ -65,6 +65,12 @@ class MemoryEngine:
     def maintain(self) -> None:
         pass
 
+    def check_files(self) -> None:
+        pass
+
+    def size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._closed = True
 

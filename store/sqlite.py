@@ -8,6 +8,7 @@ their checksums. Opening a store compares these and all keys; reading a row comp
 """
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -33,8 +34,8 @@ from trunkline.store.format import (
     row_crc,
     touch,
 )
-from trunkline.store.lock import FileLock, is_locked
-from trunkline.store.log_file import LogFile
+from trunkline.store.lock import FileLock, is_locked, is_same
+from trunkline.store.log_file import LogFile, frames_taken
 
 #: What a commit survives as soon as it returns: a power failure, or the end of the process.
 Durability = Literal["fsync", "os"]
@@ -57,6 +58,8 @@ _COLUMNS: Final = 4
 _LOG_PAGES: Final = 1000
 #: Pages that a backup copies between two calls of `progress`.
 _BACKUP_PAGES: Final = 256
+#: Free bytes of the disk with which a store can be opened: for the log, its index and the lock.
+ROOM: Final = 128 << 10
 #: How many defects an error names.
 _NAMED: Final = 3
 
@@ -82,14 +85,17 @@ class SqliteEngine:
         self._read_only = read_only
         self._log: LogFile | None = None
         self._open = ExitStack()
-        with ExitStack() as release, self._translated():
+        with ExitStack() as release, self._with_room(), self._translated():
             release.push(self._open)
             self.path = Path(os.path.realpath(path))
             if self.path.is_symlink():
                 raise StoreUnavailable(f"{path} is a circle of links")
             if not read_only:
-                self._open.callback(FileLock(self.path).release)
+                self._lock = FileLock(self.path)
+                self._open.callback(self._lock.release)
             self._log_was_there = self._find()
+            if not read_only:
+                self._lock.lock_store()
             self._connect("ro")
             self._open.callback(lambda: self._database.close())
             version = self._check_format()
@@ -106,6 +112,7 @@ class SqliteEngine:
                 self._begin(durability, max_size)
                 self._set_state(OPEN[durability])
                 self._checkpoint()  # the state has to be in the file: it is what a lost log is missed by
+                self._files = {path: path.stat() for path in (self.path, self._beside("wal"))}
             self._spaces = {Space(name): number for number, name in self._execute("SELECT number, name FROM spaces")}
             release.pop_all()
 
@@ -189,7 +196,7 @@ class SqliteEngine:
             )
         elif before == OPEN["fsync"]:  # with "os" the parts of commits may reach the disk in any order
             with closing(LogFile(log)) as found:
-                if found.has_lost_commits():
+                if found.has_lost_commits(frames_taken(self._beside("shm"))):
                     yield Defect(None, None, f"commits in its log {log.name} are damaged")
 
     # -- writing
@@ -315,6 +322,20 @@ class SqliteEngine:
                 new.unlink(missing_ok=True)
                 raise
 
+    def check_files(self) -> None:
+        with self._translated():
+            self._lock.renew()
+            for path, file in self._files.items():
+                if not is_same(path, file):
+                    raise StoreUnavailable(
+                        f"{path} was deleted or replaced while the broker runs: put it back, or start the broker again "
+                        "with what is there"
+                    )
+
+    def size(self) -> int:
+        with self._translated():
+            return sum(path.stat().st_size for path in (self.path, self._beside("wal")) if path.exists())
+
     def close(self) -> None:
         """Every commit is durable already: what goes wrong here does no harm."""
         if not self._read_only:
@@ -347,6 +368,19 @@ class SqliteEngine:
         except BaseException:
             if self._database.in_transaction:
                 self._execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _with_room(self) -> Generator[None]:
+        """SQLite calls it an I/O error if its index finds no room."""
+        try:
+            yield
+        except (StoreFull, StoreUnavailable) as error:
+            with suppress(OSError):
+                if shutil.disk_usage(self.path.parent).free < ROOM:
+                    raise StoreFull(
+                        f"the store {self.path} cannot be opened, as its disk is full: {ROOM:,} free bytes are enough"
+                    ) from error
             raise
 
     @contextmanager

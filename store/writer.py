@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
@@ -23,15 +24,20 @@ T = TypeVar("T")
 
 _logger = logging.getLogger("trunkline.store")
 
-#: Seconds that the end waits for a disk that does not answer.
-PATIENCE: Final = 30.0
+#: Seconds that the end waits for a disk that does not answer, less than the process has for its end.
+MAX_CLOSE: Final = 5.0
 
 
 class Writer:
     """Made, called and closed in the trio thread."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, heartbeat: float = 0.0) -> None:
+        """Before a commit that comes `heartbeat` seconds after the last look at the store's files, they are looked
+        at."""
         self._engine = engine
+        self._heartbeat = heartbeat
+        #: When they are to be looked at, in the thread.
+        self._check_at = 0.0
         self._token = trio.lowlevel.current_trio_token()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._closed = False
@@ -52,6 +58,7 @@ class Writer:
         def job() -> None:
             error = None
             try:
+                self._check_files()
                 self._engine.commit(batch)
             except StoreError as failure:
                 error = failure
@@ -95,7 +102,16 @@ class Writer:
             self._closed = True
             self._jobs.put(None)
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._thread.join, PATIENCE)
+            await trio.to_thread.run_sync(self._thread.join, MAX_CLOSE)
+        if self._thread.is_alive():
+            _logger.error("the store's disk does not answer: its last commit may be lost, and nobody was told of it")
+
+    def _check_files(self) -> None:
+        """After a failure before each commit, until they are there again."""
+        now = time.monotonic()
+        if now >= self._check_at:
+            self._engine.check_files()
+            self._check_at = now + self._heartbeat
 
     def _soon(self, call: Callable[..., object], *arguments: object) -> None:
         with suppress(trio.RunFinishedError):  # nobody is left to tell

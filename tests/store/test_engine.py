@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.store import Engine, Space, StoreError, WriteBatch
-from trunkline.store.engine import above, following, rows
+from trunkline.store.engine import following, rows
 from trunkline.store.memory import MemoryEngine
 from trunkline.store.sqlite import SqliteEngine
 
@@ -60,11 +60,6 @@ def test_pages_are_bounded_in_rows_and_bytes(engine: Engine) -> None:
     assert [key for key, _ in engine.scan(COLOURS, limit=3)] == [b"a", b"b", b"c"]
     assert [key for key, _ in engine.scan(COLOURS, weight=101)] == [b"a"]
     assert [key for key, _ in rows(engine, COLOURS, following(b"a"))] == [b"b", b"c", b"d"]
-
-
-def test_the_least_key_above_a_prefix() -> None:
-    assert above(b"a\xff\xff") == b"b"
-    assert above(b"\xff") is above(b"") is None
 
 
 def test_a_closed_engine_refuses(engine: Engine) -> None:

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,8 @@ from trunkline.store.lock import FileLock
 
 def test_the_second_is_refused_and_learns_the_first_ones_process(tmp_path: Path) -> None:
     first = FileLock(tmp_path / "a.db")
-    with pytest.raises(StoreInUse, match=r"a\.db is in use by this process") as caught:
+    with pytest.raises(StoreInUse, match=r"a\.db is in use by this process"):
         FileLock(tmp_path / "a.db")
-    assert caught.value.pid == os.getpid()
     first.release()
     FileLock(tmp_path / "a.db").release()
 
@@ -19,9 +17,8 @@ def test_the_second_is_refused_and_learns_the_first_ones_process(tmp_path: Path)
 def test_a_holder_that_has_not_written_its_number_yet(tmp_path: Path) -> None:
     first = FileLock(tmp_path / "a.db")
     (tmp_path / "a.db-lock").write_bytes(b"")
-    with pytest.raises(StoreInUse, match="another process") as caught:
+    with pytest.raises(StoreInUse, match="another process"):
         FileLock(tmp_path / "a.db")
-    assert caught.value.pid is None
     first.release()
 
 

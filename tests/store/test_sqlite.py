@@ -1,6 +1,7 @@
 """The engine over SQLite: what it keeps, and what it refuses."""
 
 import os
+import shutil
 import sqlite3
 from itertools import pairwise
 from pathlib import Path
@@ -166,6 +167,35 @@ def test_the_file_shrinks_in_bounded_steps(quick_path: Path) -> None:
     assert engine.get(OTHERS, b"last") == b"1" * 10_000
     assert list(engine.check()) == []
     engine.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a file that is open is not deleted there")
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_file_that_is_deleted_or_replaced_is_missed(suffix: str, quick_path: Path) -> None:
+    engine = SqliteEngine(quick_path / "a.db")
+    put(engine, COLOURS, a=b"1")
+    engine.check_files()
+    file = quick_path / f"a.db{suffix}"
+    kept = file.rename(quick_path / "kept")
+    with pytest.raises(StoreUnavailable, match=rf"{file} was deleted or replaced"):
+        engine.check_files()
+    shutil.copy(kept, file)
+    with pytest.raises(StoreUnavailable, match=rf"{file} was deleted or replaced"):
+        engine.check_files()
+    kept.rename(file)
+    engine.check_files()
+    engine.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a file that is open is not deleted there")
+def test_the_file_of_the_lock_is_made_anew(quick_path: Path) -> None:
+    engine = SqliteEngine(quick_path / "a.db")
+    (quick_path / "a.db-lock").unlink()
+    engine.check_files()
+    with pytest.raises(StoreInUse, match="in use by this process"):
+        SqliteEngine(quick_path / "a.db")
+    engine.close()
+    SqliteEngine(quick_path / "a.db").close()
 
 
 def test_the_log_is_brought_home_while_others_read(quick_path: Path) -> None:

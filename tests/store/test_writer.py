@@ -122,3 +122,40 @@ async def test_what_a_read_raises_is_the_readers() -> None:
     with pytest.raises(ValueError, match="0"):
         await writer.read(fail)
     await writer.close()
+
+
+class Missing(Recorded):
+    """Whose files are gone."""
+
+    is_gone = True
+
+    def check_files(self) -> None:
+        if self.is_gone:
+            raise StoreUnavailable("gone")
+        self.done.append("check")
+
+
+async def test_files_are_looked_at_now_and_then_and_after_a_failure_until_they_are_there() -> None:
+    engine = Missing()
+    engine.may_commit.set()
+    writer = Writer(engine, heartbeat=1e9)
+    for is_gone in (True, True, False, True):
+        engine.is_gone = is_gone
+        answer = Answer()
+        writer.commit(batch(), answer)
+        error = await answer.error()
+        assert (error is not None) == (is_gone and "check" not in engine.done)
+    await writer.close()
+    assert engine.done.count("commit") == 2
+
+
+async def test_a_disk_that_does_not_answer_does_not_hold_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("trunkline.store.writer.MAX_CLOSE", 0.01)
+    engine = Recorded()
+    writer = Writer(engine)
+    writer.commit(batch(), Answer())
+    await writer.close()
+    assert "does not answer" in caplog.text
+    engine.may_commit.set()
