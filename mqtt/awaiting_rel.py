@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import count, groupby
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.mqtt.publication import Publication
 
@@ -28,7 +28,7 @@ class AwaitingRel:
         self.max_bytes = max_bytes
         self.byte_size = 0
         #: The held publication of each id, and the number of the id's message in it.
-        self._open: dict[int, tuple[_Held, int]] = {}
+        self._open: dict[int, tuple[Held, int]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -61,7 +61,7 @@ class AwaitingRel:
         Returns False, and holds none of them, if there is not enough room for all."""
         if not self.has_room(len(packet_ids), weight):
             return False
-        held = _Held(publication, weight, len(packet_ids), now)
+        held = Held(publication, weight, packet_ids, now)
         self._open.update(zip(packet_ids, zip([held] * len(packet_ids), count(), strict=False), strict=True))
         self.byte_size += held.weight
         return True
@@ -83,7 +83,7 @@ class AwaitingRel:
         released.append(self._let_go(held, first, last))
         return released
 
-    def _let_go(self, held: _Held, first: int, last: int) -> Publication | None:
+    def _let_go(self, held: Held, first: int, last: int) -> Publication | None:
         held.left -= last - first
         if not held.left:
             self.byte_size -= held.weight
@@ -106,16 +106,9 @@ class AwaitingRel:
     def export(self) -> list[Exported]:
         """The ids in order, with the weight of what they hold and itself, for another node."""
         return [
-            ([packet_id], held.weight // held.number, held.publication and held.publication.messages[number])
+            ([packet_id], held.weight // len(held.packet_ids), held.publication and held.publication.messages[number])
             for packet_id, (held, number) in self._open.items()
         ]
-
-    def runs(self) -> Iterator[tuple[list[int], int, Publication | None, int]]:
-        """For a store: ids whose messages stand in a row in a publication, what each weighs, the publication, and the
-        number of the first message in it."""
-        for (held, _), group in groupby(enumerate(self._open.items()), _in_row):
-            opened = [each for _, each in group]
-            yield [packet_id for packet_id, _ in opened], held.weight // held.number, held.publication, opened[0][1][1]
 
     def restore(self, entries: Iterable[Exported], now: float = 0.0) -> None:
         """Take up what `export` gave, as if it came now."""
@@ -126,20 +119,16 @@ class AwaitingRel:
         self.maximum, self.max_bytes = maximum, max_bytes
 
 
-def _in_row(opened: tuple[int, tuple[int, tuple[_Held, int]]]) -> tuple[_Held, int]:
-    position, (_, (held, number)) = opened
-    return held, number - position
-
-
-class _Held:
+class Held:
     """The held message of one id, or the batch of several ids: its memory is in use until the last of them is
     released."""
 
-    __slots__ = ("came_at", "left", "number", "publication", "weight")
+    __slots__ = ("came_at", "left", "packet_ids", "publication", "weight")
 
-    def __init__(self, publication: Publication | None, weight: int, number: int, came_at: float) -> None:
+    def __init__(self, publication: Publication | None, weight: int, packet_ids: Sequence[int], came_at: float) -> None:
         self.publication = publication
         self.weight = weight
         self.came_at = came_at
-        #: The number of ids that it was kept for, and of those that are still open.
-        self.number = self.left = number
+        #: The ids that it was kept for, and the number of those that are still open.
+        self.packet_ids = packet_ids
+        self.left = len(packet_ids)

@@ -18,7 +18,7 @@ from trunkline.mqtt.errors import ProtocolError
 from trunkline.mqtt.weight import HEAVY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from trunkline.mqtt.message import Message
     from trunkline.mqtt.publication import Publication
@@ -286,21 +286,6 @@ class Inflight(Generic[T]):
             (packet_id, int(entry.state), entry.message(packet_id), entry.target)
             for packet_id, entry in self._entries.items()
         ]
-
-    def runs(self) -> Iterator[tuple[int, int, Entry[T]]]:
-        """All messages in order, for a store: packet ids in a row that have one entry, as the first and their
-        number."""
-        first = count = 0
-        current: Entry[T] | None = None
-        for packet_id, entry in self._entries.items():
-            if entry is current and packet_id == first + count:
-                count += 1
-                continue
-            if current is not None:
-                yield first, count, current
-            first, count, current = packet_id, 1, entry
-        if current is not None:
-            yield first, count, current
 
     def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
         """Fill an empty window with the result of `export`."""

@@ -12,9 +12,10 @@ from sortedcontainers import SortedList
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.durable import Durable, StoredQueue, StoredWindow
+from trunkline.broker.session.durable import Durable, StoredQueue
 from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow, QueueSettings
 from trunkline.broker.session.state import Session
+from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
 from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.reasons import Reason
@@ -96,16 +97,15 @@ class Directory:
         """A new session of this client, empty and without a connection. It claims the client id. With a number, which
         no other session has, it is stored."""
         settings, committer = self._services.config.session, self._services.committer
-        window = settings.max_inflight, settings.max_inflight_bytes
-        awaiting_rel = AwaitingRel(settings.max_awaiting_rel, self._services.config.queue_bytes)
+        in_flight = settings.max_inflight, settings.max_inflight_bytes
+        awaited = settings.max_awaiting_rel, self._services.config.queue_bytes
         if number and committer is not None:
-            session = Session(
-                client, StoredWindow(committer, *window), StoredQueue(committer, **self._queue), awaiting_rel
-            )
-            session.durable = Durable(session, committer, number)
+            window, awaiting_rel = StoredWindow(committer, *in_flight), StoredAwaitingRel(committer, *awaited)
+            session = Session(client, window, StoredQueue(committer, **self._queue), awaiting_rel)
+            session.durable = Durable(session, committer, number, window, awaiting_rel)
             self._last_number = max(self._last_number, number)
         else:
-            session = Session(client, Inflight(*window), MessageQueue(**self._queue), awaiting_rel)
+            session = Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
         actor = SessionActor(session, self._services, self._forget)
         self._supervisor.start(actor, name=f"session {client.client_id}")
         if client.client_id not in self._sessions:

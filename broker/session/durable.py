@@ -2,23 +2,23 @@
 [MQTT-4.1.0-1]
 
 Four spaces, all keyed by the number of the session: what is one of a kind, the subscriptions, the window with the
-awaited PUBRELs, and the queue. The window is small and is written as a whole; the queue is long and grows at one end
-and shrinks at the other, so what came is written and what went is deleted. Messages are stored by themselves, as the
-publications that they came in; here is only where they are (`trunkline.mqtt.stored`).
+awaited PUBRELs (`stored_window`), and the queue. It grows at one end and shrinks at the other, so what came is written
+and what went is deleted. Messages are stored by themselves, as the publications that they came in; here is only where
+they are (`trunkline.mqtt.stored`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import asdict
-from itertools import chain, groupby
+from itertools import chain
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
 from trunkline.broker.session.export import head_to_plain, target_to_plain
 from trunkline.broker.session.mqueue import Dropped, MessageQueue, Queued
+from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow, stored_of
 from trunkline.hooks.client import plain_attributes
-from trunkline.mqtt.inflight import Inflight
 from trunkline.mqtt.packing import pack
 from trunkline.store import Space
 
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.mqueue import QueueSettings
     from trunkline.broker.session.state import Session
-    from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.message import Message
-    from trunkline.mqtt.publication import Publication
     from trunkline.mqtt.stored import StoredPublication
     from trunkline.router import Target
     from trunkline.store import WriteBatch
@@ -41,35 +39,7 @@ if TYPE_CHECKING:
 
 SESSIONS: Final = Space("sessions")
 SUBSCRIPTIONS: Final = Space("subscriptions")
-WINDOWS: Final = Space("windows")
 QUEUES: Final = Space("queues")
-
-
-class StoredWindow(Inflight["T"]):
-    """A window that tells the committer what it holds."""
-
-    __slots__ = ("_committer",)
-
-    def __init__(self, committer: Committer, limit: int, max_bytes: int) -> None:
-        super().__init__(limit, max_bytes)
-        self._committer = committer
-
-    def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
-        stored = self._committer.stored(publication)
-        packet_ids = super().insert(publication, target, qos, now)
-        self._committer.hold(stored, len(packet_ids))
-        return packet_ids
-
-    def end(self, packet_ids: Iterable[int]) -> None:
-        for entry, group in groupby(packet_ids, self._entries.__getitem__):
-            self._committer.let_go(_stored(entry.publication), len(list(group)))
-        super().end(packet_ids)
-
-    def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
-        entries = list(entries)
-        for _, _, publication, _ in entries:
-            self._committer.hold(_stored(publication), publication.count)
-        super().restore(last_id, entries, now)
 
 
 class StoredQueue(MessageQueue["T"]):
@@ -101,7 +71,7 @@ class StoredQueue(MessageQueue["T"]):
 
     def _let_go(self, entry: Queued[T]) -> None:
         if entry[2]:
-            self._committer.let_go(_stored(entry[0]), 1)
+            self._committer.let_go(stored_of(entry[0]), 1)
 
 
 class Run(NamedTuple):
@@ -122,29 +92,38 @@ class Durable:
         "_head",
         "_is_stored",
         "_queued_to",
-        "_records",
         "_runs",
         "_session",
-        "_window",
+        "_window_head",
+        "awaiting_rel",
         "number",
         "owner",
         "subscriptions",
+        "window",
     )
 
-    def __init__(self, session: Session, committer: Committer, number: int) -> None:
-        """`number` is that of no other session."""
+    def __init__(
+        self,
+        session: Session,
+        committer: Committer,
+        number: int,
+        window: StoredWindow,
+        awaiting_rel: StoredAwaitingRel,
+    ) -> None:
+        """`number` is that of no other session; `window` and `awaiting_rel` are the session's."""
         self._session = session
+        self.window = window
+        self.awaiting_rel = awaiting_rel
         self._committer = committer
         self.number = number
         self.owner: Ref[Any] | None = None
         #: The filters that were subscribed to, or unsubscribed from, and are not stored as they are now.
         self.subscriptions: dict[str, None] = {}
         self._ended = False
-        # What is stored: the window with the publications that it refers to, and the queue up to a number.
+        # What is stored: the head, what is one of a kind in the window, and the queue up to a number.
         self._is_stored = False
         self._head: object = None
-        self._window = b""
-        self._records: dict[StoredPublication, None] = {}
+        self._window_head = b""
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
         self._anew = False
@@ -182,16 +161,9 @@ class Durable:
             self._write_queue(key, batch)
         self._write_window(key, batch)  # it says how far the first runs of the queue have gone
 
-    def restored(
-        self,
-        window: bytes,
-        records: dict[StoredPublication, None],
-        runs: dict[int, deque[Run]],
-        *,
-        anew: bool = False,
-    ) -> None:
+    def restored(self, window_head: bytes, runs: dict[int, deque[Run]], *, anew: bool = False) -> None:
         """The session is as it is stored. Its queue is to be stored `anew`: the runs are not what they were."""
-        self._is_stored, self._window, self._records, self._runs = True, window, records, runs
+        self._is_stored, self._window_head, self._runs = True, window_head, runs
         self._anew = anew
         self._queued_to = 0 if anew else self._session.queue.number
 
@@ -213,51 +185,18 @@ class Durable:
                 batch.put(SUBSCRIPTIONS, key + filter.encode(), pack((asdict(options), filter in session.unasked)))
 
     def _write_window(self, key: bytes, batch: WriteBatch) -> None:
-        session, committer = self._session, self._committer
-        records: dict[StoredPublication, None] = {}
-        sent: list[object] = []
-        for first, count, entry in session.inflight.runs():
-            target = target_to_plain(entry.target)
-            for number, place in self._places(entry.publication, first - entry.first_id, count, records):
-                sent.append((entry.first_id + number, int(entry.state), place, target))
-        awaited: list[object] = []
-        for packet_ids, weight, publication, first in session.awaiting_rel.runs():
-            if publication is None:
-                awaited.append((packet_ids, weight, None))
-                continue
-            for number, place in self._places(publication, first, len(packet_ids), records):
-                awaited.append((packet_ids[number - first : number - first + place[2]], weight, place))
+        window = self.window
         begun = [
             (runs[0].first, first)
-            for priority, first in session.queue.firsts().items()
+            for priority, first in self._session.queue.firsts().items()
             if (runs := self._runs.get(priority)) and runs[0].first < first <= runs[0].last
         ]
-        window = pack((session.inflight.last_id, sent, awaited, begun))
-        if window == self._window:
-            return
-        self._window = window
-        batch.put(WINDOWS, key, window)
-        for stored in records:
-            if stored not in self._records:
-                committer.refer(stored, batch)
-        for stored in self._records:
-            if stored not in records:
-                committer.release(stored)
-        self._records = records
-
-    def _places(
-        self, publication: Publication, first: int, count: int, records: dict[StoredPublication, None]
-    ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """Where `count` messages of a publication are stored, from number `first` on: the number of one, and of it and
-        those that follow it in a row the publication's key, the first one's place in it, and how many they are."""
-        stored = self._committer.stored(publication)
-        records[stored] = None
-        guids = publication.guids[first : first + count]
-        if isinstance(guids, range) or count == 1:
-            yield first, (stored.number, guids[0] - stored.first_guid, count)
-            return
-        for number, guid in enumerate(guids, first):
-            yield number, (stored.number, guid - stored.first_guid, 1)
+        head = pack((window.last_id, begun))
+        if head != self._window_head:
+            self._window_head = head
+            batch.put(WINDOWS, key, head)
+        window.rows.write(key, batch)
+        self.awaiting_rel.rows.write(key, batch)
 
     def _write_queue(self, key: bytes, batch: WriteBatch) -> None:
         queue, committer = self._session.queue, self._committer
@@ -289,8 +228,8 @@ class Durable:
         if not self._is_stored:
             return
         delete_session(self.number, batch)
-        for stored in self._records:
-            self._committer.release(stored)
+        self.window.rows.release()
+        self.awaiting_rel.rows.release()
         for runs in self._runs.values():
             for run in runs:
                 self._committer.release(run.stored)
@@ -300,7 +239,7 @@ def delete_session(number: int, batch: WriteBatch) -> None:
     """Delete its rows. Its messages may be those of other sessions, too."""
     key, above = key_of(number), key_of(number + 1)
     batch.delete(SESSIONS, key)
-    batch.delete(WINDOWS, key)
+    batch.delete_range(WINDOWS, key, above)
     batch.delete_range(SUBSCRIPTIONS, key, above)
     batch.delete_range(QUEUES, key, above)
 
@@ -322,16 +261,10 @@ def _in_rows(entries: Iterable[Queued[T]]) -> Iterator[tuple[Run, Queued[T]]]:
             last, guid = number, message.guid
             continue
         if first is not None:
-            yield Run(first[3], last, _stored(first[0])), first
+            yield Run(first[3], last, stored_of(first[0])), first
         first, last, guid = entry, number, message.guid
     if first is not None:
-        yield Run(first[3], last, _stored(first[0])), first
-
-
-def _stored(publication: Publication) -> StoredPublication:
-    stored = publication.stored
-    assert stored is not None  # it is in a durable session
-    return stored
+        yield Run(first[3], last, stored_of(first[0])), first
 
 
 def key_of(number: int) -> bytes:

@@ -136,8 +136,6 @@ class Inbound:
             if not self._awaiting_rel.receive(publication.packet_ids, routed, routed.weight, now):
                 self._too_many(publication, channel)
                 return
-            if self._session.durable is not None and services.committer is not None:
-                services.committer.stored(routed)  # what came together is stored together
             self.expect_pubrel()
             reached = bool(services.pubsub.router.match(routed.topic))
         wait = None if services.committer is None else self._wait(services.committer, routed, qos)

@@ -70,7 +70,9 @@ class SessionLife:
     #: Deliveries that the actor did not handle before its end.
     undelivered: list[tuple[Publication, Target[Subscriber]]] = field(default_factory=lambda: [], init=False)
     #: Stored messages that were not restored, and why: they are dropped when the hooks can hear of it.
-    not_restored: deque[tuple[Message, DropReason]] = field(default_factory=deque, init=False)
+    not_restored: deque[tuple[Message, DropReason]] = field(
+        default_factory=deque["tuple[Message, DropReason]"], init=False
+    )
     #: Connections whose request is in the mailbox: they must not wait for an actor that has crashed.
     _requested: list[Channel] = field(default_factory=lambda: [], init=False)
     #: These stop the timers that run until the client goes or, while it is away, until it is back.

@@ -14,13 +14,13 @@ from trunkline.broker.session.durable import (
     QUEUES,
     SESSIONS,
     SUBSCRIPTIONS,
-    WINDOWS,
     Durable,
     Run,
     delete_session,
     key_of,
 )
 from trunkline.broker.session.export import restore_head, target_from_plain
+from trunkline.broker.session.stored_window import SENT, WINDOWS, RowKey, stored_of
 from trunkline.hooks.client import client_from_plain
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.mqtt.stored import StoredPublication
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.actor import SessionActor
     from trunkline.broker.session.directory import Directory
+    from trunkline.mqtt.awaiting_rel import Exported as Awaited
+    from trunkline.mqtt.inflight import Exported
     from trunkline.mqtt.publication import Publication
     from trunkline.router import Router, Target
-    from trunkline.store import Engine, WriteBatch
+    from trunkline.store import Engine, Space, WriteBatch
 
 _NUMBER: Final = 8
 #: What `ALIVE` would say of a store that was never written.
@@ -50,7 +52,9 @@ _logger = logging.getLogger("trunkline.store")
 class StoredSession:
     head: dict[str, Any]
     subscriptions: list[tuple[str, bytes]] = field(default_factory=list["tuple[str, bytes]"])
-    window: bytes = b""
+    window_head: bytes = b""
+    sent: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
+    awaited: list[tuple[RowKey, bytes]] = field(default_factory=list["tuple[RowKey, bytes]"])
     queue: list[tuple[int, bytes]] = field(default_factory=list["tuple[int, bytes]"])
 
 
@@ -81,10 +85,13 @@ def find(engine: Engine) -> Found:
                 continue
             if space == SUBSCRIPTIONS:
                 stored.subscriptions.append((key[_NUMBER:].decode(), value))
-            elif space == WINDOWS:
-                stored.window = value
-            else:
+            elif space == QUEUES:
                 stored.queue.append((int.from_bytes(key[_NUMBER:], "big"), value))
+            elif len(key) == _NUMBER:
+                stored.window_head = value
+            else:
+                row_key = RowKey.of(key[_NUMBER:])
+                (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
     records = {_number(key): value for key, value in rows(engine, MESSAGES)}
     return Found(alive, sessions, records, max([last_number, *records]), remains)
 
@@ -95,7 +102,7 @@ def restore(
     """Make the sessions that were found, one by one. Their timers start with `go_on_away`."""
     gone = min(now, found.alive - committer.epoch)  # the process ended then, or later
     records = _Records(found.records, committer.epoch)
-    lost: list[bytes] = []
+    lost: list[tuple[Space, bytes]] = []
     newest = {stored.head["client"]["client_id"]: number for number, stored in sorted(found.sessions.items())}
     for number, stored in found.sessions.items():
         if newest[stored.head["client"]["client_id"]] == number:
@@ -123,8 +130,8 @@ def _fill(
     epoch: float,
     gone: float,
     now: float,
-) -> list[bytes]:
-    """Returns the keys of what is stored for the queue, but cannot be there."""
+) -> list[tuple[Space, bytes]]:
+    """Returns the keys of rows whose messages are not there."""
     session, subscriber = actor.session, actor.subscriber
     durable = session.durable
     assert isinstance(durable, Durable)
@@ -136,40 +143,32 @@ def _fill(
         router.subscribe(subscriber, filter, session.subscriptions[filter])
     target = partial(target_from_plain, subscriber=subscriber, member=partial(_member, router, subscriber))
     restore_head(stored.head, session, -epoch, gone)
-    referred: dict[StoredPublication, None] = {}
-    begun: dict[int, int] = {}
-    if stored.window:
-        last_id, sent, awaited, begun_runs = unpack(stored.window)
-        session.inflight.restore(
-            last_id,
-            [
-                (first, state, records.find(place, referred), target(plain))
-                for first, state, place, plain in sent
-                if records.has(place)
-            ],
-            gone,
-        )
-        session.awaiting_rel.restore(
-            [
-                (ids, weight, records.find(place, referred) if place and records.has(place) else None)
-                for ids, weight, place in awaited
-            ],
-            gone,
-        )
-        begun = dict(begun_runs)
-    for publication in referred:
-        publication.references += 1
+    lost: list[tuple[Space, bytes]] = []
+    last_id, begun_runs = unpack(stored.window_head) if stored.window_head else (0, ())
+    begun: dict[int, int] = dict(begun_runs)
+    sent: list[Exported[Target[Subscriber]]] = []
+    sent_rows: list[RowKey] = []
+    for key, value in stored.sent:
+        state, place, plain = unpack(value)
+        if records.has(place):
+            sent.append((key.first, state, records.refer(place), target(plain)))
+            sent_rows.append(key)
+        else:
+            lost.append((WINDOWS, key_of(durable.number) + key.packed))
+    session.inflight.restore(last_id, sent, gone)
+    awaited: list[Awaited] = []
+    for _, value in stored.awaited:
+        ids, weight, place = unpack(value)
+        awaited.append((ids, weight, records.refer(place) if place and records.has(place) else None))
+    session.awaiting_rel.restore(awaited, gone)
     runs: dict[int, deque[Run]] = {}
-    lost: list[bytes] = []
     is_mixed = False  # the settings give messages other priorities than before
     for first, value in stored.queue:
         place, qos, plain = unpack(value)
         if not records.has(place):
-            lost.append(key_of(durable.number) + key_of(first))
+            lost.append((QUEUES, key_of(durable.number) + key_of(first)))
             continue
-        some = records.find(place, {})
-        assert some.stored is not None
-        some.stored.references += 1
+        some = records.refer(place)
         to = target(plain)
         last = first + some.count - 1
         left = begun.get(first, first)
@@ -183,9 +182,11 @@ def _fill(
         session.queue.number = last
         priority = session.queue.priority_of(some.topic)
         is_mixed = is_mixed or any(session.queue.priority_of(topic) != priority for topic in some.topics)
-        runs.setdefault(priority, deque()).append(Run(first, last, some.stored))
-    durable.restored(stored.window, referred, runs, anew=is_mixed)
-    if stored.head["left_at"] is None or records.missing or is_mixed:
+        runs.setdefault(priority, deque()).append(Run(first, last, stored_of(some)))
+    durable.restored(stored.window_head, runs, anew=is_mixed)
+    durable.window.restored(sent_rows)
+    durable.awaiting_rel.restored((ids[0], key) for (key, _), (ids, _, _) in zip(stored.awaited, awaited, strict=True))
+    if stored.head["left_at"] is None or is_mixed:
         durable.changed()  # it is known now when its client left
     return lost
 
@@ -205,12 +206,11 @@ class _Records:
         self.missing.add(number)
         return False
 
-    def find(self, place: tuple[int, int, int], referred: dict[StoredPublication, None]) -> Publication:
-        """The messages in this place; its publication goes into `referred`."""
+    def refer(self, place: tuple[int, int, int]) -> Publication:
+        """The messages in this place, for a row that refers to it."""
         number, first, count = place
         publication = self._publication(number)
-        assert publication.stored is not None
-        referred[publication.stored] = None
+        stored_of(publication).references += 1
         return publication.part(first, first + count)
 
     def _publication(self, number: int) -> Publication:
@@ -227,7 +227,7 @@ class _Records:
         return [
             StoredPublication(number, 0, None)
             for number in self._stored
-            if number not in found or not (stored := found[number].stored) or not stored.references
+            if number not in found or not stored_of(found[number]).references
         ]
 
 
@@ -242,14 +242,14 @@ class _Discarded:
 
 @dataclass(slots=True, eq=False)
 class _LostRows:
-    """Of queues, whose messages are gone."""
+    """Rows whose messages are gone."""
 
-    keys: list[bytes]
+    keys: list[tuple[Space, bytes]]
     owner: None = None
 
     def write(self, batch: WriteBatch) -> None:
-        for key in self.keys:
-            batch.delete(QUEUES, key)
+        for space, key in self.keys:
+            batch.delete(space, key)
 
 
 def _member(router: Router[Subscriber], subscriber: Subscriber, filter: str) -> Target[Subscriber] | None:

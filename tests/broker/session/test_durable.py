@@ -18,17 +18,15 @@ from trunkline.broker.session.durable import (
     QUEUES,
     SESSIONS,
     SUBSCRIPTIONS,
-    WINDOWS,
     Durable,
     StoredQueue,
-    StoredWindow,
 )
 from trunkline.broker.session.export import export_session
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
+from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
-from trunkline.mqtt.awaiting_rel import AwaitingRel
 from trunkline.mqtt.inflight import State
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packets import Will
@@ -106,8 +104,9 @@ class Home:
 
     def add(self, client: ClientInfo, number: int) -> Any:
         queue = StoredQueue(self.committer, max_length=6, priority=PRIORITIES.get)
-        session = Session(client, StoredWindow(self.committer, 8, 0), queue, AwaitingRel())
-        session.durable = Durable(session, self.committer, number)
+        window, awaiting_rel = StoredWindow(self.committer, 8, 0), StoredAwaitingRel(self.committer, 0, 0)
+        session = Session(client, window, queue, awaiting_rel)
+        session.durable = Durable(session, self.committer, number, window, awaiting_rel)
         subscriber = Subscriber(client.client_id, lambda mail: None)
         return SimpleNamespace(session=session, subscriber=subscriber, not_restored=lambda *_: None)
 
@@ -208,9 +207,10 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
             publication = publication.select(range(0, count, 2))
         self.session.inflight.insert(publication, self.to, qos, self.now)
 
-    @rule(state=st.sampled_from(State), count=st.integers(1, 3))
-    def acknowledge(self, state: State, count: int) -> None:
-        packet_ids = of(self.session, state)[:count]
+    @rule(state=st.sampled_from(State), data=st.data())
+    def acknowledge(self, state: State, data: st.DataObject) -> None:
+        packet_ids = data.draw(st.permutations(of(self.session, state)))
+        packet_ids = packet_ids[: data.draw(st.integers(1, 4))]
         if packet_ids and state is State.WAIT_PUBREC:
             self.session.inflight.release(packet_ids, self.now)
         elif packet_ids:
@@ -223,7 +223,7 @@ class StoredSessionsComeBack(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3), refused=st.booleans())
     def hold(self, count: int, refused: bool) -> None:
         publication = self.publications("t", 2, count, None)
-        packet_ids = list(range(self.number, self.number + count))
+        packet_ids = list(range(self.number - count + 1, self.number + 1))
         if refused:
             self.session.awaiting_rel.receive(packet_ids, None, 0, self.now)
         else:

@@ -7,7 +7,8 @@ import pytest
 from tests.broker.disk import Disk
 from tests.conformance import raw
 from trunkline.broker.committer import MESSAGES
-from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS, WINDOWS
+from trunkline.broker.session.durable import QUEUES, SESSIONS, SUBSCRIPTIONS
+from trunkline.broker.session.stored_window import SENT, WINDOWS
 from trunkline.mqtt.packing import pack, unpack
 from trunkline.store import Space, WriteBatch
 from trunkline.store.engine import rows
@@ -75,9 +76,9 @@ async def test_what_is_lost_is_said(caplog: pytest.LogCaptureFixture) -> None:
 async def test_places_behind_the_end_of_a_publication_are_lost_and_no_others() -> None:
     disk = await filled()
     batch = WriteBatch()
-    key, value = disk.engine.scan(WINDOWS)[0]
-    last_id, ((first, state, (number, _, count), target), *sent), *rest = unpack(value)
-    batch.put(WINDOWS, key, pack((last_id, [(first, state, (number, 7, count), target), *sent], *rest)))
+    key, value = next((key, value) for key, value in disk.engine.scan(WINDOWS) if key[8:9] == SENT)
+    state, (number, _, count), target = unpack(value)
+    batch.put(WINDOWS, key, pack((state, (number, 7, count), target)))
     key, value = disk.engine.scan(QUEUES)[-1]
     (number, _, count), *rest = unpack(value)
     batch.put(QUEUES, key, pack(((number, 7, count), *rest)))

@@ -1,0 +1,284 @@
+"""The window of a stored session and its awaited PUBRELs: a row for all messages in a row that were sent, or that came,
+together.
+
+A row is written once and never changed: when some of its messages are complete, rows of the others take its place. So a
+commit costs what has changed, however much is open. The keys of the rows sort them as their messages came, which is the
+order in which they are sent again.  # [MQTT-4.6.0-1] [MQTT-4.6.0-4]
+"""
+
+from __future__ import annotations
+
+from itertools import count as count_up
+from itertools import groupby, pairwise
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from trunkline.broker.session.export import target_to_plain
+from trunkline.mqtt.awaiting_rel import AwaitingRel, Held
+from trunkline.mqtt.inflight import Entry, Inflight
+from trunkline.mqtt.packing import pack
+from trunkline.store import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from trunkline.broker.committer import Committer
+    from trunkline.broker.routes import Subscriber
+    from trunkline.mqtt.inflight import Exported
+    from trunkline.mqtt.publication import Publication
+    from trunkline.mqtt.stored import StoredPublication
+    from trunkline.router import Target
+    from trunkline.store import WriteBatch
+
+    T: TypeAlias = Target[Subscriber]
+
+E = TypeVar("E")
+
+#: Under the number of a session alone: what is one of a kind. Under that and a `RowKey`: messages.
+WINDOWS: Final = Space("windows")
+
+_row_key: Final = Struct(">cQII")
+
+
+class RowKey(NamedTuple):
+    """What follows the number of the session in the key of a row."""
+
+    #: `SENT` or `AWAITED`.
+    lane: bytes
+    #: Entries are numbered as they come.
+    number: int
+    #: Of the first message, in the numbers of its entry.
+    first: int
+    length: int
+
+    @classmethod
+    def of(cls, key: bytes) -> RowKey:
+        return cls(*_row_key.unpack(key))
+
+    @property
+    def packed(self) -> bytes:
+        return _row_key.pack(*self)
+
+
+SENT: Final = b"s"
+AWAITED: Final = b"a"
+
+
+class EntryRows:
+    """The rows of one entry."""
+
+    __slots__ = ("first", "left", "number", "places")
+
+    def __init__(self, number: int, first: int, left: int, places: frozenset[tuple[int, int]] = frozenset()) -> None:
+        self.number = number
+        #: The number of its first message.
+        self.first = first
+        #: Messages that are open.
+        self.left = left
+        #: What is stored: of each row the position of the first message in the entry, and their number.
+        self.places = places
+
+
+class WindowRows(Generic[E]):
+    """The rows of one lane of a session. What is sent has a lane, and what awaits its PUBREL."""
+
+    __slots__ = ("_all", "_changed", "_committer", "_describe", "_lane", "_last")
+
+    def __init__(
+        self,
+        committer: Committer,
+        lane: bytes,
+        describe: Callable[[E], tuple[StoredPublication | None, Iterable[tuple[int, int, object]]]],
+    ) -> None:
+        """`describe` gives an entry's publication and its rows: position of the first message, their number, value."""
+        self._committer = committer
+        self._lane = lane
+        self._describe = describe
+        self._last = 0
+        self._all: dict[E, EntryRows] = {}
+        self._changed: dict[E, EntryRows] = {}
+
+    def add(self, entry: E, first: int, count: int) -> None:
+        """So many of its messages are open."""
+        self._last += 1
+        self._all[entry] = self._changed[entry] = EntryRows(self._last, first, count)
+
+    def remove(self, entry: E, count: int) -> None:
+        """So many of its messages are not open any more."""
+        rows = self._all[entry]
+        rows.left -= count
+        if rows.left or rows.places:
+            self._changed[entry] = rows
+        else:  # it came and went between two commits
+            self._changed.pop(entry, None)
+        if not rows.left:
+            del self._all[entry]
+
+    def restored(self, entries: Iterable[tuple[E, RowKey]]) -> None:
+        """These are all, and are stored."""
+        self._changed.clear()
+        self._all = {
+            entry: EntryRows(key.number, key.first, key.length, frozenset([(0, key.length)])) for entry, key in entries
+        }
+        self._last = max([rows.number for rows in self._all.values()], default=0)
+
+    def write(self, session_key: bytes, batch: WriteBatch) -> None:
+        changed, self._changed = self._changed, {}
+        for entry, rows in changed.items():
+            stored, described = self._describe(entry)
+            places: dict[tuple[int, int], object] = {}
+            if rows.left:
+                places = {(position, count): value for position, count, value in described}
+            before, rows.places = rows.places, frozenset(places)
+            if stored is not None and places and not before:
+                self._committer.refer(stored, batch)
+            for place, value in places.items():
+                if place not in before:
+                    batch.put(WINDOWS, session_key + self._key(rows, *place), pack(value))
+            for place in before:
+                if place not in places:
+                    batch.delete(WINDOWS, session_key + self._key(rows, *place), put_once=True)
+            if stored is not None and before and not places:
+                self._committer.release(stored)
+
+    def release(self) -> None:
+        """The rows are deleted with those of the whole session: let go what they refer to."""
+        for entry, rows in (self._all | self._changed).items():
+            stored, _ = self._describe(entry)
+            if rows.places and stored is not None:
+                self._committer.release(stored)
+
+    def _key(self, rows: EntryRows, position: int, count: int) -> bytes:
+        return RowKey(self._lane, rows.number, rows.first + position, count).packed
+
+
+class StoredWindow(Inflight["T"]):
+    """A window that tells the committer what it holds."""
+
+    __slots__ = ("_committer", "rows")
+
+    def __init__(self, committer: Committer, limit: int, max_bytes: int) -> None:
+        super().__init__(limit, max_bytes)
+        self._committer = committer
+        self.rows: WindowRows[Entry[T]] = WindowRows(committer, SENT, self._describe)
+
+    def insert(self, publication: Publication, target: T, qos: int, now: float) -> range:
+        stored = self._committer.stored(publication)
+        packet_ids = super().insert(publication, target, qos, now)
+        if packet_ids:
+            self._committer.hold(stored, len(packet_ids))
+            self.rows.add(self._entries[packet_ids.start], packet_ids.start, len(packet_ids))
+        return packet_ids
+
+    def end(self, packet_ids: Iterable[int]) -> None:
+        for entry, group in groupby(packet_ids, self._entries.__getitem__):
+            count = len(list(group))
+            self._committer.let_go(stored_of(entry.publication), count)
+            self.rows.remove(entry, count)
+        super().end(packet_ids)
+
+    def release(self, packet_ids: Sequence[int], now: float, keeps_payload: bool = False) -> None:
+        for ascending in _ascending(packet_ids):  # so that the keys sort them as they came
+            for entry, group in groupby(ascending, self._entries.__getitem__):
+                self.rows.remove(entry, len(list(group)))
+            super().release(ascending, now, keeps_payload)
+            for entry, group in groupby(ascending, self._entries.__getitem__):
+                self.rows.add(entry, entry.first_id, len(list(group)))
+
+    def restore(self, last_id: int, entries: Iterable[Exported[T]], now: float) -> None:
+        entries = list(entries)
+        for _, _, publication, _ in entries:
+            self._committer.hold(stored_of(publication), publication.count)
+        super().restore(last_id, entries, now)
+
+    def restored(self, keys: Iterable[RowKey]) -> None:
+        """What is here came from these rows, and no others."""
+        self.rows.restored([(self._entries[key.first], key) for key in keys])
+
+    def _describe(self, entry: Entry[T]) -> tuple[StoredPublication, Iterator[tuple[int, int, object]]]:
+        stored = stored_of(entry.publication)
+        return stored, self._places(entry, stored)
+
+    def _places(self, entry: Entry[T], stored: StoredPublication) -> Iterator[tuple[int, int, object]]:
+        entries, first_id = self._entries, entry.first_id
+        is_open = [entries.get(first_id + position) is entry for position in range(entry.publication.count)]
+        target = target_to_plain(entry.target)
+        for position, place in _stretches(is_open, entry.publication.guids, stored):
+            yield position, place[2], (int(entry.state), place, target)
+
+
+class StoredAwaitingRel(AwaitingRel):
+    """Awaited PUBRELs whose messages are stored."""
+
+    __slots__ = ("_committer", "rows")
+
+    def __init__(self, committer: Committer, maximum: int, max_bytes: int) -> None:
+        super().__init__(maximum, max_bytes)
+        self._committer = committer
+        self.rows: WindowRows[Held] = WindowRows(committer, AWAITED, self._describe)
+
+    def receive(
+        self, packet_ids: Sequence[int], publication: Publication | None, weight: int, now: float = 0.0
+    ) -> bool:
+        is_taken = super().receive(packet_ids, publication, weight, now)
+        if is_taken:
+            if publication is not None:
+                self._committer.stored(publication)  # what came together is stored together
+            self.rows.add(self._open[packet_ids[0]][0], 0, len(packet_ids))
+        return is_taken
+
+    def release(self, packet_ids: Sequence[int]) -> list[Publication | None]:
+        for held, group in groupby([self._open[packet_id][0] for packet_id in packet_ids]):
+            self.rows.remove(held, len(list(group)))
+        return super().release(packet_ids)
+
+    def restored(self, keys: Iterable[tuple[int, RowKey]]) -> None:
+        """What is here came from these rows, and no others. With each the first packet id."""
+        self.rows.restored([(self._open[packet_id][0], key) for packet_id, key in keys])
+
+    def _describe(self, held: Held) -> tuple[StoredPublication | None, Iterator[tuple[int, int, object]]]:
+        stored = None if held.publication is None else stored_of(held.publication)
+        return stored, self._places(held, stored)
+
+    def _places(self, held: Held, stored: StoredPublication | None) -> Iterator[tuple[int, int, object]]:
+        opened, packet_ids = self._open, held.packet_ids
+        is_open = [opened.get(packet_id, _NO_HELD)[0] is held for packet_id in packet_ids]
+        weight = held.weight // len(packet_ids)
+        guids = range(len(packet_ids)) if held.publication is None else held.publication.guids
+        for position, place in _stretches(is_open, guids, stored):
+            ids = list(packet_ids[position : position + place[2]])
+            yield position, place[2], (ids, weight, None if stored is None else place)
+
+
+_NO_HELD: Final = (None, 0)
+
+
+def stored_of(publication: Publication) -> StoredPublication:
+    stored = publication.stored
+    assert stored is not None  # it is in a durable session
+    return stored
+
+
+def _stretches(
+    is_open: Sequence[bool], guids: Sequence[int], stored: StoredPublication | None
+) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Open messages that stand in a row in their publication: the position of the first one in the entry, and the
+    number of the publication, the first one's place in it, and how many they are."""
+    number, first_guid = (0, 0) if stored is None else (stored.number, stored.first_guid)
+    if isinstance(guids, range) and all(is_open):
+        yield 0, (number, guids[0] - first_guid, len(is_open))
+        return
+    positions = [position for position, each in enumerate(is_open) if each]
+    numbers = count_up()
+    for _, group in groupby(positions, lambda position: (position - (index := next(numbers)), guids[position] - index)):
+        together = list(group)
+        yield together[0], (number, guids[together[0]] - first_guid, len(together))
+
+
+def _ascending(packet_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    first = 0
+    for index, (before, after) in enumerate(pairwise(packet_ids), 1):
+        if after <= before:
+            yield packet_ids[first:index]
+            first = index
+    yield packet_ids[first:]
