@@ -162,7 +162,9 @@ class MqttSettings(Section):
     receive_maximum: Whole = key(
         65_535,
         "QoS 1 and 2 messages that a 5.0 client may send before the broker has acknowledged them; one that sends more "
-        "is disconnected. Clients are told this number, or `session.max_awaiting_rel` when that is less.",
+        "is disconnected. Clients are told this number, or `session.max_awaiting_rel` when that is less. While a "
+        "client of any version is owed more answers than this, or than 4,096, because they wait for the store, "
+        "nothing more is read from it.",
         "messages",
         ge=1,
         le=65_535,

@@ -23,9 +23,11 @@ _TO_PUBLISH: Final = (PacketType.PUBACK, PacketType.PUBREC)
 class Owed:
     """An answer, or several in a row: its place in the ledger."""
 
-    __slots__ = ("count", "wire")
+    __slots__ = ("answers", "count", "wire")
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, answers: int, count: int) -> None:
+        #: Packets that the client gets.
+        self.answers = answers
         #: PUBLISH packets that it acknowledges, without those that `AwaitingRel` counts.
         self.count = count
         #: None while it waits.
@@ -37,13 +39,15 @@ _NOTHING: Final[deque[Owed]] = deque(maxlen=0)
 
 
 class Ledger:
-    __slots__ = ("_awaiting_rel", "_count", "entries")
+    __slots__ = ("_awaiting_rel", "_count", "answers", "entries")
 
     def __init__(self, awaiting_rel: AwaitingRel) -> None:
         self._awaiting_rel = awaiting_rel
         #: The answers that have not been sent, in order. While it is empty, an available answer need not pass through
         #: the ledger.
         self.entries: deque[Owed] = _NOTHING
+        #: Packets in them.
+        self.answers = 0
         self._count = 0
 
     def __len__(self) -> int:
@@ -59,10 +63,11 @@ class Ledger:
     def owe(self, kind: PacketType, packet_ids: Sequence[int] = ()) -> Owed:
         """Take the next place, for an answer of this kind. For a PUBREC, `AwaitingRel` has already received the
         message."""
-        owed = Owed(self._awaiting_rel.count_new(packet_ids) if kind in _TO_PUBLISH else 0)
+        owed = Owed(len(packet_ids) or 1, self._awaiting_rel.count_new(packet_ids) if kind in _TO_PUBLISH else 0)
         if not self.entries:
             self.entries = deque()
         self.entries.append(owed)
+        self.answers += owed.answers
         self._count += owed.count
         return owed
 
@@ -73,6 +78,7 @@ class Ledger:
         entries, leaving = self.entries, list[bytes]()
         while entries and (first := entries[0]).wire is not None:
             leaving.append(first.wire)
+            self.answers -= first.answers
             self._count -= first.count
             entries.popleft()
         if not entries:
@@ -82,4 +88,4 @@ class Ledger:
     def clear(self) -> None:
         """The connection is closed: nothing is owed to it any more."""
         self.entries = _NOTHING
-        self._count = 0
+        self.answers = self._count = 0

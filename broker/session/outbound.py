@@ -11,6 +11,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.session import mail
 from trunkline.broker.session.pressure import Pressure
 from trunkline.broker.session.replay import Replay, Replays
 from trunkline.broker.session.state import MESSAGES_AT_ONCE
@@ -46,6 +47,9 @@ Wait: TypeAlias = "Callable[[Callable[[], None]], object]"
 
 #: Bytes that leave the queue in one turn. More would only wait for the socket.
 MAX_SLICE: Final = 262_144
+#: Owed answers beyond which nothing more is read from the client: `mqtt.receive_maximum`, or this if it is less. While
+#: the disk is full, a client that goes on publishing would fill the memory.
+MAX_OWED: Final = 4096
 
 NO_IDS: Final = range(0)
 _V5: Final = Version.V5
@@ -58,9 +62,11 @@ _HEADS: Final = {TYPE_OF[kind]: bytes((first, 2)) for first, kind in ACKNOWLEDGE
 class Outbound:
     __slots__ = (
         "_context",
+        "_crowded",
         "_durable",
         "_filling",
         "_hooks",
+        "_max_owed",
         "_packets_sent",
         "_pressure",
         "_queue",
@@ -111,6 +117,9 @@ class Outbound:
         self.now = 0.0
         #: Wire bytes of this turn.
         self.pieces: list[bytes] = []
+        #: Is the client not read from, because it is owed too many answers?
+        self._crowded = False
+        self._max_owed = min(services.config.mqtt.receive_maximum, MAX_OWED)
         self._durable = session.durable
         #: Wire bytes that leave when a commit is done, by its number.
         self._uncommitted: dict[int, list[bytes]] = {}
@@ -340,6 +349,15 @@ class Outbound:
             self.pieces += self.ledger.settle(owed, wire)
         else:
             wait(lambda: self._context.soon(lambda: self._settle(owed, wire, None)))
+        channel, answers = self.channel, self.ledger.answers
+        if channel is None:
+            return
+        if self._crowded and answers <= self._max_owed // 2:
+            self._crowded = False
+            channel.cast(mail.Resume(self))
+        elif answers > self._max_owed and not self._crowded:
+            self._crowded = True
+            channel.cast(mail.Pause(self))
 
     def _repeat_pubrel(self, packet_id: int) -> None:
         """It is not an answer, so it does not wait for other answers."""
@@ -383,6 +401,7 @@ class Outbound:
             self._replays = None
         self._pressure.leave(self.now)
         self.ledger.clear()
+        self._crowded = False
         self.pieces = []
         for pieces in self._uncommitted.values():
             pieces.clear()

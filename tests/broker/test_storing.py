@@ -10,6 +10,7 @@ import trio
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
 from tests.story import Story, check, finish, told
+from tests.wire import Wire
 from trunkline.broker.metrics import DropReason
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
@@ -241,3 +242,33 @@ async def test_attributes_that_a_plugin_sets_later_are_there_after_a_restart() -
         session = life.node.sessions.get("a")
         assert session is not None
         assert session.client.attributes == {"tenant": "x"}
+
+
+async def test_a_client_that_is_owed_many_answers_is_not_read_from() -> None:
+    """Of version 3.1.1: no receive maximum ends it."""
+    disk = Disk()
+    async with disk.broker(mqtt={"receive_maximum": 10}) as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe("t")
+        await subscriber.abort()
+        other = await life.wire()
+        await other.connect("other")
+        received = life.node.metrics.messages_in
+
+        async def publish() -> Wire:
+            before = received[1]
+            publisher = await life.wire(version=4)
+            await publisher.connect("publisher", clean=False)
+            for number in range(1, 31):
+                await publisher.send(raw.publish("t", b"", qos=1, packet_id=number, version=4))
+                await other.ping()
+            assert received[1] - before == 11
+            return publisher
+
+        life.fill()
+        await publish()
+        publisher = await publish()  # nothing is owed to this connection for the other one
+        life.fill(full=False)
+        for number in range(1, 31):
+            assert (await publisher.expect_type(raw.PUBACK)).packet_id == number
+        assert received[1] == 11 + 30
