@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.broker.disk import Disk, Life
 from tests.conformance import raw
@@ -272,3 +273,35 @@ async def test_a_client_that_is_owed_many_answers_is_not_read_from() -> None:
         for number in range(1, 31):
             assert (await publisher.expect_type(raw.PUBACK)).packet_id == number
         assert received[1] == 11 + 30
+
+
+async def test_a_message_of_qos_2_is_not_repeated_before_its_packet_id_is_stored(mock_clock: MockClock) -> None:
+    disk = Disk()
+    async with disk.broker(session={"retry_interval": 5}) as life:
+        subscriber = await life.wire(version=4)
+        await subscriber.connect("subscriber", clean=False)
+        await subscriber.subscribe(("t", 2))
+        life.fill()
+        life.node.publish("t", b"", qos=2)
+        for _ in range(3):
+            mock_clock.jump(6)
+            await subscriber.expect_nothing()
+        again = await life.wire(version=4)
+        await again.connect("subscriber", clean=False)
+        await again.expect_nothing()
+        life.fill(full=False)
+        mock_clock.jump(2)
+        packet = await again.receive()
+        assert (packet.type, packet.packet_id) == (raw.PUBLISH, 1)
+
+
+async def test_messages_of_qos_1_are_repeated_to_a_new_connection_whatever_the_store_does() -> None:
+    disk = Disk()
+    async with disk.broker() as life:
+        subscriber, _ = await life.stay("subscriber")
+        await subscriber.subscribe(("t", 1))
+        life.fill()
+        life.node.publish("t", b"", qos=1)
+        assert not (await subscriber.receive()).dup
+        again, _ = await life.stay("subscriber")
+        assert (await again.receive()).dup
