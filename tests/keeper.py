@@ -40,7 +40,12 @@ class Keeper:
 
     async def run(self, wire: Wire, *, task_status: trio.TaskStatus[bool] = trio.TASK_STATUS_IGNORED) -> None:
         """Be connected, until cancelled. Starts with whether the broker knew the session."""
-        connack = await wire.connect(self.client_id, clean=False, properties=raw.session_expiry(self.expiry))
+        task_status.started(await self.connect(wire))
+        await self.listen(wire)
+
+    async def connect(self, wire: Wire, will: raw.Will | None = None) -> bool:
+        """Returns whether the broker knew the session."""
+        connack = await wire.connect(self.client_id, clean=False, properties=raw.session_expiry(self.expiry), will=will)
         if not connack.session_present:
             self._received.clear()
         self._wire = wire
@@ -50,15 +55,22 @@ class Keeper:
                 await wire.send(raw.ack(raw.PUBREL, packet_id))
             else:
                 await wire.send(bytes([publish[0] | 8]) + publish[1:])
-        task_status.started(connack.session_present)
+        return connack.session_present
+
+    async def listen(self, wire: Wire) -> None:
+        """Handle what comes, until the connection ends or a later one takes the session over."""
         try:
             while True:
-                await self._handle(await wire.receive())
+                packet = await wire.receive()
+                if self._wire is not wire:
+                    return
+                await self._handle(packet)
                 self.handled += 1
                 async with self._changed:
                     self._changed.notify_all()
         finally:
-            self._wire = None
+            if self._wire is wire:
+                self._wire = None
 
     async def _handle(self, packet: raw.Received) -> None:
         number = packet.packet_id
@@ -89,12 +101,17 @@ class Keeper:
             if self._wire is not None:  # else it is sent with the next connection
                 await self._wire.send(data)
 
-    async def publish(self, topic: str, qos: int, *payloads: bytes) -> None:
+    @property
+    def next_id(self) -> int:
+        """The packet id of the next message."""
+        return self._last_id % 65_535 + 1
+
+    async def publish(self, topic: str, qos: int, *payloads: bytes, retain: bool = False) -> None:
         """In one piece."""
         packets: list[bytes] = []
         for payload in payloads:
-            number = self._last_id = self._last_id % 65_535 + 1
-            self.unanswered[number] = packet = raw.publish(topic, payload, qos=qos, packet_id=number)
+            number = self._last_id = self.next_id
+            self.unanswered[number] = packet = raw.publish(topic, payload, qos=qos, packet_id=number, retain=retain)
             self._payloads[number] = payload
             packets.append(packet)
         await self._send(b"".join(packets))
@@ -115,6 +132,10 @@ class Keeper:
     async def received(self, number: int) -> None:
         """Wait until so many different messages have come."""
         await self._until(lambda: len(self.got) >= number)
+
+    async def received_all(self, payloads: Callable[[], set[bytes]]) -> None:
+        """Wait until each of these has come."""
+        await self._until(lambda: payloads() <= self.got.keys())
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with self._changed:

@@ -1,9 +1,6 @@
-"""kill -9: a broker of its own is killed at random moments, and starts again on what it left.
+"""kill -9, over and over: a share of what `python -m tests.attacks.kills` does."""
 
-`KILLS=1000 python -m pytest tests/attacks/test_kill.py` kills it as often.
-"""
-
-import os
+import multiprocessing.util
 import random
 import signal
 from pathlib import Path
@@ -11,91 +8,42 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.story import Story, check, finish, told
-from tests.test_main import Process
-from tests.wire import Wire
+from tests.attacks.crash_story import until_it_is_gone
+from tests.attacks.killed import POINTS, Fault
+from tests.attacks.kills import KILLS_EACH, Figures, alive, tell
+from tests.conformance import raw
 
-KILLS = int(os.environ.get("KILLS", "8"))
-#: A story begins anew after so many.
-KILLS_EACH = 20
-
-
-class Broker:
-    """One life of it."""
-
-    def __init__(self, store: Path) -> None:
-        self._process = Process("serve", "--store", str(store), "--listen", "tcp://127.0.0.1:0", "--no-config")
-        self._port = int(self._process.wait_for(r"listening on 127.0.0.1 port (\d+)")[1])
-        self._process.wait_for("serving")
-        self.cut_off = trio.Event()
-
-    async def wire(self) -> Wire:
-        return await Wire.open("127.0.0.1", self._port)
-
-    def kill(self) -> None:
-        self._process.process.kill()
-        self._process.process.communicate()
-        self.cut_off.set()
-
-    def end(self) -> None:
-        assert self._process.end(signal.SIGTERM) == 0
-
-
-async def live(story: Story, chance: random.Random, broker: Broker) -> None:
-    """Until the broker is killed."""
-    life = chance.randrange(1, 400)
-    clients = (story.subscriber, story.publisher)
-    begun = sum(client.handled for client in clients)
-
-    async def kill() -> None:
-        while sum(client.handled for client in clients) < begun + life:
-            await trio.lowlevel.checkpoint()
-        broker.kill()
-
-    async def tell(story: Story) -> None:
-        story.nursery.start_soon(kill)
-        story.subscriber.mute = False
-        leaves = await story.connect(story.subscriber)
-        if not story.subscriber.subscribed:
-            await story.subscriber.subscribe("t/#")
-        await story.connect(story.publisher)
-        while True:
-            match chance.randrange(8):
-                case 0:
-                    leaves.cancel()
-                    leaves = await story.connect(story.subscriber)
-                case 1:
-                    story.subscriber.mute = True
-                case 2:
-                    leaves.cancel()
-                    story.subscriber.mute = False
-                    await story.burst(chance.randrange(1, 3), 20)
-                    await story.publisher.answered()
-                    leaves = await story.connect(story.subscriber)
-                case _:
-                    await story.burst(chance.randrange(1, 3), chance.randrange(1, 30))
-                    await story.publisher.answered(10)
-
-    await told(story, tell, broker)
+# the folder of the process that forks brokers; that of the tests ends before it
+multiprocessing.util.get_temp_dir()
 
 
 @pytest.fixture
-def seed() -> int:
+def chance() -> random.Random:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    return seed
+    return random.Random(seed)
 
 
-async def test_a_broker_that_is_killed(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    left = KILLS
-    for number in range(0, KILLS, KILLS_EACH):
-        store, story = tmp_path / f"{number}.db", Story()
-        for _ in range(min(KILLS_EACH, left)):
-            left -= 1
-            await live(story, chance, await trio.to_thread.run_sync(Broker, store))
-        last = await trio.to_thread.run_sync(Broker, store)
-        with trio.fail_after(120):
-            assert await told(story, finish, last)
-        check(story)
-        await trio.to_thread.run_sync(last.end)
+@pytest.mark.parametrize("story", range(4))
+async def test_a_broker_that_is_killed(tmp_path: Path, chance: random.Random, story: int) -> None:
+    figures = Figures()
+    await tell(chance, tmp_path / "store.db", KILLS_EACH, figures)
+    assert figures.kills.total() == KILLS_EACH
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_each_point_is_come_to(tmp_path: Path, point: str) -> None:
+    async with alive(tmp_path / "store.db", Fault(point, 1)) as broker, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def use() -> None:
+            await broker.serving.wait()
+            with until_it_is_gone():
+                async with await broker.wire() as wire:
+                    await wire.connect("durable", clean=False, properties=raw.session_expiry(1000))
+                    await wire.subscribe("t")
+            broker.terminate()
+
+        await broker.cut_off.wait()
+        nursery.cancel_scope.cancel()
+    assert broker.exit_code == -signal.SIGKILL

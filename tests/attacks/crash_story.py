@@ -1,0 +1,451 @@
+"""Clients of a broker that is killed again and again, and what they were promised.
+
+Each client goes on with its half of its session, whatever becomes of the broker. What was acknowledged must be there in
+the end: no message lost, none of QoS 2 doubled, each publisher's in order.
+"""
+
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from itertools import count, repeat
+from random import Random
+from typing import Final
+
+import trio
+from paho.mqtt.client import Client, ConnectFlags, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode
+
+from tests.attacks.killed import Broker
+from tests.conformance import raw
+from tests.keeper import Keeper
+
+PUBLISH: Final = 0x30
+TOPICS: Final = 3
+#: Seconds that a client waits at most before it does something else.
+PAUSE: Final = 0.05
+#: Seconds that a broker has to deliver what is left.
+PATIENCE: Final = 20.0
+#: Seconds after which a will is stored.
+WILL_IS_STORED: Final = 1.2
+#: Seconds that a retained message may take.
+LOOK: Final = 20.0
+#: What a client that loses its broker sees.
+GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, AssertionError)
+
+
+@contextmanager
+def until_it_is_gone() -> Generator[None]:
+    """What goes on until the broker has ended."""
+    try:
+        yield
+    except* GONE:
+        pass
+
+
+class Sent:
+    """A message as it was sent."""
+
+    __slots__ = ("order", "publisher", "qos", "topic")
+
+    def __init__(self, publisher: str, topic: str, qos: int, order: int) -> None:
+        self.publisher, self.topic, self.qos, self.order = publisher, topic, qos, order
+
+
+class Story:
+    """Over many lives of one broker."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.sent: dict[bytes, Sent] = {}
+        #: Messages that must come, and wills that may have been lost with the CONNECT that brought them.
+        self.doubtful: set[bytes] = set()
+        self.subscribers = [
+            Subscriber(self, "online", "t/#", stays=0.95),
+            Subscriber(self, "offline", "t/#", stays=0.02),
+            Subscriber(self, "overlapping", "t/#", "t/+", "t/0", stays=0.5),
+            *[Subscriber(self, f"same-{number}", "t/+", stays=0.3 * number) for number in range(3)],
+            Subscriber(self, "at-least-once", "t/#", stays=0.5, qos=1),
+        ]
+        self.publishers = [Publisher(self, f"publisher-{number}") for number in range(2)]
+        self.paho = Paho(self)
+        self.dying = Dying(self)
+        self.retaining = Retaining(self)
+        self.everybody: list[Subscriber | Publisher | Retaining] = [*self.subscribers, *self.publishers, self.retaining]
+
+    async def live(self, broker: Broker) -> None:
+        """Until the broker ends. Raises what a client finds to be wrong."""
+        clients: list[Connected | Paho] = [*self.everybody, self.paho, self.dying]
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def end() -> None:
+                await broker.cut_off.wait()
+                nursery.cancel_scope.cancel()
+
+            await broker.serving.wait()
+            with until_it_is_gone():
+                await self.retaining.look(broker)
+            for client in clients:
+                nursery.start_soon(client.live, broker)
+
+    async def begin(self, broker: Broker) -> None:
+        """Everybody subscribes: what is sent from now on is theirs."""
+        for subscriber in self.subscribers:
+            await subscriber.subscribe(broker)
+        await self.paho.subscribe(broker)
+
+    async def finish(self, broker: Broker) -> None:
+        """What a broker that is well makes of all that was left; and the check of everything."""
+        await broker.serving.wait()
+        await self.retaining.look(broker)
+        async with trio.open_nursery() as nursery:
+            with trio.move_on_after(PATIENCE):
+                await self.dying.settle(broker)
+                async with trio.open_nursery() as settling:
+                    settling.start_soon(self.paho.settle, broker)
+                    for client in self.everybody:
+                        settling.start_soon(client.settle, broker, nursery)
+            nursery.cancel_scope.cancel()
+        await self.retaining.look(broker)
+        problems = [problem for receiver in self.receivers for problem in self.problems(receiver)]
+        assert not problems, "\n".join(problems)
+
+    @property
+    def receivers(self) -> "list[Subscriber | Paho]":
+        return [*self.subscribers, self.paho]
+
+    @property
+    def required(self) -> set[bytes]:
+        return self.sent.keys() - self.doubtful
+
+    def problems(self, receiver: "Subscriber | Paho") -> list[str]:
+        order, name = receiver.order, receiver.name
+        found = []
+        if lost := self.required - set(order):
+            found.append(f"{name} never got {len(lost)}: {sorted(lost)[:10]}")
+        if strange := set(order) - self.sent.keys():
+            found.append(f"{name} got what nobody sent: {sorted(strange)[:10]}")
+        times: dict[bytes, int] = defaultdict(int)
+        last: dict[tuple[str, str, int], int] = {}
+        for payload in order:
+            sent = self.sent.get(payload)
+            if sent is None:
+                continue
+            times[payload] += 1
+            if times[payload] > 1:
+                if receiver.qos == 2 and sent.qos == 2:
+                    found.append(f"{name} got {payload!r} {times[payload]} times")
+                continue
+            of = (sent.publisher, sent.topic, sent.qos)
+            if sent.order < last.get(of, 0):
+                found.append(f"{name} got {payload!r} behind number {last[of]}")
+            last[of] = max(sent.order, last.get(of, 0))
+        return found
+
+
+class Connected:
+    """A keeper whose connections come and go."""
+
+    def __init__(self, story: Story, name: str) -> None:
+        self.story, self.chance, self.name = story, story.chance, name
+        self.keeper = Keeper(name)
+        self.was_there = False
+
+    async def connect(self, broker: Broker, nursery: trio.Nursery, will: raw.Will | None = None) -> trio.CancelScope:
+        """Returns what ends the connection."""
+        scope, wire = trio.CancelScope(), await broker.wire()
+
+        async def listen() -> None:
+            try:
+                with scope, until_it_is_gone():
+                    await self.keeper.listen(wire)
+            finally:
+                await wire.abort()
+
+        try:
+            present = await self.keeper.connect(wire, will)
+        except BaseException:
+            await wire.abort()
+            raise
+        nursery.start_soon(listen)
+        if self.was_there and not present:
+            raise SessionLost(self.name)
+        return scope
+
+    async def live(self, broker: Broker) -> None:
+        """Until it is gone."""
+        raise NotImplementedError
+
+    async def pause(self) -> None:
+        await trio.sleep(self.chance.random() * PAUSE)
+
+
+class SessionLost(Exception):
+    """The broker has forgotten a session that it had confirmed."""
+
+
+class Subscriber(Connected):
+    def __init__(self, story: Story, name: str, *filters: str, stays: float, qos: int = 2) -> None:
+        """`stays` is how much of the time it is connected."""
+        super().__init__(story, name)
+        self.filters, self.stays, self.qos = filters, stays, qos
+
+    @property
+    def order(self) -> list[bytes]:
+        return self.keeper.order
+
+    async def subscribe(self, broker: Broker) -> None:
+        async with trio.open_nursery() as nursery:
+            await self.connect(broker, nursery)
+            for each in self.filters:
+                await self.keeper.subscribe(each, self.qos)
+            self.was_there = True
+            nursery.cancel_scope.cancel()
+
+    async def live(self, broker: Broker) -> None:
+        with until_it_is_gone():
+            while True:
+                if self.chance.random() < self.stays:
+                    async with trio.open_nursery() as nursery:
+                        self.keeper.mute = self.chance.random() < 0.1
+                        first = await self.connect(broker, nursery)
+                        await self.pause()
+                        if self.chance.random() < 0.3:  # it takes its own session over
+                            await self.connect(broker, nursery)
+                            first.cancel()
+                            await self.pause()
+                        nursery.cancel_scope.cancel()
+                else:
+                    await self.pause()
+
+    async def settle(self, broker: Broker, nursery: trio.Nursery) -> None:
+        self.keeper.mute = False
+        await self.connect(broker, nursery)
+        await self.keeper.received_all(lambda: self.story.required)
+        await self.keeper.released()
+
+
+class Publisher(Connected):
+    def __init__(self, story: Story, name: str) -> None:
+        super().__init__(story, name)
+        self._numbers = count(1)
+
+    async def live(self, broker: Broker) -> None:
+        with until_it_is_gone():
+            while True:
+                async with trio.open_nursery() as nursery:
+                    await self.connect(broker, nursery)
+                    self.was_there = True
+                    for _ in range(self.chance.randrange(1, 20)):
+                        await self.burst()
+                        if self.chance.random() < 0.2:
+                            await self.pause()
+                        await self.keeper.answered(self.chance.choice((0, 10, 30)))
+                    nursery.cancel_scope.cancel()
+
+    async def burst(self) -> None:
+        chance, story = self.chance, self.story
+        topic, qos = f"t/{chance.randrange(TOPICS)}", chance.randrange(1, 3)
+        payloads = []
+        for _ in range(chance.choice((1, 1, 2, 30))):
+            number = next(self._numbers)
+            payloads.append(b"%s %06d" % (self.name.encode(), number))
+            story.sent[payloads[-1]] = Sent(self.name, topic, qos, number)
+        await self.keeper.publish(topic, qos, *payloads)
+
+    async def settle(self, broker: Broker, nursery: trio.Nursery) -> None:
+        await self.connect(broker, nursery)
+        await self.burst()
+        await self.keeper.answered()
+
+
+class Dying(Connected):
+    """A client with a will, of which each of its connections ends without a word."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__(story, "dying")
+        self._numbers = count(1)
+
+    async def live(self, broker: Broker) -> None:
+        with until_it_is_gone():
+            while True:
+                async with trio.open_nursery() as nursery:
+                    await self.come(broker, nursery)
+                    await trio.sleep(self.chance.random() * 4 * PAUSE)
+                    nursery.cancel_scope.cancel()
+
+    async def come(self, broker: Broker, nursery: trio.Nursery) -> None:
+        number = next(self._numbers)
+        payload = b"will %06d" % number
+        self.story.sent[payload] = Sent(self.name, "t/w", 2, number)
+        self.story.doubtful.add(payload)
+        await self.connect(broker, nursery, will=raw.Will("t/w", payload, qos=2))
+        await trio.sleep(WILL_IS_STORED)
+        self.story.doubtful.discard(payload)
+
+    async def settle(self, broker: Broker) -> None:
+        async with trio.open_nursery() as nursery:
+            await self.come(broker, nursery)
+            nursery.cancel_scope.cancel()
+
+
+class Retaining(Connected):
+    """A client that sets and deletes retained messages, each time with a higher number."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__(story, "retaining")
+        #: By topic: the numbers that were sent, and which of them deleted it.
+        self._sent: dict[str, list[int]] = {}
+        self._deletes: set[int] = set()
+        self._numbers = count(1)
+        self._packets: dict[int, tuple[str, int]] = {}
+
+    async def live(self, broker: Broker) -> None:
+        with until_it_is_gone():
+            async with trio.open_nursery() as nursery:
+                await self.connect(broker, nursery)
+                self.was_there = True
+                while True:
+                    await self.set()
+                    await self.keeper.answered(self.chance.randrange(3))
+                    await self.pause()
+
+    async def set(self) -> None:
+        place, number = self.chance.randrange(5), next(self._numbers)
+        topic, qos = f"r/{place}", 1 + place % 2  # with both, those of QoS 2 would be later than some that follow
+        self._sent.setdefault(topic, []).append(number)
+        payload = b"%06d" % number
+        if self.chance.random() < 0.2:
+            self._deletes.add(number)
+            payload = b""
+        self._packets[self.keeper.next_id] = topic, number
+        await self.keeper.publish(topic, qos, payload, retain=True)
+
+    def _allowed(self) -> dict[str, list[int]]:
+        """What may be there now: what was acknowledged last, and what was sent since."""
+        open_numbers = {self._packets[packet_id] for packet_id in self.keeper.unanswered}
+        found = {}
+        for topic, numbers in self._sent.items():
+            # the first that is not acknowledged, as answers may come in any order
+            waiting = [at for at, number in enumerate(numbers) if (topic, number) in open_numbers]
+            first = waiting[0] if waiting else len(numbers)
+            found[topic] = numbers[max(0, first - 1) :] if first else [0, *numbers]
+        return found
+
+    async def look(self, broker: Broker) -> None:
+        """As a new client."""
+        allowed = self._allowed()
+        sure = {
+            topic
+            for topic, numbers in allowed.items()
+            if not any(each in self._deletes or not each for each in numbers)
+        }
+        wire = await broker.wire()
+        try:
+            await wire.connect("looking")
+            await wire.send(raw.subscribe(1, ("r/#", 0)), raw.PINGREQ)
+            pinged = False
+            while sure or not pinged:
+                try:
+                    with trio.fail_after(LOOK):
+                        packet = await wire.receive()
+                except trio.TooSlowError:
+                    raise WrongRetained(f"{sure} are missing, and may be {allowed}") from None
+                if packet.type == PUBLISH:
+                    sure.discard(packet.topic)
+                    if int(packet.payload) not in allowed[packet.topic]:
+                        raise WrongRetained(f"{packet.topic} is {packet.payload!r}, and may be {allowed[packet.topic]}")
+                elif packet.data == raw.PINGRESP:
+                    pinged = True
+        finally:
+            await wire.abort()
+
+    async def settle(self, broker: Broker, nursery: trio.Nursery) -> None:
+        await self.connect(broker, nursery)
+        await self.keeper.answered()
+
+
+class WrongRetained(Exception):
+    """A retained message is not the one that was acknowledged."""
+
+
+class Paho:
+    """A subscriber and a publisher of paho-mqtt, with MQTT 3.1.1."""
+
+    name, qos = "paho", 2
+
+    def __init__(self, story: Story) -> None:
+        self.story, self.chance = story, story.chance
+        self.order: list[bytes] = []
+        #: Packet ids that are not acknowledged.
+        self._open: set[int] = set()
+        self._numbers = count(1)
+        self._subscribed = False
+        self._clients = [
+            Client(
+                CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=MQTTv311, reconnect_on_failure=False
+            )
+            for name in ("paho-subscriber", "paho-publisher")
+        ]
+        self._subscriber, self._publisher = self._clients
+        self._publisher.on_publish = lambda _client, _data, packet_id, *_: self._open.discard(packet_id)
+        self._subscriber.on_message = lambda _client, _data, message: self.order.append(bytes(message.payload))
+        self._subscriber.on_subscribe = self._on_subscribe
+        self._subscriber.on_connect = self._on_connect
+
+    def _on_subscribe(self, *_: object) -> None:
+        self._subscribed = True
+
+    def _on_connect(self, _client: Client, _data: object, flags: ConnectFlags, *_: object) -> None:
+        if not self._subscribed:
+            self._subscriber.subscribe("t/#", 2)
+        elif not flags.session_present:
+            raise SessionLost(self.name)
+
+    def _stay(self, broker: Broker, turn: Callable[[], bool]) -> None:
+        """Be connected until `turn`, which is called again and again, says no, or the broker is gone. In a thread."""
+        with suppress(OSError):
+            for client in self._clients:
+                # when it connects in vain, it forgets at the next attempt that a PUBREC has come
+                for message in client._out_messages.values():
+                    if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
+                        message.state = MessageState.MQTT_MS_WAIT_FOR_PUBCOMP
+                client.connect(*broker.address)
+            while not broker.cut_off.is_set():
+                if any(client.loop(0.005) != MQTTErrorCode.MQTT_ERR_SUCCESS for client in self._clients):
+                    break
+                if all(client.is_connected() for client in self._clients) and not turn():
+                    break
+        for client in self._clients:
+            if isinstance(sock := client.socket(), socket.socket):
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+                while client.socket() is not None:
+                    client.loop()  # it notices
+
+    async def subscribe(self, broker: Broker) -> None:
+        await trio.to_thread.run_sync(self._stay, broker, lambda: not self._subscribed)
+
+    async def live(self, broker: Broker) -> None:
+        while not broker.cut_off.is_set():
+            turns = repeat(None, self.chance.randrange(1, 50))
+            await trio.to_thread.run_sync(self._stay, broker, lambda turns=turns: self._publish(turns))
+
+    def _publish(self, turns: "repeat[None]") -> bool:
+        for _ in range(self.chance.randrange(10) if len(self._open) < 50 else 0):
+            number, topic, qos = next(self._numbers), f"t/{self.chance.randrange(TOPICS)}", self.chance.randrange(1, 3)
+            payload = b"paho %06d" % number
+            self.story.sent[payload] = Sent(self.name, topic, qos, number)
+            self._open.add(self._publisher.publish(topic, payload, qos).mid)
+        return next(turns, ...) is None
+
+    async def settle(self, broker: Broker) -> None:
+        deadline = time.monotonic() + PATIENCE
+
+        def is_missing() -> bool:
+            done = not self._open and self.story.required <= set(self.order)
+            return not done and time.monotonic() < deadline
+
+        await trio.to_thread.run_sync(self._stay, broker, is_missing)
