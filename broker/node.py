@@ -166,7 +166,7 @@ class Node:
         )
         self.sessions = Directory(self.services, self._sessions)
         self._acceptors: list[Acceptor] = []
-        self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version))
+        self._inside = self._acceptor(IN_PROCESS, config.allows_anonymous(), frozenset(Version), durable=True)
         self.started_at = trio.current_time()
         self.control: ControlSocket | None = None
         self._control_opener = open_control
@@ -196,8 +196,8 @@ class Node:
         session = self.sessions.get(client_id)
         return None if session is None else session.client
 
-    def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version]) -> Acceptor:
-        mqtt = MqttListener(name, allow_anonymous, versions, self.services, self.sessions)
+    def _acceptor(self, name: str, allow_anonymous: bool, versions: frozenset[Version], *, durable: bool) -> Acceptor:
+        mqtt = MqttListener(name, allow_anonymous, versions, durable, self.services, self.sessions)
         acceptor = Acceptor(
             partial(Connection, mqtt), self._layers, self._connections, self.scheduler, self._poller, self.metrics
         )
@@ -365,7 +365,7 @@ class Node:
         for settings in self.config.listeners:
             anonymous = self.config.allows_anonymous(settings)
             versions = frozenset(version for version in Version if str(version) in settings.versions)
-            acceptor = self._acceptor(settings.label, anonymous, versions)
+            acceptor = self._acceptor(settings.label, anonymous, versions, durable=settings.durability != "memory")
             listener = Listener(settings, acceptor, self.services, self._poller, self.scheduler)
             try:
                 await listener.open(self.start_background)

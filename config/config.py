@@ -99,6 +99,12 @@ def _conflicts(config: Config) -> Iterator[tuple[KeyPath, str]]:
                 "connect"
             )
             yield path, text
+        if listener.durability not in (None, "memory", config.store.durability):
+            text = (
+                f'"{listener.durability}" is not the level of the store, which all sessions share: set '
+                f'store.durability = "{listener.durability}" for all, or "memory" or nothing here'
+            )
+            yield (*path, "durability"), text
         owner = taken.take([listener.host], listener.port, index)
         if owner is not None and config.listeners[owner].label != listener.label:
             url = config.listeners[owner].url

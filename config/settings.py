@@ -103,6 +103,12 @@ class ListenerSettings(Section):
         "MQTT versions that are accepted here. Clients with other versions are refused.",
         min_length=1,
     )
+    durability: OptionalDurability = key(
+        None,
+        "`memory`: what is acknowledged to clients that connect here waits for no store, and sessions that they begin "
+        "end with the broker's process. Otherwise `store.durability` holds; no other level than that can stand here, "
+        "because all sessions share one store and its commits.",
+    )
     backlog: Whole = key(1024, "Connections that the system keeps waiting to be accepted.", "connections", ge=1)
 
     @model_validator(mode="before")

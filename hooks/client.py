@@ -15,9 +15,9 @@ _PLAIN: Final = (str, bytes, bool, int, float, type(None))
 
 @dataclass(slots=True, eq=False)
 class ClientInfo:
-    """The broker's knowledge of one connection's client. An authenticator may fill in `username`, `superuser` and
-    `attributes`; nothing else changes it. It never holds the password. The node's own messages are published by a
-    client whose id is empty.
+    """The broker's knowledge of one connection's client. An authenticator may fill in `username`, `superuser`,
+    `durable` and `attributes`; nothing else changes it. It never holds the password. The node's own messages are
+    published by a client whose id is empty.
     """
 
     client_id: str
@@ -36,6 +36,9 @@ class ClientInfo:
     bridge: bool = False
     #: Access rules do not apply to it.
     superuser: bool = False
+    #: Whether what it gets acknowledged, and its session if that outlives the connection, is stored as the broker's
+    #: `store.durability` says. False: as with "memory".
+    durable: bool = True
     #: For authenticators and plugins: data about the client, for callbacks that run later.
     attributes: dict[str, object] = field(default_factory=lambda: {})
 

@@ -6,7 +6,7 @@ same. Routes are remembered by topic: `match` is a dict lookup until a subscript
 Nothing here is locked. One writer subscribes and unsubscribes, everyone may match in between.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from operator import itemgetter
@@ -25,6 +25,8 @@ from trunkline.router.target import Route, S, Target, make_target
 
 _NOWHERE: Route[Any] = Route()
 _DEFAULT_CACHE = 262_144
+#: Of up to so many filters, the routes are dropped one by one.
+_FEW = 100
 
 
 class Router(Generic[S]):
@@ -110,6 +112,17 @@ class Router(Generic[S]):
         self._changed(filter)
         self.subscriptions -= 1
         return True
+
+    def refresh(self, subscriber: S, filters: Sequence[str]) -> None:
+        """The subscriber, which has subscribed to these filters, has become durable."""
+        if len(filters) > _FEW:
+            self.cache.clear()
+        for filter in filters:
+            group = self.group(filter)
+            if group is not None:
+                group.refresh(subscriber)
+            if len(filters) <= _FEW:
+                self._changed(filter if group is None else group.filter)
 
     def subscription(self, subscriber: S, filter: str) -> Options | None:
         """The options of a subscription, if it exists."""

@@ -44,10 +44,12 @@ _NAMES_IN_EMQX: dict[object, ShareStrategy] = {
 class Member(Target[S]):
     """A member of a group, as a target."""
 
-    __slots__ = ("group",)
+    __slots__ = ("durable", "group")
 
     def __init__(self, subscriber: S, options: Options, group: "Group[S]") -> None:
         super().__init__(subscriber, intern_options(options))
+        #: As the group counts it.
+        self.durable = subscriber.durable
         self.group = group  # type: ignore[misc]  # a slot in place of the class's constant
 
 
@@ -101,6 +103,7 @@ class Group(Generic[S]):
         position = self._position(subscriber)
         member = Member(subscriber, options, self)
         if position >= 0:
+            self.refresh(subscriber)
             self._replaced(self._ring[position], member)
             self._ring[position] = member
             return False
@@ -112,10 +115,18 @@ class Group(Generic[S]):
             self._index()
         return True
 
+    def refresh(self, subscriber: S) -> None:
+        """It may have become durable."""
+        member = self.member(subscriber)
+        if member is not None:
+            self.durable += subscriber.durable - member.durable
+            member.durable = subscriber.durable
+
     def leave(self, subscriber: S) -> bool:
         position = self._position(subscriber)
         if position < 0:
             return False
+        self.refresh(subscriber)
         self.durable -= subscriber.durable
         self._replaced(self._ring[position], None)
         if self._positions is None:

@@ -22,7 +22,7 @@ class Destination(Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether what it gets is stored. The same as long as it has subscriptions."""
+        """Whether what it gets is stored."""
         ...
 
 

@@ -54,6 +54,8 @@ class MqttListener:
     name: str
     allow_anonymous: bool
     versions: frozenset[Version]
+    #: Whether what its clients get acknowledged is stored.
+    durable: bool
     services: Services
     directory: Directory
 
@@ -126,6 +128,7 @@ class Handshake:
             now + services.epoch,
             services.config.node.name,
             connect.bridge,
+            durable=listener.durable,
         )
         services.hooks.notify(CLIENT_CONNECT, client, connect)
         try:

@@ -31,8 +31,12 @@ class Acknowledged:
         self._session = context.session
         self._hooks = context.services.hooks
         self._metrics = context.services.metrics
-        self._window = context.session.inflight
         self._outbound = outbound
+        self.bind()
+
+    def bind(self) -> None:
+        """Take the session's window, which may be a new one."""
+        self._window = self._session.inflight
 
     def puback(self, packet: Acknowledgement | Acknowledgements) -> None:
         """End QoS 1 exchanges, for any reason code."""

@@ -262,10 +262,19 @@ class SessionActor(Actor["mail.ToSession"]):
 
     # Connection and end
 
-    def attach(self, channel: Channel, present: bool) -> None:
-        """Attach this connection. `present` says whether the session existed before."""
+    def attach(self, channel: Channel, present: bool, store: Callable[[Session], None] | None = None) -> None:
+        """Attach this connection. `present` says whether the session existed before, and `store` makes it durable."""
         channel.hand = self.ref.hand
-        self._life.request(channel, present)
+        self._life.request(channel, present, store)
+
+    def _on_attach(self, message: mail.Attach) -> None:
+        if message.store is not None and self.session.durable is None and not self._context.ended:
+            message.store(self.session)
+            self._context.became_durable()
+            self._outbound.bind()
+            self._inbound.bind()
+            self._acknowledged.bind()
+        self._life.attach(message.channel, message.present)
 
     def _forward(self, message: mail.Received | mail.Lost) -> None:
         """It comes from a connection that lost this session, or that requested it when it had just ended."""
@@ -318,7 +327,7 @@ class SessionActor(Actor["mail.ToSession"]):
             self._life.stop()
 
     _mail: ClassVar[dict[type, Callable[[SessionActor, Any], None]]] = {
-        mail.Attach: lambda self, message: self._life.attach(message.channel, message.present),
+        mail.Attach: _on_attach,
         mail.Received: lambda self, message: self.handle_handed((message.channel, message.packets, message.error)),
         mail.Lost: _on_lost,
         mail.Congested: _on_congested,

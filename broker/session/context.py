@@ -25,12 +25,25 @@ class SessionContext(Later):
         self.session = session
         self.services = services
         #: The session as routes and publishers see it.
-        self.subscriber = Subscriber(session.client_id, ref.cast, durable=session.durable is not None)
-        if session.durable is not None:
-            session.durable.owner = ref
+        self.subscriber = Subscriber(session.client_id, ref.cast)
+        self._own_durable()
         self.state = SessionState.NEW
         #: The connection whose packets are handled at once: there is one in the state `CONNECTED` only.
         self.reading: Channel | None = None
+
+    def _own_durable(self) -> None:
+        durable = self.session.durable
+        self.subscriber.durable = durable is not None
+        if durable is not None:
+            durable.owner = self._ref
+
+    def became_durable(self) -> None:
+        self._own_durable()
+        self._refresh_routes()
+        self.soon(self._refresh_routes)  # a route that is being made may not be the session's yet
+
+    def _refresh_routes(self) -> None:
+        self.services.pubsub.router.refresh(self.subscriber, list(self.session.subscriptions))
 
     def follow(self, event: SessionEvent, channel: Channel | None = None) -> None:
         """`channel` is the connection that the session has afterwards.

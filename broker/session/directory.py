@@ -12,7 +12,7 @@ from sortedcontainers import SortedList
 from trunkline.broker.alarms import SESSIONS_FULL
 from trunkline.broker.session import mail
 from trunkline.broker.session.actor import SessionActor
-from trunkline.broker.session.durable import Durable, StoredQueue
+from trunkline.broker.session.durable import Durable, StoredQueue, make_durable
 from trunkline.broker.session.mqueue import HIGHEST, LOWEST, MessageQueue, Overflow, QueueSettings
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_window import StoredAwaitingRel, StoredWindow
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trunkline.actors import Supervisor
+    from trunkline.broker.committer import Committer
     from trunkline.broker.session.channel import Channel
     from trunkline.broker.session.services import Services
     from trunkline.hooks.client import ClientInfo
@@ -85,26 +86,27 @@ class Directory:
         known = self._sessions.get(client.client_id)
         # a session with an expiry of 0 ends with its connection, so it cannot be resumed
         if known is not None and not channel.clean_start and known.session.expiry_interval > 0:
-            known.attach(channel, True)  # [MQTT-3.1.2-5]
+            known.attach(channel, True, self._store if self._is_stored(channel) else None)  # [MQTT-3.1.2-5]
             return
         if known is not None:  # [MQTT-3.1.2-4]
             known.subscriber.cast(mail.End(Reason.SESSION_TAKEN_OVER, "discarded", client))
-        is_stored = channel.expiry_interval > 0 and self._services.committer is not None
-        actor = self.add(client, self._last_number + 1 if is_stored else 0)
+        actor = self.add(client, self._last_number + 1 if self._is_stored(channel) else 0)
         actor.attach(channel, False)
+
+    def _is_stored(self, channel: Channel) -> bool:
+        return channel.expiry_interval > 0 and channel.client.durable and self._services.committer is not None
 
     def add(self, client: ClientInfo, number: int = 0) -> SessionActor:
         """A new session of this client, empty and without a connection. It claims the client id. With a number, which
         no other session has, it is stored."""
-        settings, committer = self._services.config.session, self._services.committer
-        in_flight = settings.max_inflight, settings.max_inflight_bytes
-        awaited = settings.max_awaiting_rel, self._services.config.queue_bytes
+        committer = self._services.committer
         if number and committer is not None:
-            window, awaiting_rel = StoredWindow(committer, *in_flight), StoredAwaitingRel(committer, *awaited)
-            session = Session(client, window, StoredQueue(committer, **self._queue), awaiting_rel)
+            window, queue, awaiting_rel = self._stored_parts(committer)
+            session = Session(client, window, queue, awaiting_rel)
             session.durable = Durable(session, committer, number, window, awaiting_rel)
             self._last_number = max(self._last_number, number)
         else:
+            in_flight, awaited = self._limits
             session = Session(client, Inflight(*in_flight), MessageQueue(**self._queue), AwaitingRel(*awaited))
         actor = SessionActor(session, self._services, self._forget)
         self._supervisor.start(actor, name=f"session {client.client_id}")
@@ -112,6 +114,30 @@ class Directory:
             self._ids.add(client.client_id)
         self._sessions[client.client_id] = actor
         return actor
+
+    @property
+    def _limits(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the window, and of awaited PUBRELs: messages and bytes."""
+        settings = self._services.config.session
+        return (
+            (settings.max_inflight, settings.max_inflight_bytes),
+            (settings.max_awaiting_rel, self._services.config.queue_bytes),
+        )
+
+    def _stored_parts(self, committer: Committer) -> tuple[StoredWindow, StoredQueue, StoredAwaitingRel]:
+        in_flight, awaited = self._limits
+        return (
+            StoredWindow(committer, *in_flight),
+            StoredQueue(committer, **self._queue),
+            StoredAwaitingRel(committer, *awaited),
+        )
+
+    def _store(self, session: Session) -> None:
+        """The session began in memory, and its client has come by a listener where it is stored."""
+        committer = self._services.committer
+        assert committer is not None
+        self._last_number += 1
+        make_durable(session, committer, self._last_number, *self._stored_parts(committer))
 
     def _forget(self, session: Session) -> None:
         known = self._sessions.get(session.client_id)

@@ -235,6 +235,24 @@ class Durable:
                 self._committer.release(run.stored)
 
 
+def make_durable(
+    session: Session,
+    committer: Committer,
+    number: int,
+    window: StoredWindow,
+    queue: StoredQueue,
+    awaiting_rel: StoredAwaitingRel,
+) -> None:
+    """Store the session from now on, with all that it holds, in these parts, which are empty."""
+    window.take_over(session.inflight)
+    for message, target, qos, _ in session.queue.export():
+        queue.push(message, target, qos)
+    awaiting_rel.restore(session.awaiting_rel.export())
+    session.inflight, session.queue, session.awaiting_rel = window, queue, awaiting_rel
+    session.durable = durable = Durable(session, committer, number, window, awaiting_rel)
+    durable.subscriptions |= dict.fromkeys(session.subscriptions)
+
+
 def delete_session(number: int, batch: WriteBatch) -> None:
     """Delete its rows. Its messages may be those of other sessions, too."""
     key, above = key_of(number), key_of(number + 1)

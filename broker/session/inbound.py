@@ -69,7 +69,11 @@ class Inbound:
         self._sent = services.metrics.sent
         self._outbound = outbound
         self._subscriber = context.subscriber
-        self._awaiting_rel = context.session.awaiting_rel
+        self.bind()
+
+    def bind(self) -> None:
+        """Take the session's parts, which may be new ones."""
+        self._awaiting_rel = self._session.awaiting_rel
 
     def publish(
         self, publication: ReceivedPublication, channel: Channel, route: Route[Subscriber] | None = None
@@ -89,7 +93,7 @@ class Inbound:
             if self._is_limited or channel.receive_maximum_in:
                 self._check_limits(publication, channel)
             if qos == 2 and publication.packet_id in self._awaiting_rel:
-                self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored)  # [MQTT-4.3.3-10]
+                self._acknowledge(channel, publication, Reason.SUCCESS, wait=self._stored(channel))  # [MQTT-4.3.3-10]
                 return
         client = channel.client
         allowed = channel.may_publish[kind].get(publication.topic)
@@ -138,15 +142,17 @@ class Inbound:
                 return
             self.expect_pubrel()
             reached = bool(services.pubsub.router.match(routed.topic))
-        wait = None if services.committer is None else self._wait(services.committer, routed, qos)
+        wait = None if services.committer is None else self._wait(services.committer, channel, routed, qos)
         if reached:
             outbound.acknowledge(_ANSWERED_BY[qos], publication.packet_ids, wait)
         else:
             self._acknowledge(channel, publication, Reason.NO_MATCHING_SUBSCRIBERS, wait=wait)
 
-    def _wait(self, committer: Committer, publication: Publication, qos: int) -> Wait | None:
+    def _wait(self, committer: Committer, channel: Channel, publication: Publication, qos: int) -> Wait | None:
         """What calls back when it may be acknowledged: when it is stored, if it has to be.  # [MQTT-4.3.2-4]
         [MQTT-4.3.3-8]"""
+        if not channel.client.durable:
+            return None
         stored = publication.stored
         if (qos == 1 and publication.retain) or (qos == 2 and self._session.durable is not None):
             return committer.after_commit
@@ -156,11 +162,11 @@ class Inbound:
             return committer.after_commit
         return partial(committer.wait_for, stored)
 
-    @property
-    def _stored(self) -> Wait | None:
+    def _stored(self, channel: Channel) -> Wait | None:
         """Calls back when the session is stored as it is now: what was acknowledged to an earlier connection may not be
         yet."""
-        return None if self._session.durable is None else self._session.durable.after_commit
+        durable = self._session.durable
+        return None if durable is None or not channel.client.durable else durable.after_commit
 
     def publish_parts(self, publication: ReceivedPublication, channel: Channel) -> None:
         """`publish` for messages that came together."""
@@ -233,7 +239,8 @@ class Inbound:
                     if not pubsub.publish(part, self._outbound.now, self._subscriber, self._outbound, route):
                         self._services.dropped(channel.client, part, DropReason.NO_SUBSCRIBERS)
                     is_stored = is_stored or part.stored is not None or part.retain
-            wait = committer.after_commit if is_stored and committer is not None else None
+            has_to_wait = is_stored and channel.client.durable
+            wait = committer.after_commit if has_to_wait and committer is not None else None
             self._outbound.acknowledge(PUBCOMP, packet_ids, wait)
         elif packet.count > 1:
             for packet_id in packet_ids:
@@ -242,7 +249,7 @@ class Inbound:
             # Of a resumed session an identifier that is not open is one whose PUBCOMP was lost with the connection
             # before: there it is not an error  [MQTT-4.3.3-11]
             reason = Reason.SUCCESS if channel.resumed else Reason.PACKET_IDENTIFIER_NOT_FOUND
-            self._outbound.write(Pubcomp(packet_ids[0], reason), wait=self._stored)
+            self._outbound.write(Pubcomp(packet_ids[0], reason), wait=self._stored(channel))
 
     def _read_properties(self, packet: ReceivedPublication, channel: Channel) -> None:
         """Handle topic alias and expiry; the other properties are for the subscribers.  # [MQTT-3.3.2-4]
@@ -302,7 +309,8 @@ class Inbound:
                 self._awaiting_rel.receive(packet.packet_ids, None, 0)
             committer = self._services.committer
             # a plugin may have put into the store what it took
-            wait = None if committer is None or answer.dropped else committer.after_commit
+            is_stored = committer is not None and channel.client.durable and not answer.dropped
+            wait = committer.after_commit if is_stored and committer is not None else None
             self._acknowledge(channel, packet, fitting(answer.reason, _ANSWERED_BY[packet.qos]), wait=wait)
 
     def _too_many(self, packet: ReceivedPublication, channel: Channel) -> None:

@@ -82,11 +82,11 @@ class SessionLife:
 
     # A connection comes
 
-    def request(self, channel: Channel, present: bool) -> None:
+    def request(self, channel: Channel, present: bool, store: Callable[[Session], None] | None) -> None:
         """Attach this connection in the session's turn. `present` says whether the session was there before."""
         self._requested.append(channel)
         channel.session = self.context.subscriber.cast
-        channel.session(mail.Attach(channel, present))
+        channel.session(mail.Attach(channel, present, store))
 
     def attach(self, channel: Channel, present: bool) -> None:
         context, outbound = self.context, self.outbound

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trunkline.actors import Due
     from trunkline.broker.routes import Subscriber
     from trunkline.broker.session.channel import Channel
+    from trunkline.broker.session.state import Session
     from trunkline.broker.session.subscribing import Answer
     from trunkline.hooks.client import ClientInfo
     from trunkline.mqtt.errors import ProtocolError
@@ -31,6 +32,8 @@ class Attach:
     channel: Channel
     #: Whether the session existed before.
     present: bool
+    #: Makes a session durable that is not; None if it need not be.
+    store: Callable[[Session], None] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -89,14 +89,12 @@ class Outbound:
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._session = session = context.session
+        self._session = context.session
         self._services = services = context.services
         self._hooks = services.hooks
         #: Counts messages by QoS.
         self._sent = services.metrics.messages_out
         self._packets_sent = services.metrics.sent
-        self._queue = session.queue
-        self._window = session.inflight
         self._pressure = Pressure(context)
         #: None where there are none.
         self._replays: Replays | None = None
@@ -105,8 +103,6 @@ class Outbound:
         #: Does what an earlier connection was sent wait to be stored?
         self._resuming = False
         self.channel: Channel | None = None
-        #: The answers owed to the client.
-        self.ledger = Ledger(session.awaiting_rel)
         #: Whether nothing is ahead of the next message.
         self.direct = False
         #: Whether the next slice of the waiting messages is scheduled for a later turn.
@@ -120,9 +116,16 @@ class Outbound:
         #: Is the client not read from, because it is owed too many answers?
         self._crowded = False
         self._max_owed = min(services.config.mqtt.receive_maximum, MAX_OWED)
-        self._durable = session.durable
         #: Wire bytes that leave when a commit is done, by its number.
         self._uncommitted: dict[int, list[bytes]] = {}
+        self.bind()
+
+    def bind(self) -> None:
+        """Take the session's parts, which may be new ones."""
+        session = self._session
+        self._queue, self._window, self._durable = session.queue, session.inflight, session.durable
+        #: The answers owed to the client.
+        self.ledger = Ledger(session.awaiting_rel)
 
     # Messages
 

@@ -191,6 +191,15 @@ class StoredWindow(Inflight["T"]):
             self._committer.hold(stored_of(publication), publication.count)
         super().restore(last_id, entries, now)
 
+    def take_over(self, window: Inflight[T]) -> None:
+        """What is in this window, which is not stored, is in here as well."""
+        last_id, entries = window.export()
+        for _, _, publication, _ in entries:
+            self._committer.stored(publication)
+        self.restore(last_id, entries, 0.0)
+        for entry in self._entries.values():
+            self.rows.add(entry, entry.first_id, 1)
+
     def restored(self, keys: Iterable[RowKey]) -> None:
         """What is here came from these rows, and no others."""
         self.rows.restored([(self._entries[key.first], key) for key in keys])

@@ -364,7 +364,7 @@ class Subscribing:
         if answer.packet_id and not self.outbound.write(
             kind(answer.packet_id, answer.reasons, answer.properties),
             answer.owed,
-            None if durable is None else durable.after_commit,
+            None if durable is None or not answer.client.durable else durable.after_commit,
         ):
             name = kind.__name__.upper()
             raise ProtocolError(f"the client accepts no packet as large as the {name}", Reason.PACKET_TOO_LARGE)

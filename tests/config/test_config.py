@@ -249,6 +249,11 @@ def test_keys_that_contradict() -> None:
     assert problems_of({"mqtt": {"server_keep_alive": 60, "max_keep_alive": 30}}) == [
         "mqtt.server_keep_alive: is longer than mqtt.max_keep_alive"
     ]
+    for store, wrong in (({"durability": "fsync"}, "os"), ({"durability": "os"}, "fsync"), ({}, "fsync")):
+        (problem,) = problems_of({"store": store, "listeners": [{"durability": wrong}]})
+        assert problem.startswith(f'listeners[0].durability: "{wrong}" is not the level of the store')
+    for right in ("memory", "os"):
+        assert from_mapping({"store": {"durability": "os"}, "listeners": [{"durability": right}]}).listeners
     with pytest.raises(ValidationError, match=r"other machines can reach tcp://\[::\]:1"):
         Config.model_validate({"listeners": ["tcp://[::]:1"]})
 

@@ -260,3 +260,21 @@ def test_a_route_knows_whether_a_durable_subscriber_is_behind_it() -> None:
     router.unsubscribe(another, "$share/g/t")
     assert not router.match("t").durable
     assert router.match("t").groups
+
+
+def test_a_subscriber_that_becomes_durable() -> None:
+    for filters in (["t", "+/u", "$share/g/v"], [*map(str, range(200)), "t", "+/u", "$share/g/v"]):
+        router: Router[Client] = Router()
+        client = Client("client")
+        for filter in filters:
+            router.subscribe(client, filter, Options())
+        topics = ("t", "x/u", "v")
+        assert not any(router.match(topic).durable for topic in topics)
+        client.durable = True
+        router.refresh(client, [filter for filter in filters if filter != "t"])
+        assert all(router.match(topic).durable for topic in topics[1:])
+        router.refresh(client, filters)
+        assert all(router.match(topic).durable for topic in topics)
+        for filter in filters:
+            router.unsubscribe(client, filter)
+        assert not any(router.match(topic).durable for topic in topics)
