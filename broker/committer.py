@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from trunkline.broker.alarms import STORE_FAILED
+from trunkline.broker.store_time import Heartbeat
 from trunkline.mqtt.packing import pack
 from trunkline.mqtt.stored import StoredPublication
 from trunkline.mqtt.stored_codec import publication_to_bytes
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
     from trunkline.actors import Ref, Scheduler
     from trunkline.broker.alarms import Alarms
+    from trunkline.broker.store_time import StoreClock
     from trunkline.mqtt.publication import Publication
 
 MESSAGES: Final = Space("messages")
 #: What is one of a kind.
 NODE: Final = Space("node")
-#: When the broker was last known to run, in seconds since the epoch, and the last number that it gave to a publication.
+#: When the broker was last known to run, in the store's time; the last number that it gave to a publication; and what
+#: the system's clock said then.
 ALIVE: Final = b"alive"
 
 #: Seconds after which a change that nobody waits for is committed, and a refused commit tried again.
@@ -60,16 +63,16 @@ class Committer:
     owner: Ref[Any] | None = None
 
     def __init__(
-        self, writer: Commits, scheduler: Scheduler, alarms: Alarms, epoch: float, heartbeat: float, number: int
+        self, writer: Commits, scheduler: Scheduler, alarms: Alarms, clock: StoreClock, heartbeat: float, number: int
     ) -> None:
         """`heartbeat` seconds is how exactly the end of a process is known that is killed; `number` is the last
         one that was given to a publication."""
         self._writer = writer
         self._scheduler = scheduler
         self._alarms = alarms
-        #: Seconds to add to node time for seconds since the epoch.
-        self.epoch = epoch
-        self._heartbeat = heartbeat
+        self._clock = clock
+        #: Seconds to add to node time for the time in the store.
+        self.epoch = clock.epoch
         self._number = number
         #: Numbers the commits: the one that is being gathered.
         self.gathering = 0
@@ -90,7 +93,7 @@ class Committer:
         #: What was refused, and comes again.
         self._batch = WriteBatch()
         self._timer = scheduler.call_at(inf, self._is_due)
-        self._beat = scheduler.call_at(scheduler.now + heartbeat, self._is_alive)
+        self.heartbeat = Heartbeat(scheduler, heartbeat, self._is_alive)
 
     # What sessions and others note
 
@@ -164,7 +167,6 @@ class Committer:
         if self.sessions:
             self._beats = True
             self._arm()
-        self._beat.restart_at(self._scheduler.now + self._heartbeat)
 
     def end_turn(self) -> None:
         self._armed = False
@@ -231,7 +233,7 @@ class Committer:
             return
         self._busy = True
         try:
-            batch.put(NODE, ALIVE, pack((self._scheduler.now + self.epoch, self._number)))
+            batch.put(NODE, ALIVE, pack((self._scheduler.now + self.epoch, self._number, self._clock.wall())))
             self._writer.commit(batch, done)
         except Exception as error:  # noqa: BLE001 - nothing of it may be lost
             self._scheduler.blame(None, self._commit, error)
@@ -246,7 +248,7 @@ class Committer:
                 await self._ended.wait()
         self._closed = True
         self._timer.discard()
-        self._beat.discard()
+        self.heartbeat.stop()
 
 
 def _key(stored: StoredPublication) -> bytes:

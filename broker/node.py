@@ -278,7 +278,13 @@ class Node:
                             self._adopt(self)
                         if self._store_opener is not None:
                             self.storing = await Storing.begin(
-                                self._store_opener, self.services, self.scheduler, self.sessions, self.plugin_stores
+                                self._store_opener,
+                                self.services,
+                                self.scheduler,
+                                self.sessions,
+                                self.plugin_stores,
+                                # inside another process time may be a test's
+                                self._wall if self.read is None else time.time,
                             )
                         await self.plugins.start(self.config.plugins)
                         if self.storing is not None:

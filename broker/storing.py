@@ -11,6 +11,7 @@ import trio
 from trunkline.actors import Paced
 from trunkline.broker.committer import Committer
 from trunkline.broker.session import recovery
+from trunkline.broker.store_time import StoreClock
 from trunkline.broker.stored_retained import RETAINED, StoredRetained
 from trunkline.config.store_place import NoStateFolder, make_store_folder, store_path
 from trunkline.plugins.store import PLUGINS
@@ -51,14 +52,15 @@ class Storing:
         scheduler: Scheduler,
         sessions: Directory,
         plugin_stores: PluginStores,
+        wall: Callable[[], float],
     ) -> Storing:
-        """Bring back what is stored. Nobody can connect yet.
+        """Bring back what is stored. Nobody can connect yet. `wall` is the system's clock, which may be corrected.
 
         Raises:
             StoreError: the store cannot be opened or read.
         """
         try:
-            return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores)
+            return await cls._begin(open_engine, services, scheduler, sessions, plugin_stores, wall)
         except (LookupError, TypeError, ValueError) as error:
             raise StoreCorrupt(
                 f"a row of the store is not as a broker writes it ({error!r}): put a backup in its place"
@@ -72,14 +74,18 @@ class Storing:
         scheduler: Scheduler,
         sessions: Directory,
         plugin_stores: PluginStores,
+        wall: Callable[[], float],
     ) -> Storing:
         began = perf_counter()
         engine, pubsub = await trio.to_thread.run_sync(open_engine), services.pubsub
         refused: list[str] = []
         try:
             found, retained, of_plugins = await trio.to_thread.run_sync(_read, engine)
+            clock = StoreClock(services.epoch, wall)
+            if found.alive:
+                clock = StoreClock.going_on(found.alive, found.wall, trio.current_time(), wall)
             for first in range(0, len(retained), RESTORED_AT_ONCE):
-                refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], services.epoch)
+                refused += pubsub.restore_retained(retained[first : first + RESTORED_AT_ONCE], clock.epoch)
                 await trio.lowlevel.checkpoint()
         except BaseException:
             engine.close()
@@ -88,11 +94,11 @@ class Storing:
         try:
             await trio.lowlevel.checkpoint()  # after a cancelled start no session can be made
             committer = Committer(
-                writer, scheduler, services.alarms, services.epoch, services.config.store.heartbeat, found.last_number
+                writer, scheduler, services.alarms, clock, services.config.store.heartbeat, found.last_number
             )
             if refused:
                 _logger.warning("%d retained messages are above the limits and are deleted", len(refused))
-            StoredRetained(pubsub.retained, services.epoch, committer.change, refused)
+            StoredRetained(pubsub.retained, clock.epoch, committer.change, refused)
             pubsub.committer = committer
             plugin_stores.restore(of_plugins)
             plugin_stores.committer = committer

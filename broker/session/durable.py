@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import asdict
 from itertools import chain
+from math import inf
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 
@@ -94,6 +95,7 @@ class Durable:
         "_queued_to",
         "_runs",
         "_session",
+        "_watched",
         "_window_head",
         "awaiting_rel",
         "number",
@@ -127,6 +129,8 @@ class Durable:
         self._runs: dict[int, deque[Run]] = {}
         self._queued_to = 0
         self._anew = False
+        #: The expiry interval that the heartbeat is quick enough for.
+        self._watched = 0.0
         committer.sessions += 1
 
     def changed(self, *, at_once: bool = False) -> None:
@@ -147,6 +151,7 @@ class Durable:
         self.changed(at_once=True)
 
     def write(self, batch: WriteBatch) -> None:
+        self._watch()
         if self._ended:
             self._delete(batch)
             return
@@ -166,6 +171,15 @@ class Durable:
         self._is_stored, self._window_head, self._runs = True, window_head, runs
         self._anew = anew
         self._queued_to = 0 if anew else self._session.queue.number
+
+    def _watch(self) -> None:
+        """After a crash it has aged from the last heartbeat on."""
+        session, heartbeat = self._session, self._committer.heartbeat
+        expiry = 0.0 if self._ended or session.left_at < inf else session.expiry_interval
+        if expiry != self._watched:
+            heartbeat.forget(self._watched)
+            heartbeat.watch(expiry)
+            self._watched = expiry
 
     def _compared(self) -> object:
         session = self._session

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _NUMBER: Final = 8
 #: What `ALIVE` would say of a store that was never written.
-NEVER: Final = pack((0.0, 0))
+NEVER: Final = pack((0.0, 0, 0.0))
 
 _logger = logging.getLogger("trunkline.store")
 
@@ -62,8 +62,9 @@ class StoredSession:
 class Found:
     """What a store holds."""
 
-    #: Seconds since the epoch: the broker was last known to run then.
+    #: The broker was last known to run then, in the store's time and by the system's clock.
     alive: float
+    wall: float
     sessions: dict[int, StoredSession]
     records: dict[int, bytes]
     #: The last number that was given to a publication.
@@ -74,7 +75,7 @@ class Found:
 
 def find(engine: Engine) -> Found:
     """Read all rows of sessions and messages. It takes long: call it in a thread."""
-    alive, last_number = unpack(engine.get(NODE, ALIVE) or NEVER)
+    alive, last_number, wall = unpack(engine.get(NODE, ALIVE) or NEVER)
     sessions = {_number(key): StoredSession(unpack(value)) for key, value in rows(engine, SESSIONS)}
     remains = set[int]()
     for space in (SUBSCRIPTIONS, WINDOWS, QUEUES):
@@ -93,7 +94,7 @@ def find(engine: Engine) -> Found:
                 row_key = RowKey.of(key[_NUMBER:])
                 (stored.sent if row_key.lane == SENT else stored.awaited).append((row_key, value))
     records = {_number(key): value for key, value in rows(engine, MESSAGES)}
-    return Found(alive, sessions, records, max([last_number, *records]), remains)
+    return Found(alive, wall, sessions, records, max([last_number, *records]), remains)
 
 
 def restore(

@@ -23,14 +23,21 @@ class Disk:
 
     @asynccontextmanager
     async def broker(
-        self, cut_at: int | None = None, *, applied: bool = False, hooks: Hooks | None = None, **settings: Any
+        self,
+        cut_at: int | None = None,
+        *,
+        applied: bool = False,
+        hooks: Hooks | None = None,
+        standalone: bool = False,
+        **settings: Any,
     ) -> AsyncIterator["Life"]:
         """A broker on this disk. The power fails at its commit number `cut_at`, counted from 0, before it is `applied`
-        or after; at the end of the block if there is no number."""
+        or after; at the end of the block if there is no number. A `standalone` broker asks the system's clock."""
         face = _Face(self.engine, cut_at, applied)
         config = from_mapping({"listeners": [], "sys": {"interval": 0}, **settings})
         try:
-            async with open_node(config, hooks, grace=0, open_store=lambda: face) as node:
+            read = (lambda: config) if standalone else None
+            async with open_node(config, hooks, grace=0, read=read, open_store=lambda: face) as node:
                 life = Life(node, face)
                 try:
                     yield life

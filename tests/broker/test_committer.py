@@ -10,12 +10,14 @@ import trio.testing
 from tests.broker.session.test_durable import Turns
 from trunkline.broker.alarms import STORE_FAILED, Alarms
 from trunkline.broker.committer import ALIVE, MESSAGES, NODE, Committer
+from trunkline.broker.store_time import StoreClock
 from trunkline.hooks.chain import Hooks
 from trunkline.mqtt.message import Message
 from trunkline.mqtt.packing import pack
 from trunkline.store import Space, StoreError, StoreFull, WriteBatch
 
 SPACE = Space("tests")
+CLOCK = StoreClock(1000.0, lambda: 2000.0)
 
 
 class Slow:
@@ -55,7 +57,7 @@ class House:
     def __init__(self) -> None:
         self.turns, self.writer = Turns(), Slow()
         self.alarms = Alarms(Hooks(), lambda: 0.0)
-        self.committer = Committer(self.writer, self.turns, self.alarms, 1000.0, 10.0, 0)  # type: ignore[arg-type]
+        self.committer = Committer(self.writer, self.turns, self.alarms, CLOCK, 10.0, 0)  # type: ignore[arg-type]
         self.told: list[str] = []
 
     def set(self, part: Value, value: int) -> None:
@@ -225,7 +227,7 @@ def test_the_end_of_the_process_is_known_from_the_last_commit() -> None:
     house.turns.now = 7.0
     house.fire()
     house.fire()
-    assert house.writer.batches[0].values[NODE] == {ALIVE: pack((1007.0, 0))}
+    assert house.writer.batches[0].values[NODE] == {ALIVE: pack((1007.0, 0, 2000.0))}
 
 
 @pytest.mark.parametrize("refuses", [False, True])

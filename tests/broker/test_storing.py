@@ -13,8 +13,13 @@ from tests.conformance import raw
 from tests.story import Story, check, finish, told
 from tests.wire import Wire
 from trunkline.broker.metrics import DropReason
+from trunkline.broker.node import open_node
+from trunkline.config.reader import from_mapping
 from trunkline.hooks import ClientInfo, Hooks
 from trunkline.mqtt.message import Message
+from trunkline.store import Engine, WriteBatch
+from trunkline.store.engine import rows
+from trunkline.store.memory import MemoryEngine
 
 #: More than any of the stories below takes.
 MAX_COMMITS = 300
@@ -305,3 +310,51 @@ async def test_messages_of_qos_1_are_repeated_to_a_new_connection_whatever_the_s
         assert not (await subscriber.receive()).dup
         again, _ = await life.stay("subscriber")
         assert (await again.receive()).dup
+
+
+async def test_a_start_that_is_cancelled_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.broker.storing.RESTORED_AT_ONCE", 1)
+    disk = Disk()
+    async with disk.broker() as life:
+        for number in range(4):
+            wire, _ = await life.stay(f"client {number}")
+            await wire.subscribe(("t", 1))
+            await wire.publish(f"kept/{number}", b"x", qos=1, retain=True)
+    has_started = False
+    opened = closed = 0
+
+    class Counted(MemoryEngine):
+        def close(self) -> None:
+            nonlocal closed
+            closed += 1
+
+    def open_engine() -> Engine:
+        nonlocal opened
+        opened += 1
+        return engine
+
+    engine = Counted()
+    for space in disk.engine.spaces():
+        for key, value in rows(disk.engine, space):
+            batch = WriteBatch()
+            batch.put(space, key, value)
+            engine.commit(batch)
+    config = from_mapping({"listeners": [], "sys": {"interval": 0}})
+    for checkpoints in range(1000):
+        scope = trio.CancelScope()
+
+        async def run(scope: trio.CancelScope = scope) -> None:
+            nonlocal has_started
+            with scope:
+                async with open_node(config, grace=0, open_store=open_engine):
+                    has_started = True
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            scope.cancel()
+        if has_started:
+            break
+    assert has_started
+    assert opened == closed > 10

@@ -25,6 +25,7 @@ from trunkline.broker.session.export import export_session
 from trunkline.broker.session.revoked import Revoked
 from trunkline.broker.session.state import Session
 from trunkline.broker.session.stored_window import WINDOWS, StoredAwaitingRel, StoredWindow
+from trunkline.broker.store_time import StoreClock
 from trunkline.hooks.chain import Hooks
 from trunkline.hooks.client import ClientInfo
 from trunkline.mqtt.inflight import State
@@ -93,7 +94,7 @@ class AtOnce:
 def committer_of(engine: Engine, last: int = 0) -> tuple[Committer, Turns, AtOnce]:
     turns, writer = Turns(), AtOnce(engine)
     alarms = Alarms(Hooks(), lambda: EPOCH)
-    return Committer(writer, turns, alarms, EPOCH, 10.0, last), turns, writer  # type: ignore[arg-type]
+    return Committer(writer, turns, alarms, StoreClock(EPOCH, lambda: EPOCH), 10.0, last), turns, writer  # type: ignore[arg-type]
 
 
 class Home:
